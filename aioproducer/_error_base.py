@@ -1,0 +1,245 @@
+"""What an error of this package is: its facts, its text, and how broker codes find their class.
+
+Owns: `KafkaError`, `BrokerError`, the families broker errors fall into, and the registry that the
+rows of `_error_table` and `_error_table_others` fill as their classes are created. Must not know:
+any single code.
+
+Invariants: an error carries facts (topic, node, time ...) as attributes, never inside its message;
+every error pickles and copies with its facts; a broker code belongs to exactly one class. All
+classes call `aioproducer.errors` their home, so that pickles outlive a move between these files.
+"""
+
+from __future__ import annotations
+
+import re
+from copy import copy
+from enum import Enum
+from typing import Any, ClassVar, Self, TypedDict, Unpack
+
+from aioproducer.types import Persistence
+
+__all__ = [
+    "AuthenticationError",
+    "AuthorizationError",
+    "BrokerError",
+    "ErrorFacts",
+    "InvalidMetadataError",
+    "KafkaError",
+    "RetriableBrokerError",
+    "TransactionEffect",
+    "UnknownBrokerError",
+    "error_for_code",
+    "error_from_code",
+]
+
+_HOME = "aioproducer.errors"
+
+
+class ErrorFacts(TypedDict, total=False):
+    """The facts an error may carry; None means not known."""
+
+    topic: str | None
+    partition: int | None
+    node_id: int | None
+    elapsed_ms: int | None
+    persistence: Persistence | None
+    advice: str | None
+
+
+_FACT_NAMES = frozenset(ErrorFacts.__annotations__)
+
+
+class KafkaError(Exception):
+    """The root of every error this package raises.
+
+    Attributes:
+        message: What went wrong, without the facts below.
+        topic: The topic concerned.
+        partition: The partition concerned.
+        node_id: The broker concerned; negative ids are bootstrap servers.
+        elapsed_ms: How long the operation had been going on.
+        persistence: Whether the record may stand in the broker's log.
+        advice: What to do about it.
+        retriable: Whether the same operation may succeed when tried again.
+    """
+
+    __module__ = _HOME
+
+    default_message: ClassVar[str] = ""
+    retriable: bool = False
+    topic: str | None = None
+    partition: int | None = None
+    node_id: int | None = None
+    elapsed_ms: int | None = None
+    persistence: Persistence | None = None
+    advice: str | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.startswith("aioproducer._error_"):
+            cls.__module__ = _HOME
+
+    def __init__(self, message: str | None = None, **facts: Unpack[ErrorFacts]) -> None:
+        super().__init__(self.default_message if message is None else message)
+        self._learn(facts)
+
+    @property
+    def message(self) -> str:
+        """What went wrong, without the facts."""
+        return str(self.args[0]) if self.args else self.default_message
+
+    def with_context(self, **facts: Unpack[ErrorFacts]) -> Self:
+        """Return a copy of this error that knows `facts` too; a fact of None changes nothing."""
+        clone = copy(self)
+        clone.__cause__ = self.__cause__
+        clone.__suppress_context__ = self.__suppress_context__
+        clone._learn(facts)
+        return clone
+
+    def _learn(self, facts: ErrorFacts) -> None:
+        if not _FACT_NAMES.issuperset(facts):
+            unknown = ", ".join(sorted(set(facts) - _FACT_NAMES))
+            raise TypeError(f"{type(self).__name__} has no fact named {unknown}")
+        self.__dict__.update({name: fact for name, fact in facts.items() if fact is not None})
+
+    def _headline(self) -> str:
+        return self.message or type(self).__name__
+
+    def __str__(self) -> str:
+        known = [
+            f"{label} {fact}"
+            for label, fact in (
+                ("topic", self.topic),
+                ("partition", self.partition),
+                ("node", self.node_id),
+            )
+            if fact is not None
+        ]
+        if self.elapsed_ms is not None:
+            known.append(f"after {self.elapsed_ms} ms")
+        if self.persistence is not None:
+            known.append(self.persistence.value)
+        text = self._headline()
+        if known:
+            text += f" [{', '.join(known)}]"
+        return f"{text} -> {self.advice}" if self.advice else text
+
+
+class TransactionEffect(Enum):
+    """What a code does to an open transaction whose request it ends (KIP-1050's families).
+
+    A request kind with a rule of its own overrules this (`TransactionManager`'s handlers do).
+    """
+
+    NONE = "none"
+    ABORTABLE = "abortable"
+    """The transaction can only be aborted; the producer goes on after that."""
+    RECOVERABLE = "recoverable"
+    """The producer is done; the application may go on with a new one."""
+    FATAL = "fatal"
+    """The producer is done, and a new one would meet the same error until somebody acts."""
+
+
+_BY_CODE: dict[int, type[BrokerError]] = {}
+_WORD = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+class BrokerError(KafkaError):
+    """An error code a broker answered; its subclasses are the rows of one table.
+
+    A class statement is a row: `class NotLeaderOrFollowerError(InvalidMetadataError, code=6)`. The
+    protocol's name follows from the class name unless the row gives it, the default message is the
+    docstring, and the family it derives from says whether a retry makes sense.
+
+    Attributes:
+        code: The number on the wire.
+        error_name: Kafka's name of the code.
+        refreshes_metadata: Whether the client's view of the cluster is to be refreshed.
+        transaction_effect: What it does to an open transaction.
+    """
+
+    code: int = -1
+    error_name: str = "UNKNOWN_SERVER_ERROR"
+    refreshes_metadata: bool = False
+    transaction_effect: TransactionEffect = TransactionEffect.NONE
+
+    def __init_subclass__(
+        cls,
+        *,
+        code: int | None = None,
+        name: str | None = None,
+        effect: TransactionEffect | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init_subclass__(**kwargs)
+        if effect is not None:
+            cls.transaction_effect = effect
+        if code is None:
+            return
+        if code in _BY_CODE:
+            raise TypeError(f"broker code {code} has a class already: {_BY_CODE[code].__name__}")
+        cls.code = code
+        cls.error_name = name or _WORD.sub("_", cls.__name__.removesuffix("Error")).upper()
+        cls.default_message = cls.__doc__ or cls.error_name
+        _BY_CODE[code] = cls
+
+    def _headline(self) -> str:
+        return f"{self.error_name} ({self.code}): {self.message}"
+
+
+class UnknownBrokerError(BrokerError, effect=TransactionEffect.ABORTABLE):
+    """The broker answered a code this client does not know; `code` is the instance's own."""
+
+    default_message = "The broker answered a code this client does not know."
+
+    def __init__(
+        self, message: str | None = None, *, code: int = -1, **facts: Unpack[ErrorFacts]
+    ) -> None:
+        super().__init__(message, **facts)
+        self.code = code
+        self.error_name = f"UNKNOWN_CODE_{code}"
+
+
+class RetriableBrokerError(BrokerError):
+    """A broker error that may go away when the request is sent again."""
+
+    retriable = True
+
+
+class InvalidMetadataError(RetriableBrokerError):
+    """A broker error that says the client's view of the cluster is out of date."""
+
+    refreshes_metadata = True
+
+
+class AuthorizationError(BrokerError):
+    """The broker knows who the client is and does not allow what it asks for."""
+
+    advice = "Grant the principal the missing ACL; until then every try fails the same way."
+
+
+class AuthenticationError(KafkaError):
+    """The broker refused the client's identity, or the client the broker's."""
+
+    advice = "Check the security options against the broker's listener; retrying does not help."
+
+
+def error_for_code(code: int) -> type[BrokerError]:
+    """Return the class of a broker code; `UnknownBrokerError` for codes newer than this client.
+
+    Raises:
+        ValueError: `code` is 0, which says that nothing is wrong.
+    """
+    if code == 0:
+        raise ValueError("code 0 is no error")
+    return _BY_CODE.get(code, UnknownBrokerError)
+
+
+def error_from_code(
+    code: int, message: str | None = None, **facts: Unpack[ErrorFacts]
+) -> BrokerError:
+    """Return the error for a broker code; a `message` from the broker replaces the default one."""
+    error_class = error_for_code(code)
+    if issubclass(error_class, UnknownBrokerError):
+        return error_class(message or None, code=code, **facts)
+    return error_class(message or None, **facts)

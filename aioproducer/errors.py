@@ -1,0 +1,112 @@
+"""The errors of aioproducer: one hierarchy under `KafkaError`.
+
+Owns: the errors that arise in the client, and the public name of every error. Errors a broker
+answers are rows of `_error_table` and `_error_table_others`; where a client-side error has the
+meaning of a broker code (`RecordTooLargeError`, `InvalidTopicError`, `UnsupportedVersionError`) the
+row is the class. Must not know: any other room.
+
+Invariants: user mistakes are `ConfigError`, `SerializationError`, `RecordTooLargeError` and
+`IllegalStateError`, raised by the call; a time limit that ran out is a `KafkaTimeoutError`; every
+error pickles and copies (see `KafkaError`).
+"""
+
+from __future__ import annotations
+
+# The star form is what makes these names part of this module for type checkers (PEP 561).
+from aioproducer._error_base import *  # noqa: F403
+from aioproducer._error_base import KafkaError
+from aioproducer._error_table import *  # noqa: F403
+from aioproducer._error_table_others import *  # noqa: F403
+
+
+class ConfigError(KafkaError, ValueError):
+    """An option is unknown, has a wrong value or contradicts another one."""
+
+
+class IllegalStateError(KafkaError, RuntimeError):
+    """The call does not fit what the producer is doing at the moment."""
+
+
+class ProducerClosedError(IllegalStateError):
+    """The producer is closed, or was closed before the record could be delivered."""
+
+
+class WrongLoopError(IllegalStateError):
+    """The producer belongs to another event loop than the one it is used from."""
+
+
+class ForkedError(IllegalStateError):
+    """The producer was started in a parent process; its sockets are not ours."""
+
+    advice = "Create and start a new producer after fork()."
+
+
+class ProducerFailedError(KafkaError):
+    """The producer's background work ended unexpectedly; its message carries the cause."""
+
+
+class SerializationError(KafkaError):
+    """A key, value or header cannot be turned into the bytes of a record."""
+
+
+class InvalidPartitionError(KafkaError):
+    """The partition asked for, or chosen by the partitioner, does not exist."""
+
+
+class BufferFullError(KafkaError):
+    """`send_nowait()` would have had to wait for memory or for metadata."""
+
+    retriable = True
+    advice = "Await send() instead: it waits its turn."
+
+
+class KafkaTimeoutError(KafkaError, TimeoutError):
+    """A wait reached its bound."""
+
+    retriable = True
+
+
+class BufferExhaustedError(KafkaTimeoutError):
+    """No memory became free within `max_block_ms`."""
+
+    advice = "Send slower, or raise buffer_memory or max_block_ms."
+
+
+class MetadataTimeoutError(KafkaTimeoutError):
+    """The topic or partition did not become known within `max_block_ms`."""
+
+
+class DeliveryTimeoutError(KafkaTimeoutError):
+    """The record was not acknowledged within `delivery_timeout_ms`."""
+
+
+class RequestTimeoutError(KafkaTimeoutError):
+    """The broker did not answer a request within `request_timeout_ms`."""
+
+
+class KafkaConnectionError(KafkaError):
+    """A broker cannot be reached, or the connection to it broke."""
+
+    retriable = True
+
+
+class NodeDisconnectedError(KafkaConnectionError):
+    """The connection ended before the response came."""
+
+
+class ConnectionSetupTimeoutError(KafkaConnectionError):
+    """The connection was not set up within `socket_connection_setup_timeout_ms`."""
+
+
+class BootstrapError(KafkaConnectionError):
+    """None of the bootstrap servers led to a cluster."""
+
+    advice = "Check bootstrap_servers and that the brokers' listeners can be reached from here."
+
+
+class ProtocolError(KafkaError):
+    """A peer sent bytes that are not Kafka's protocol."""
+
+
+class UnsupportedCodecError(KafkaError):
+    """The library of a compression codec cannot be imported."""

@@ -1,0 +1,57 @@
+"""Builds the native core; without a C compiler the install goes on with the pure-Python twin.
+
+Everything else about the package is in pyproject.toml.
+"""
+
+import sys
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+EXTENSIONS = [
+    Extension(
+        "aioproducer.records._native",
+        ["aioproducer/records/_native.pyx"],
+        extra_compile_args=["-O3"],
+    ),
+]
+
+
+class OptionalBuildExt(build_ext):
+    """A failed compilation warns and says what the user gets instead."""
+
+    def run(self) -> None:
+        """Compile all extensions."""
+        try:
+            super().run()
+        except Exception as error:
+            self._warn(error)
+
+    def build_extension(self, ext: Extension) -> None:
+        """Compile one extension."""
+        try:
+            super().build_extension(ext)
+        except Exception as error:
+            ext.optional = True  # an in-place build shall not look for the result
+            self._warn(error)
+
+    @staticmethod
+    def _warn(error: Exception) -> None:
+        print(
+            "\nWARNING: aioproducer's native core could not be compiled "
+            f"({type(error).__name__}: {error}).\n"
+            "WARNING: The pure-Python twin is installed instead: same behaviour, several times "
+            "more CPU per record.\n"
+            "WARNING: Install a C compiler and the Python headers, then reinstall.\n",
+            file=sys.stderr,
+        )
+
+
+def extensions() -> list[Extension]:
+    """Translate Cython to C."""
+    from Cython.Build import cythonize
+
+    return cythonize(EXTENSIONS, language_level="3", build_dir="build/cython")
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": OptionalBuildExt})
