@@ -1,0 +1,197 @@
+"""Frames and headers: from a message to the bytes of a request or response, and back.
+
+Owns: the four-byte size in front of every frame and its limit, the request and response headers,
+which header version belongs to which message, and the table of request types by API key. Must not
+know: sockets, correlation of requests with responses, single messages.
+
+Frame:            size int32 | header | body
+Request header:   api_key int16 | api_version int16 | correlation_id int32 | client_id (classic
+                  nullable string in every version, KIP-482) | tagged fields if the body has them
+Response header:  correlation_id int32 | tagged fields if the body has them, but never for
+                  ApiVersions, whose answer must be readable by any client (KIP-511)
+
+Invariants: a size is checked before a byte is read for it; bad bytes only raise `ProtocolError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from struct import Struct
+
+from aioproducer.errors import ProtocolError
+from aioproducer.wire import messages
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.primitives import (
+    MALFORMED,
+    UNENCODABLE,
+    Buffer,
+    read_nullable_string,
+    skip_tags,
+    write_nullable_string,
+)
+from aioproducer.wire.schema import Message
+
+MAX_FRAME_BYTES = 100 * 1024 * 1024
+"""The largest frame taken from a peer, as the brokers' `socket.request.max.bytes`."""
+
+SIZE_BYTES = 4
+
+_SIZE = Struct(">i")
+_REQUEST_HEADER = Struct(">hhi")
+_CORRELATION_ID = Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeader:
+    """The header of a received request; `body` is what follows it, uncopied."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body: memoryview
+
+
+class _RequestTypes(Mapping[ApiKey, type[Message]]):
+    """The request class of each declared API; its module is imported on first look-up."""
+
+    def __getitem__(self, key: ApiKey) -> type[Message]:
+        try:
+            name = ApiKey(key).name
+        except ValueError:
+            raise KeyError(key) from None
+        found = getattr(messages, "".join(map(str.capitalize, name.split("_"))) + "Request", None)
+        if found is None:
+            raise KeyError(key)
+        return found  # type: ignore[no-any-return]
+
+    def __iter__(self) -> Iterator[ApiKey]:
+        declared = set(messages.CLASSES)
+        return (key for key in ApiKey if key.name.lower() in declared)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+REQUEST_TYPES: Mapping[ApiKey, type[Message]] = _RequestTypes()
+
+
+def frame_size(prefix: Buffer) -> int:
+    """The size announced by a frame's first four bytes.
+
+    Raises:
+        ProtocolError: it is negative or above `MAX_FRAME_BYTES`, as it is when the peer does not
+            speak Kafka.
+    """
+    try:
+        (size,) = _SIZE.unpack(prefix)
+    except MALFORMED as error:
+        raise ProtocolError(f"a frame size takes four bytes, not {len(prefix)}") from error
+    if not 0 <= size <= MAX_FRAME_BYTES:
+        raise ProtocolError(
+            f"frame of {size} bytes announced, the limit is {MAX_FRAME_BYTES}; "
+            "is this a Kafka listener, and one without TLS?"
+        )
+    return int(size)
+
+
+def begin_request(
+    request_type: type[Message], version: int, correlation_id: int, client_id: str | None
+) -> bytearray:
+    """A frame with an empty size and a full header, ready for the body; see `set_size`."""
+    out = bytearray(SIZE_BYTES)
+    try:
+        out += _REQUEST_HEADER.pack(request_type.API_KEY, version, correlation_id)
+        write_nullable_string(out, client_id)
+    except UNENCODABLE as error:
+        raise ValueError(f"a value does not fit the request header: {error}") from error
+    if request_type.is_flexible(version):
+        out.append(0)
+    return out
+
+
+def set_size(frame: bytearray, extra: int = 0) -> None:
+    """Write the size of `frame`, and of `extra` bytes that follow it, into its first four bytes."""
+    _SIZE.pack_into(frame, 0, len(frame) - SIZE_BYTES + extra)
+
+
+def encode_request(
+    request: Message, version: int, correlation_id: int, client_id: str | None
+) -> bytes:
+    """A whole request frame, size included; errors as `Message.encode`."""
+    out = begin_request(type(request), version, correlation_id, client_id)
+    request.encode_into(out, version)
+    set_size(out)
+    return bytes(out)
+
+
+def decode_request_header(frame: Buffer) -> RequestHeader:
+    """The header of a received request frame, given without its size.
+
+    Unknown APIs and versions are no error here, so that a server can name them in its refusal; the
+    header of an unknown API is taken to end after the client id.
+
+    Raises:
+        ProtocolError: the bytes are no request header.
+    """
+    try:
+        api_key, api_version, correlation_id = _REQUEST_HEADER.unpack_from(frame)
+        client_id, pos = read_nullable_string(frame, _REQUEST_HEADER.size)
+        request_type = REQUEST_TYPES.get(api_key)
+        if request_type is not None and request_type.is_flexible(api_version):
+            pos = skip_tags(frame, pos)
+    except MALFORMED as error:
+        raise ProtocolError(f"malformed request header: {error}") from error
+    return RequestHeader(api_key, api_version, correlation_id, client_id, memoryview(frame)[pos:])
+
+
+def _has_header_tags(response_type: type[Message], version: int) -> bool:
+    return response_type.API_KEY is not ApiKey.API_VERSIONS and response_type.is_flexible(version)
+
+
+def encode_response(response: Message, version: int, correlation_id: int) -> bytes:
+    """A whole response frame, size included; errors as `Message.encode`."""
+    out = bytearray(SIZE_BYTES)
+    out += _CORRELATION_ID.pack(correlation_id)
+    if _has_header_tags(type(response), version):
+        out.append(0)
+    response.encode_into(out, version)
+    set_size(out)
+    return bytes(out)
+
+
+def decode_response(
+    request_type: type[Message], version: int, frame: Buffer
+) -> tuple[int, Message]:
+    """Correlation id and message of a received response frame, given without its size.
+
+    Args:
+        request_type: the class of the request that is answered.
+        version: the version the request was sent in.
+        frame: correlation id, header tags if any, and body; `records` fields keep a view of it.
+
+    Raises:
+        ProtocolError: the bytes are not such a response.
+    """
+    response_type = request_type.RESPONSE
+    try:
+        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+        pos = _CORRELATION_ID.size
+        if _has_header_tags(response_type, version):
+            pos = skip_tags(frame, pos)
+    except MALFORMED as error:
+        raise ProtocolError(f"malformed response header: {error}") from error
+    return correlation_id, response_type.decode_from(frame, pos, version)
+
+
+def peek_correlation_id(frame: Buffer) -> int:
+    """The correlation id of a response frame, whatever its body.
+
+    Raises:
+        ProtocolError: the frame is shorter than that.
+    """
+    try:
+        return int(_CORRELATION_ID.unpack_from(frame)[0])
+    except MALFORMED as error:
+        raise ProtocolError(f"malformed response header: {error}") from error

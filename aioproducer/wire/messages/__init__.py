@@ -1,0 +1,203 @@
+"""Every message of Kafka's protocol this client speaks, one module per API.
+
+Owns: nothing but the way in. `from aioproducer.wire.messages import MetadataRequest` loads the
+module that declares it and no other, so that importing the library stays cheap; type checkers read
+the stub beside this file. Modules are named as the `ApiKey`, classes as in Kafka's own schema, with
+one exception: the two different structs both called `TransactionState` there are
+`ListTransactionsTransactionState` and `DescribeTransactionsTransactionState` here. In a module the
+response stands first, since its request names it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+CLASSES: dict[str, tuple[str, ...]] = {
+    "add_offsets_to_txn": (
+        "AddOffsetsToTxnResponse",
+        "AddOffsetsToTxnRequest",
+    ),
+    "add_partitions_to_txn": (
+        "AddPartitionsToTxnPartitionResult",
+        "AddPartitionsToTxnTopicResult",
+        "AddPartitionsToTxnResponse",
+        "AddPartitionsToTxnTopic",
+        "AddPartitionsToTxnRequest",
+    ),
+    "api_versions": (
+        "ApiVersion",
+        "SupportedFeatureKey",
+        "FinalizedFeatureKey",
+        "ApiVersionsResponse",
+        "ApiVersionsRequest",
+    ),
+    "common": (
+        "LeaderIdAndEpoch",
+        "NodeEndpoint",
+    ),
+    "create_partitions": (
+        "CreatePartitionsTopicResult",
+        "CreatePartitionsResponse",
+        "CreatePartitionsAssignment",
+        "CreatePartitionsTopic",
+        "CreatePartitionsRequest",
+    ),
+    "create_topics": (
+        "CreatableTopicConfigs",
+        "CreatableTopicResult",
+        "CreateTopicsResponse",
+        "CreatableReplicaAssignment",
+        "CreatableTopicConfig",
+        "CreatableTopic",
+        "CreateTopicsRequest",
+    ),
+    "delete_topics": (
+        "DeletableTopicResult",
+        "DeleteTopicsResponse",
+        "DeleteTopicState",
+        "DeleteTopicsRequest",
+    ),
+    "describe_cluster": (
+        "DescribeClusterBroker",
+        "DescribeClusterResponse",
+        "DescribeClusterRequest",
+    ),
+    "describe_configs": (
+        "DescribeConfigsSynonym",
+        "DescribeConfigsResourceResult",
+        "DescribeConfigsResult",
+        "DescribeConfigsResponse",
+        "DescribeConfigsResource",
+        "DescribeConfigsRequest",
+    ),
+    "describe_topic_partitions": (
+        "DescribeTopicPartitionsResponsePartition",
+        "DescribeTopicPartitionsResponseTopic",
+        "Cursor",
+        "DescribeTopicPartitionsResponse",
+        "TopicRequest",
+        "DescribeTopicPartitionsRequest",
+    ),
+    "describe_transactions": (
+        "TopicData",
+        "DescribeTransactionsTransactionState",
+        "DescribeTransactionsResponse",
+        "DescribeTransactionsRequest",
+    ),
+    "end_txn": (
+        "EndTxnResponse",
+        "EndTxnRequest",
+    ),
+    "fetch": (
+        "EpochEndOffset",
+        "SnapshotId",
+        "AbortedTransaction",
+        "PartitionData",
+        "FetchableTopicResponse",
+        "FetchResponse",
+        "ReplicaState",
+        "FetchPartition",
+        "FetchTopic",
+        "ForgottenTopic",
+        "FetchRequest",
+    ),
+    "find_coordinator": (
+        "Coordinator",
+        "FindCoordinatorResponse",
+        "FindCoordinatorRequest",
+    ),
+    "get_telemetry_subscriptions": (
+        "GetTelemetrySubscriptionsResponse",
+        "GetTelemetrySubscriptionsRequest",
+    ),
+    "incremental_alter_configs": (
+        "AlterConfigsResourceResponse",
+        "IncrementalAlterConfigsResponse",
+        "AlterableConfig",
+        "AlterConfigsResource",
+        "IncrementalAlterConfigsRequest",
+    ),
+    "init_producer_id": (
+        "InitProducerIdResponse",
+        "InitProducerIdRequest",
+    ),
+    "list_offsets": (
+        "ListOffsetsPartitionResponse",
+        "ListOffsetsTopicResponse",
+        "ListOffsetsResponse",
+        "ListOffsetsPartition",
+        "ListOffsetsTopic",
+        "ListOffsetsRequest",
+    ),
+    "list_transactions": (
+        "ListTransactionsTransactionState",
+        "ListTransactionsResponse",
+        "ListTransactionsRequest",
+    ),
+    "metadata": (
+        "MetadataResponseBroker",
+        "MetadataResponsePartition",
+        "MetadataResponseTopic",
+        "MetadataResponse",
+        "MetadataRequestTopic",
+        "MetadataRequest",
+    ),
+    "offset_fetch": (
+        "OffsetFetchResponsePartition",
+        "OffsetFetchResponseTopic",
+        "OffsetFetchResponsePartitions",
+        "OffsetFetchResponseTopics",
+        "OffsetFetchResponseGroup",
+        "OffsetFetchResponse",
+        "OffsetFetchRequestTopic",
+        "OffsetFetchRequestTopics",
+        "OffsetFetchRequestGroup",
+        "OffsetFetchRequest",
+    ),
+    "produce": (
+        "BatchIndexAndErrorMessage",
+        "PartitionProduceResponse",
+        "TopicProduceResponse",
+        "ProduceResponse",
+        "PartitionProduceData",
+        "TopicProduceData",
+        "ProduceRequest",
+    ),
+    "push_telemetry": (
+        "PushTelemetryResponse",
+        "PushTelemetryRequest",
+    ),
+    "sasl_authenticate": (
+        "SaslAuthenticateResponse",
+        "SaslAuthenticateRequest",
+    ),
+    "sasl_handshake": (
+        "SaslHandshakeResponse",
+        "SaslHandshakeRequest",
+    ),
+    "txn_offset_commit": (
+        "TxnOffsetCommitResponsePartition",
+        "TxnOffsetCommitResponseTopic",
+        "TxnOffsetCommitResponse",
+        "TxnOffsetCommitRequestPartition",
+        "TxnOffsetCommitRequestTopic",
+        "TxnOffsetCommitRequest",
+    ),
+}
+_MODULE_OF = {name: module for module, names in CLASSES.items() for name in names}
+
+__all__ = list(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    """Load the module that declares `name`, once."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(_MODULE_OF)

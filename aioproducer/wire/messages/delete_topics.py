@@ -1,0 +1,66 @@
+"""DeleteTopics (20): deletes topics.
+
+v5 explains errors and may answer THROTTLING_QUOTA_EXCEEDED (KIP-599), v6 deletes by name or by id
+(KIP-516). Version 0 is for brokers before 0.11; 4.0 brokers refuse it.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from aioproducer.wire.schema import (
+    ApiKey,
+    Message,
+    Struct,
+    array,
+    f,
+    int16,
+    int32,
+    string,
+    struct,
+    uuid,
+)
+
+
+@struct
+class DeletableTopicResult(Struct):
+    """What became of one topic."""
+
+    name: str | None = f(string, "0+", nullable="6+")
+    topic_id: UUID = f(uuid, "6+", ignorable=True)
+    error_code: int = f(int16, "0+")
+    error_message: str | None = f(string, "5+", nullable="5+", default=None, ignorable=True)
+
+
+@struct
+class DeleteTopicsResponse(Message):
+    """What became of each topic. From v2 it is sent before the quota delay (KIP-219)."""
+
+    API_KEY = ApiKey.DELETE_TOPICS
+    VALID_VERSIONS = (0, 6)
+    FLEXIBLE_FROM = 4
+
+    throttle_time_ms: int = f(int32, "1+", ignorable=True)
+    responses: list[DeletableTopicResult] = f(array(DeletableTopicResult), "0+")
+
+
+@struct
+class DeleteTopicState(Struct):
+    """A topic to delete, by name or, with a null name, by id."""
+
+    name: str | None = f(string, "6+", nullable="6+", default=None)
+    topic_id: UUID = f(uuid, "6+")
+
+
+@struct
+class DeleteTopicsRequest(Message):
+    """The topics to delete: names alone (v0-5), or names or ids (v6+)."""
+
+    API_KEY = ApiKey.DELETE_TOPICS
+    VALID_VERSIONS = (0, 6)
+    FLEXIBLE_FROM = 4
+    RESPONSE = DeleteTopicsResponse
+
+    topics: list[DeleteTopicState] = f(array(DeleteTopicState), "6+")
+    topic_names: list[str] = f(array(string), "0-5", ignorable=True)
+    timeout_ms: int = f(int32, "0+")

@@ -1,0 +1,54 @@
+"""GetTelemetrySubscriptions (71): which client metrics the broker wants (KIP-714).
+
+The first answer gives the client its instance id; the subscription id changes whenever the
+subscription does, and PushTelemetry must name the one in force.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from aioproducer.wire.schema import (
+    ApiKey,
+    Message,
+    array,
+    boolean,
+    f,
+    int8,
+    int16,
+    int32,
+    string,
+    struct,
+    uuid,
+)
+
+
+@struct
+class GetTelemetrySubscriptionsResponse(Message):
+    """What to push, how often, and how large at most."""
+
+    API_KEY = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS
+    VALID_VERSIONS = (0, 0)
+    FLEXIBLE_FROM = 0
+
+    throttle_time_ms: int = f(int32, "0+")
+    error_code: int = f(int16, "0+")
+    client_instance_id: UUID = f(uuid, "0+")
+    subscription_id: int = f(int32, "0+")
+    accepted_compression_types: list[int] = f(array(int8), "0+")
+    push_interval_ms: int = f(int32, "0+")
+    telemetry_max_bytes: int = f(int32, "0+")
+    delta_temporality: bool = f(boolean, "0+")
+    requested_metrics: list[str] = f(array(string), "0+")
+
+
+@struct
+class GetTelemetrySubscriptionsRequest(Message):
+    """Asks for the subscription; a zero id asks for a new client id as well."""
+
+    API_KEY = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS
+    VALID_VERSIONS = (0, 0)
+    FLEXIBLE_FROM = 0
+    RESPONSE = GetTelemetrySubscriptionsResponse
+
+    client_instance_id: UUID = f(uuid, "0+")

@@ -1,0 +1,34 @@
+"""SaslAuthenticate (36): one step of a SASL exchange (KIP-152).
+
+v1 tells how long the session lives before it must be authenticated again (KIP-368).
+"""
+
+from __future__ import annotations
+
+from aioproducer.wire.schema import ApiKey, Message, blob, f, int16, int64, string, struct
+
+
+@struct
+class SaslAuthenticateResponse(Message):
+    """The broker's token, or why it refuses."""
+
+    API_KEY = ApiKey.SASL_AUTHENTICATE
+    VALID_VERSIONS = (0, 2)
+    FLEXIBLE_FROM = 2
+
+    error_code: int = f(int16, "0+")
+    error_message: str | None = f(string, "0+", nullable="0+")
+    auth_bytes: bytes = f(blob, "0+")
+    session_lifetime_ms: int = f(int64, "1+", ignorable=True)
+
+
+@struct
+class SaslAuthenticateRequest(Message):
+    """The client's token."""
+
+    API_KEY = ApiKey.SASL_AUTHENTICATE
+    VALID_VERSIONS = (0, 2)
+    FLEXIBLE_FROM = 2
+    RESPONSE = SaslAuthenticateResponse
+
+    auth_bytes: bytes = f(blob, "0+")

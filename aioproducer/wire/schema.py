@@ -1,0 +1,131 @@
+"""Messages: declared structs that can be encoded and decoded, version by version.
+
+Owns: the `Message` base class and the errors of its two operations; together with the declaration
+language it re-exports, it is all a module of `messages/` needs. Must not know: any single message,
+headers, frames.
+
+Invariants: decoding raises nothing but `ProtocolError` for bad bytes and `UnsupportedVersionError`
+for a version the message never had; what `encode` returned, `decode` reads back equal.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+from aioproducer.errors import ProtocolError, UnsupportedVersionError
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.compiler import Codec, compile_struct
+from aioproducer.wire.fields import (
+    Struct,
+    array,
+    blob,
+    boolean,
+    f,
+    int8,
+    int16,
+    int32,
+    int64,
+    record_set,
+    string,
+    struct,
+    uuid,
+)
+from aioproducer.wire.primitives import MALFORMED, UNENCODABLE, Buffer
+
+__all__ = [
+    "ApiKey",
+    "Message",
+    "Struct",
+    "array",
+    "blob",
+    "boolean",
+    "f",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "record_set",
+    "string",
+    "struct",
+    "uuid",
+]
+
+
+class Message(Struct):
+    """A request or a response; every field of a subclass has a default."""
+
+    __slots__ = ()
+
+    API_KEY: ClassVar[ApiKey | None] = None
+    VALID_VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE_FROM: ClassVar[int | None] = None
+    """The first version with compact lengths and tagged fields (KIP-482); None: no version."""
+    RESPONSE: ClassVar[type[Message]]
+    """Requests only: the message that answers it."""
+
+    @classmethod
+    def is_flexible(cls, version: int) -> bool:
+        """Whether the version has compact lengths and tagged fields (KIP-482)."""
+        return cls.FLEXIBLE_FROM is not None and version >= cls.FLEXIBLE_FROM
+
+    def encode(self, version: int) -> bytes:
+        """The message as bytes, without header and frame.
+
+        Raises:
+            UnsupportedVersionError: the message never had this version, or a field that is set
+                does not exist in it and may not be left out.
+            ValueError: a value does not fit its field.
+        """
+        out = bytearray()
+        self.encode_into(out, version)
+        return bytes(out)
+
+    def encode_into(self, out: bytearray, version: int) -> None:
+        """Append the message to `out`; see `encode`."""
+        codec = _codec(type(self), version)
+        try:
+            codec.encode(out, self)
+        except UNENCODABLE as error:
+            name = type(self).__name__
+            raise ValueError(f"a value does not fit {name} v{version}: {error}") from error
+
+    @classmethod
+    def decode(cls, data: Buffer, version: int) -> Self:
+        """The message that `data` is, from its first byte to its last.
+
+        Raises:
+            ProtocolError: the bytes are not such a message.
+            UnsupportedVersionError: the message never had this version.
+        """
+        return cls.decode_from(data, 0, version)
+
+    @classmethod
+    def decode_from(cls, data: Buffer, pos: int, version: int) -> Self:
+        """The message that `data` holds from offset `pos` to its end; see `decode`."""
+        codec = _codec(cls, version)
+        try:
+            message, stop = codec.decode(data, pos)
+        except MALFORMED as error:
+            raise ProtocolError(f"malformed {cls.__name__} v{version}: {error}") from error
+        except ProtocolError as error:
+            raise ProtocolError(f"malformed {cls.__name__} v{version}: {error}") from None
+        if stop != len(data):
+            raise ProtocolError(
+                f"malformed {cls.__name__} v{version}: {len(data) - stop} bytes left over"
+            )
+        return message  # type: ignore[no-any-return]
+
+
+_CODECS: dict[tuple[type[Message], int], Codec] = {}
+
+
+def _codec(cls: type[Message], version: int) -> Codec:
+    codec = _CODECS.get((cls, version))
+    if codec is None:
+        lowest, highest = cls.VALID_VERSIONS
+        if not lowest <= version <= highest:
+            raise UnsupportedVersionError(
+                f"{cls.__name__} has versions {lowest} to {highest}, not {version}"
+            )
+        codec = _CODECS[cls, version] = compile_struct(cls, version, cls.is_flexible(version))
+    return codec
