@@ -1,0 +1,280 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: binding=False, embedsignature=False, auto_pickle=False
+"""The native core: records encoded straight into the batch's buffer, and the murmur2 hash.
+
+Owns: the hot path of the library, `RecordBatchBuilder.try_append`. Must not know: batch headers,
+compression, sockets. `_pure.py` is its twin: same names, same bytes, same errors.
+
+Invariants:
+- everything that can fail happens in the measuring pass; the writing pass cannot fail, so a record
+  is written whole or not at all;
+- the buffer is held through the buffer protocol, hence nobody can resize it under the pointer;
+- no Python object is made per record, unless a key or value is not `bytes`.
+"""
+
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check, PyBytes_GET_SIZE
+from cpython.ref cimport PyObject
+from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
+from cpython.unicode cimport PyUnicode_Check
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from aioproducer.records._validation import (
+    buffer_error,
+    headers_error,
+    payload_bytes,
+    timestamp_error,
+)
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    PyObject *PyTuple_GET_ITEM(object pair, Py_ssize_t index) noexcept
+    int64_t PyLong_AsLongLong(object number) except? -1
+    int PyLong_Check(object number) noexcept
+
+cdef enum:
+    HEADER_SIZE = 61
+    # Java: DefaultRecord.MAX_RECORD_OVERHEAD = length (5) + attributes (1) + timestamp (10) +
+    # offset (5).
+    MAX_RECORD_OVERHEAD = 21
+    NULL_LENGTH = 1  # the varint of -1
+
+
+cdef inline Py_ssize_t varint_size(uint64_t value) noexcept nogil:
+    """Bytes of an unsigned varint."""
+    cdef Py_ssize_t size = 1
+    while value >= 0x80:
+        value >>= 7
+        size += 1
+    return size
+
+
+cdef inline uint8_t *put_varint(uint8_t *out, uint64_t value) noexcept nogil:
+    while value >= 0x80:
+        out[0] = <uint8_t> (value | 0x80)
+        out += 1
+        value >>= 7
+    out[0] = <uint8_t> value
+    return out + 1
+
+
+cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
+    return (<uint64_t> value << 1) ^ <uint64_t> (value >> 63)
+
+
+cdef inline Py_ssize_t blob_size(object blob) noexcept:
+    """Encoded size of bytes or None with its length in front."""
+    cdef Py_ssize_t length
+    if blob is None:
+        return 1
+    length = PyBytes_GET_SIZE(blob)
+    return varint_size(<uint64_t> length << 1) + length
+
+
+cdef inline uint8_t *put_span(uint8_t *out, const char *start, Py_ssize_t length) noexcept:
+    out = put_varint(out, <uint64_t> length << 1)
+    memcpy(out, start, length)
+    return out + length
+
+
+cdef inline uint8_t *put_blob(uint8_t *out, object blob) noexcept:
+    if blob is None:
+        out[0] = NULL_LENGTH
+        return out + 1
+    return put_span(out, PyBytes_AS_STRING(blob), PyBytes_GET_SIZE(blob))
+
+
+cdef Py_ssize_t headers_size(object headers) except -1:
+    """Encoded size of the headers; every check of their types is here."""
+    cdef Py_ssize_t size, index, length
+    cdef object header, name, value
+    if not PyTuple_Check(headers):
+        raise headers_error(headers)
+    size = varint_size(<uint64_t> PyTuple_GET_SIZE(headers) << 1)
+    for index in range(PyTuple_GET_SIZE(headers)):
+        header = <object> PyTuple_GET_ITEM(headers, index)
+        if not PyTuple_Check(header) or PyTuple_GET_SIZE(header) != 2:
+            raise headers_error(headers)
+        name = <object> PyTuple_GET_ITEM(header, 0)
+        value = <object> PyTuple_GET_ITEM(header, 1)
+        if not PyUnicode_Check(name) or not (value is None or PyBytes_Check(value)):
+            raise headers_error(headers)
+        # The UTF-8 form is kept inside the str, so asking again in put_headers cannot fail.
+        PyUnicode_AsUTF8AndSize(name, &length)
+        size += varint_size(<uint64_t> length << 1) + length + blob_size(value)
+    return size
+
+
+cdef uint8_t *put_headers(uint8_t *out, object headers) except NULL:
+    cdef Py_ssize_t index, length
+    cdef const char *name
+    cdef object header
+    out = put_varint(out, <uint64_t> PyTuple_GET_SIZE(headers) << 1)
+    for index in range(PyTuple_GET_SIZE(headers)):
+        header = <object> PyTuple_GET_ITEM(headers, index)
+        name = PyUnicode_AsUTF8AndSize(<object> PyTuple_GET_ITEM(header, 0), &length)
+        out = put_span(out, name, length)
+        out = put_blob(out, <object> PyTuple_GET_ITEM(header, 1))
+    return out
+
+
+cdef int64_t checked_timestamp(object timestamp_ms) except -1:
+    cdef int64_t timestamp
+    if not PyLong_Check(timestamp_ms):
+        raise timestamp_error(timestamp_ms)
+    try:
+        timestamp = PyLong_AsLongLong(timestamp_ms)
+    except OverflowError:
+        raise timestamp_error(timestamp_ms) from None
+    if timestamp < 0:
+        raise timestamp_error(timestamp_ms)
+    return timestamp
+
+
+cdef class RecordBatchBuilder:
+    """See `aioproducer.records.protocol.BatchBuilder`."""
+
+    cdef Py_buffer buffer
+    cdef bint has_buffer
+    cdef uint8_t *start
+    cdef Py_ssize_t capacity
+    cdef readonly Py_ssize_t size
+    cdef readonly int32_t count
+    cdef readonly int64_t base_timestamp
+    cdef readonly int64_t max_timestamp
+
+    def __cinit__(self, object buffer):
+        if not isinstance(buffer, bytearray):
+            raise buffer_error(buffer)
+        PyObject_GetBuffer(buffer, &self.buffer, PyBUF_WRITABLE)
+        self.has_buffer = True
+        self.start = <uint8_t *> self.buffer.buf
+        # A batch's length field is an int32 and counts the header too.
+        self.capacity = min(self.buffer.len, <Py_ssize_t> INT32_MAX - HEADER_SIZE)
+        self.base_timestamp = -1
+        self.max_timestamp = -1
+
+    def __dealloc__(self):
+        if self.has_buffer:
+            PyBuffer_Release(&self.buffer)
+
+    def try_append(self, object timestamp_ms, object key, object value, object headers):
+        """Append one record and return its index in the batch, -1 when the buffer has no room."""
+        cdef int64_t timestamp = checked_timestamp(timestamp_ms)
+        cdef uint64_t time_delta
+        cdef Py_ssize_t length, end
+        cdef int32_t index = self.count
+        cdef uint8_t *out
+        if key is not None and not PyBytes_Check(key):
+            key = payload_bytes("key", key)
+        if value is not None and not PyBytes_Check(value):
+            value = payload_bytes("value", value)
+
+        time_delta = zigzag(timestamp - self.base_timestamp) if index else 0
+        length = (
+            1
+            + varint_size(time_delta)
+            + varint_size(<uint64_t> index << 1)
+            + blob_size(key)
+            + blob_size(value)
+            + headers_size(headers)
+        )
+        end = self.size + varint_size(<uint64_t> length << 1) + length
+        if end > self.capacity:
+            return -1
+
+        out = put_varint(self.start + self.size, <uint64_t> length << 1)
+        out[0] = 0  # the record's attributes, none of which are in use
+        out = put_varint(out + 1, time_delta)
+        out = put_varint(out, <uint64_t> index << 1)
+        out = put_blob(out, key)
+        out = put_blob(out, value)
+        put_headers(out, headers)
+
+        self.size = end
+        self.count = index + 1
+        if index == 0:
+            self.base_timestamp = timestamp
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        return index
+
+    def body(self):
+        """The bytes of the records appended so far, a view of the buffer."""
+        return memoryview(<object> self.buffer.obj)[: self.size]
+
+
+def record_size_bound(object key, object value, object headers):
+    """The most bytes one record can take in any batch, all varints included.
+
+    Java: `DefaultRecord.recordSizeUpperBound`.
+    """
+    return (
+        MAX_RECORD_OVERHEAD
+        + payload_size("key", key)
+        + payload_size("value", value)
+        + headers_size(headers)
+    )
+
+
+cdef Py_ssize_t payload_size(str name, object payload) except -1:
+    cdef Py_ssize_t length
+    if payload is None or PyBytes_Check(payload):
+        return blob_size(payload)
+    if isinstance(payload, memoryview):
+        length = payload.nbytes
+    elif isinstance(payload, bytearray):
+        length = len(payload)
+    else:
+        length = len(payload_bytes(name, payload))  # raises
+    return varint_size(<uint64_t> length << 1) + length
+
+
+cdef int32_t murmur2_hash(const uint8_t *data, Py_ssize_t length) noexcept nogil:
+    """Java's Utils.murmur2: 32 bits, little-endian words, the tail without sign extension."""
+    cdef uint32_t m = 0x5BD1E995
+    cdef uint32_t h = <uint32_t> 0x9747B28C ^ <uint32_t> length
+    cdef uint32_t k
+    cdef Py_ssize_t position = 0
+    while length - position >= 4:
+        k = (
+            <uint32_t> data[position]
+            | <uint32_t> data[position + 1] << 8
+            | <uint32_t> data[position + 2] << 16
+            | <uint32_t> data[position + 3] << 24
+        )
+        k *= m
+        k ^= k >> 24
+        h *= m
+        h ^= k * m
+        position += 4
+    if position < length:
+        if length - position == 3:
+            h ^= <uint32_t> data[position + 2] << 16
+        if length - position >= 2:
+            h ^= <uint32_t> data[position + 1] << 8
+        h ^= data[position]
+        h *= m
+    h ^= h >> 13
+    h *= m
+    h ^= h >> 15
+    return <int32_t> h
+
+
+cdef int32_t murmur2_of(object data) except? -1:
+    if not PyBytes_Check(data):
+        data = payload_bytes("key", data)
+    return murmur2_hash(<const uint8_t *> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+def murmur2(object data):
+    """Java's `Utils.murmur2`: a signed 32-bit hash."""
+    return murmur2_of(data)
+
+
+def murmur2_partition(object key, Py_ssize_t partition_count):
+    """The partition Java's default partitioner gives `key` (`BuiltInPartitioner`)."""
+    if partition_count == 0:
+        raise ZeroDivisionError("a topic without partitions has none for a key")
+    return (murmur2_of(key) & 0x7FFFFFFF) % partition_count

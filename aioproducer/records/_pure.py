@@ -1,0 +1,245 @@
+"""The pure-Python twin of the native core: same names, same bytes, no compiler needed.
+
+Owns: encoding of records (KIP-98 record format v2) and the murmur2 hash. Must not know: batch
+headers, compression, sockets.
+
+How it stays quick: varints below 8192 come from a table; consecutive records of one millisecond
+share their encoded timestamp; a record is one `bytes.join`; records reach the buffer in `body()`,
+all in one copy, because a slice assignment per record costs as much as encoding it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from struct import Struct
+
+from aioproducer.records._validation import (
+    MAX_TIMESTAMP_MS,
+    buffer_error,
+    headers_error,
+    payload_bytes,
+    timestamp_error,
+)
+from aioproducer.records.protocol import Payload
+from aioproducer.types import HeaderPairs
+
+# Java: DefaultRecord.MAX_RECORD_OVERHEAD = length (5) + attributes (1) + timestamp (10) +
+# offset (5).
+_MAX_RECORD_OVERHEAD = 21
+# A batch's length field is an int32 and counts the header too.
+_MAX_BODY_SIZE = 2**31 - 1 - 61
+
+_NULL = b"\x01"  # the varint of -1: a length that says "null"
+_NO_HEADERS = b"\x00"
+
+
+def _encode_varint(value: int) -> bytes:
+    """Encode an integer as Kafka's zigzag varint."""
+    rest = value << 1 if value >= 0 else ~(value << 1)
+    out = bytearray()
+    while rest >= 0x80:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+# All the non-negative integers that take one or two bytes.
+_TABLE_SIZE = 8192
+_VARINTS = tuple(map(_encode_varint, range(_TABLE_SIZE)))
+
+
+def _varint(value: int) -> bytes:
+    return _VARINTS[value] if 0 <= value < _TABLE_SIZE else _encode_varint(value)
+
+
+@lru_cache(maxsize=256)
+def _encode_header_name(name: str) -> bytes:
+    """Encode a header's name behind its length; programs use few names, each very often."""
+    encoded = name.encode()
+    return _varint(len(encoded)) + encoded
+
+
+def _encode_headers(headers: object) -> bytes:
+    """Encode the header count and the headers; raises before anything is written."""
+    if not isinstance(headers, tuple):
+        raise headers_error(headers)
+    parts = [_varint(len(headers))]
+    for header in headers:
+        if not isinstance(header, tuple) or len(header) != 2:
+            raise headers_error(headers)
+        name, value = header
+        if not isinstance(name, str):
+            raise headers_error(headers)
+        if value is None:
+            parts += (_encode_header_name(name), _NULL)
+        elif isinstance(value, bytes):
+            length = len(value)
+            parts += (
+                _encode_header_name(name),
+                _VARINTS[length] if length < _TABLE_SIZE else _encode_varint(length),
+                value,
+            )
+        else:
+            raise headers_error(headers)
+    return b"".join(parts)
+
+
+class RecordBatchBuilder:
+    """See `aioproducer.records.protocol.BatchBuilder`."""
+
+    __slots__ = (
+        "_attributes_and_time",
+        "_capacity",
+        "_flushed",
+        "_pending",
+        "_time",
+        "_view",
+        "base_timestamp",
+        "count",
+        "max_timestamp",
+        "size",
+    )
+
+    def __init__(self, buffer: bytearray) -> None:
+        if not isinstance(buffer, bytearray):
+            raise buffer_error(buffer)
+        # The view pins the buffer: nobody can resize it under us.
+        self._view = memoryview(buffer)
+        self._capacity = min(len(buffer), _MAX_BODY_SIZE)
+        self._pending: list[bytes] = []
+        self._flushed = 0
+        self._time: int | None = None
+        self._attributes_and_time = b""
+        self.count = 0
+        self.size = 0
+        self.base_timestamp = -1
+        self.max_timestamp = -1
+
+    def try_append(
+        self,
+        timestamp_ms: int,
+        key: Payload | None,
+        value: Payload | None,
+        headers: HeaderPairs,
+    ) -> int:
+        """Append one record and return its index in the batch, -1 when the buffer has no room."""
+        count = self.count
+        if timestamp_ms == self._time and count:
+            prefix = self._attributes_and_time
+        else:
+            prefix = self._encode_time(timestamp_ms)
+        if key is None:
+            key_length = _NULL
+            key = b""
+        else:
+            if type(key) is not bytes:
+                key = payload_bytes("key", key)
+            length = len(key)
+            key_length = _VARINTS[length] if length < _TABLE_SIZE else _encode_varint(length)
+        if value is None:
+            value_length = _NULL
+            value = b""
+        else:
+            if type(value) is not bytes:
+                value = payload_bytes("value", value)
+            length = len(value)
+            value_length = _VARINTS[length] if length < _TABLE_SIZE else _encode_varint(length)
+        record = b"".join(
+            (
+                prefix,
+                _VARINTS[count] if count < _TABLE_SIZE else _encode_varint(count),
+                key_length,
+                key,
+                value_length,
+                value,
+                _NO_HEADERS if headers == () else _encode_headers(headers),
+            )
+        )
+        length = len(record)
+        record_length = _VARINTS[length] if length < _TABLE_SIZE else _encode_varint(length)
+        size = self.size + len(record_length) + length
+        if size > self._capacity:
+            return -1
+        self._pending += (record_length, record)
+        self.size = size
+        self.count = count + 1
+        if timestamp_ms != self._time or not count:
+            self._remember_time(timestamp_ms, prefix)
+        return count
+
+    def _encode_time(self, timestamp_ms: object) -> bytes:
+        """Encode the record's attributes (always 0) and its time since the batch's first record."""
+        if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= MAX_TIMESTAMP_MS:
+            raise timestamp_error(timestamp_ms)
+        return b"\x00" + _varint(timestamp_ms - self.base_timestamp if self.count else 0)
+
+    def _remember_time(self, timestamp_ms: int, encoded: bytes) -> None:
+        if self.count == 1:
+            self.base_timestamp = timestamp_ms
+        self.max_timestamp = max(self.max_timestamp, timestamp_ms)
+        self._time = timestamp_ms
+        self._attributes_and_time = encoded
+
+    def body(self) -> memoryview:
+        """The bytes of the records appended so far, a view of the buffer."""
+        if self._pending:
+            self._view[self._flushed : self.size] = b"".join(self._pending)
+            self._pending.clear()
+            self._flushed = self.size
+        return self._view[: self.size]
+
+
+def record_size_bound(key: Payload | None, value: Payload | None, headers: HeaderPairs) -> int:
+    """The most bytes one record can take in any batch, all varints included.
+
+    Java: `DefaultRecord.recordSizeUpperBound`.
+    """
+    return (
+        _MAX_RECORD_OVERHEAD
+        + _payload_size("key", key)
+        + _payload_size("value", value)
+        + (1 if headers == () else len(_encode_headers(headers)))
+    )
+
+
+def _payload_size(name: str, payload: Payload | None) -> int:
+    if type(payload) is bytes or type(payload) is bytearray:
+        length = len(payload)
+    elif payload is None:
+        return 1
+    elif type(payload) is memoryview:
+        length = payload.nbytes
+    else:
+        length = len(payload_bytes(name, payload))
+    return length + (len(_VARINTS[length]) if length < _TABLE_SIZE else len(_encode_varint(length)))
+
+
+_MURMUR_SEED = 0x9747B28C
+_MURMUR_M = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+# Keys are short: the words of those up to 128 bytes are unpacked by a prepared Struct.
+_WORDS = tuple(Struct(f"<{count}I") for count in range(33))
+
+
+def murmur2(data: Payload) -> int:
+    """Java's `Utils.murmur2`: a signed 32-bit hash."""
+    if type(data) is not bytes:
+        data = payload_bytes("key", data)
+    length = len(data)
+    words = length >> 2
+    unpacker = _WORDS[words] if words < len(_WORDS) else Struct(f"<{words}I")
+    h = _MURMUR_SEED ^ length & _MASK
+    for word in unpacker.unpack_from(data):
+        k = word * _MURMUR_M & _MASK
+        h = (h * _MURMUR_M ^ (k ^ k >> 24) * _MURMUR_M) & _MASK
+    if length & 3:
+        h = (h ^ int.from_bytes(data[words << 2 :], "little")) * _MURMUR_M & _MASK
+    h = (h ^ h >> 13) * _MURMUR_M & _MASK
+    h ^= h >> 15
+    return h - 0x100000000 if h & 0x80000000 else h
+
+
+def murmur2_partition(key: Payload, partition_count: int) -> int:
+    """The partition Java's default partitioner gives `key` (`BuiltInPartitioner`)."""
+    return (murmur2(key) & 0x7FFFFFFF) % partition_count

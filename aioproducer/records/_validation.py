@@ -1,0 +1,60 @@
+"""The words both builders use when a record cannot be encoded, and the rare conversions.
+
+Owns: the slow path of argument checking, so that native and pure raise the same errors. Must not
+know: the record format. Nothing here runs for a record made of plain `bytes`.
+"""
+
+from __future__ import annotations
+
+MAX_TIMESTAMP_MS = 2**63 - 1
+
+
+def payload_bytes(name: str, payload: object) -> bytes:
+    """Copy a key or value that is not `bytes` into `bytes`, or say why it cannot be sent."""
+    if isinstance(payload, bytes):
+        return payload
+    if isinstance(payload, (bytearray, memoryview)):
+        return bytes(payload)
+    advice = (
+        f"encode it first ({name}.encode()) or give the producer a {name}_serializer"
+        if isinstance(payload, str)
+        else f"serialize it first or give the producer a {name}_serializer"
+    )
+    raise TypeError(
+        f"{name} must be bytes, bytearray, memoryview or None, not {_type(payload)}; {advice}"
+    )
+
+
+def headers_error(headers: object) -> TypeError:
+    """Explain what is wrong with headers that are not a tuple of (str, bytes or None) tuples."""
+    if not isinstance(headers, tuple):
+        return TypeError(f"headers must be a tuple of (name, value) pairs, not {_type(headers)}")
+    for header in headers:
+        if not isinstance(header, tuple) or len(header) != 2:
+            return TypeError(f"a header must be a (name, value) tuple, not {_type(header)}")
+        name, value = header
+        if not isinstance(name, str):
+            return TypeError(f"a header's name must be str, not {_type(name)}")
+        if value is not None and not isinstance(value, bytes):
+            return TypeError(
+                f"the value of header {name!r} must be bytes or None, not {_type(value)}"
+            )
+    return TypeError("headers cannot be encoded")
+
+
+def timestamp_error(timestamp_ms: object) -> TypeError | ValueError:
+    """Explain a timestamp that is no int, or none that Kafka can store."""
+    if not isinstance(timestamp_ms, int):
+        return TypeError(
+            f"timestamp_ms must be an int (milliseconds since the epoch), not {_type(timestamp_ms)}"
+        )
+    return ValueError(f"timestamp_ms must be within 0..2**63-1, not {timestamp_ms}")
+
+
+def buffer_error(buffer: object) -> TypeError:
+    """Explain a builder's buffer of the wrong type."""
+    return TypeError(f"the buffer must be a bytearray, not {_type(buffer)}")
+
+
+def _type(value: object) -> str:
+    return type(value).__name__

@@ -1,0 +1,129 @@
+"""RecordBatch v2 (KIP-98): the header written in front of a built body.
+
+Owns: the header's values and the CRC. Must not know: how records are encoded, compression
+libraries, sockets, policy. `reader.py` reads batches; its names are offered here too.
+
+Invariants: the body is never copied, so header and body travel as two buffers; an encoded batch
+never changes, a new producer id or sequence makes a new one around the same body.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from aioproducer.records.codecs import CompressionType
+from aioproducer.records.layout import (
+    CRC_END,
+    FRONT,
+    HEADER_SIZE,
+    LENGTH_END,
+    MAGIC,
+    TAIL,
+    TRANSACTIONAL,
+)
+from aioproducer.records.reader import (
+    MAX_DECOMPRESSED_BYTES,
+    DecodedRecord,
+    RecordBatch,
+    parse_header,
+    read_batches,
+)
+
+__all__ = [
+    "HEADER_SIZE",
+    "MAX_DECOMPRESSED_BYTES",
+    "DecodedRecord",
+    "EncodedBatch",
+    "RecordBatch",
+    "encode_batch",
+    "parse_header",
+    "read_batches",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """A batch ready for a Produce request: `header` and `body` are sent one behind the other."""
+
+    header: bytes
+    body: bytes | memoryview
+    count: int
+    codec: CompressionType
+
+    @property
+    def buffers(self) -> tuple[bytes, bytes | memoryview]:
+        """The batch as buffers to write."""
+        return self.header, self.body
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return HEADER_SIZE + len(self.body)
+
+    def restamped(self, producer_id: int, producer_epoch: int, base_sequence: int) -> EncodedBatch:
+        """The same records under another producer id, epoch and sequence (KIP-360)."""
+        _, _, leader_epoch, _, _ = FRONT.unpack_from(self.header)
+        attributes, last_delta, base_timestamp, max_timestamp, *_ = TAIL.unpack_from(
+            self.header, CRC_END
+        )
+        tail = TAIL.pack(
+            attributes,
+            last_delta,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            self.count,
+        )
+        return replace(self, header=_header(leader_epoch, tail, self.body))
+
+
+def encode_batch(
+    body: bytes | memoryview,
+    *,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    codec: CompressionType = CompressionType.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    leader_epoch: int = -1,
+) -> EncodedBatch:
+    """Put a header in front of `body`.
+
+    Args:
+        body: the records as `RecordBatchBuilder.body()` gives them, compressed by `codec`.
+        count: how many records there are, at least one.
+        base_timestamp: the first record's timestamp in ms.
+        max_timestamp: the highest timestamp in ms.
+        codec: what `body` is compressed with.
+        producer_id: -1 without idempotence, as are `producer_epoch` and `base_sequence`.
+        producer_epoch: the producer id's epoch.
+        base_sequence: the sequence number of the first record.
+        transactional: whether the batch belongs to a transaction.
+        leader_epoch: producers leave it at -1; the broker sets it.
+    """
+    if count < 1:
+        raise ValueError("a batch needs at least one record")
+    tail = TAIL.pack(
+        codec | (TRANSACTIONAL if transactional else 0),
+        count - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
+    return EncodedBatch(_header(leader_epoch, tail, body), body, count, codec)
+
+
+def _header(leader_epoch: int, tail: bytes, body: bytes | memoryview) -> bytes:
+    # Imported when the first batch is built: `import aioproducer` loads no third-party package.
+    from crc32c import crc32c
+
+    length = HEADER_SIZE - LENGTH_END + len(body)
+    return FRONT.pack(0, length, leader_epoch, MAGIC, crc32c(body, crc32c(tail))) + tail

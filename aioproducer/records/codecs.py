@@ -1,0 +1,340 @@
+"""Compression of batch bodies: gzip, snappy, lz4 and zstd, each imported when first asked for.
+
+Owns: the byte formats Kafka expects of each codec, their levels (KIP-390), bounds on what a
+decompression may yield. Must not know: batches, configuration files, threads.
+
+Invariants:
+- codecs hold no state two threads could spoil: `compress` may run in any thread;
+- `decompress` never yields more than `max_bytes` and raises only `ProtocolError` on bad input;
+- what cannot be made smaller is sent as it is (`compress_body`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol
+
+from aioproducer.errors import ConfigError, ProtocolError, UnsupportedCodecError
+
+_Data = bytes | memoryview
+
+
+class CompressionType(IntEnum):
+    """The codec number of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class Codec(Protocol):
+    """One way to compress; safe to use from several threads at once."""
+
+    @property
+    def type(self) -> CompressionType:
+        """The codec's number in a batch's attributes."""
+        ...
+
+    def compress(self, data: _Data) -> bytes:
+        """Compress `data` into what a Kafka broker accepts as a batch's body."""
+        ...
+
+    def decompress(self, data: _Data, max_bytes: int) -> bytes:
+        """Undo `compress`.
+
+        Raises:
+            ProtocolError: `data` is malformed, or would become larger than `max_bytes`.
+        """
+        ...
+
+
+class _NoCompression:
+    type = CompressionType.NONE
+
+    def __init__(self, level: int | None) -> None: ...
+
+    def compress(self, data: _Data) -> bytes:
+        return bytes(data)
+
+    def decompress(self, data: _Data, max_bytes: int) -> bytes:
+        if len(data) > max_bytes:
+            raise _too_large(self.type, max_bytes)
+        return bytes(data)
+
+
+class _Gzip:
+    type = CompressionType.GZIP
+
+    # zlib's window size 15, plus 16 for gzip's header and trailer.
+    _WINDOW_BITS = 31
+
+    def __init__(self, level: int | None) -> None:
+        self._level = -1 if level is None else level
+
+    def compress(self, data: _Data) -> bytes:
+        return zlib.compress(data, self._level, wbits=self._WINDOW_BITS)
+
+    def decompress(self, data: _Data, max_bytes: int) -> bytes:
+        stream = zlib.decompressobj(self._WINDOW_BITS)
+        try:
+            out = stream.decompress(data, max_bytes + 1)
+        except zlib.error as error:
+            raise _malformed(self.type, error) from error
+        if len(out) > max_bytes:
+            raise _too_large(self.type, max_bytes)
+        if not stream.eof or stream.unused_data:
+            raise _malformed(self.type, "it does not end where it should")
+        return out
+
+
+class _Snappy:
+    """Snappy blocks in the framing of xerial's snappy-java, which every Kafka client reads.
+
+    magic (8 bytes), version and compatible version (int32 each), then blocks of an int32 length
+    and raw snappy. librdkafka writes bare snappy without the framing; it is read, never written.
+    """
+
+    type = CompressionType.SNAPPY
+
+    _MAGIC = b"\x82SNAPPY\x00"
+    _HEADER = _MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+    _BLOCK_SIZE = 32 * 1024  # as snappy-java's SnappyOutputStream
+
+    def __init__(self, level: int | None) -> None:
+        self._snappy = _library("cramjam", self.type).snappy
+
+    def compress(self, data: _Data) -> bytes:
+        view = memoryview(data)
+        parts: list[Any] = [self._HEADER]
+        for start in range(0, len(view), self._BLOCK_SIZE):
+            block = self._snappy.compress_raw(view[start : start + self._BLOCK_SIZE])
+            parts += (len(block).to_bytes(4, "big"), block)
+        return b"".join(parts)
+
+    def decompress(self, data: _Data, max_bytes: int) -> bytes:
+        view = memoryview(data)
+        if bytes(view[: len(self._MAGIC)]) != self._MAGIC:
+            return self._block(view, 0, max_bytes)
+        if len(view) < len(self._HEADER):
+            raise _malformed(self.type, "its header is cut off")
+        position = len(self._HEADER)
+        parts: list[bytes] = []
+        size = 0
+        while position < len(view):
+            start = position + 4
+            position = start + int.from_bytes(view[position:start], "big")
+            if position > len(view) or start > len(view):
+                raise _malformed(self.type, "a block is cut off")
+            parts.append(self._block(view[start:position], size, max_bytes))
+            size += len(parts[-1])
+        return b"".join(parts)
+
+    def _block(self, block: memoryview, size_before: int, max_bytes: int) -> bytes:
+        # cramjam.DecompressionError derives from Exception only.
+        try:
+            size = self._snappy.decompress_raw_len(block)
+        except Exception as error:
+            raise _malformed(self.type, error) from error
+        if size_before + size > max_bytes:
+            raise _too_large(self.type, max_bytes)
+        try:
+            return bytes(self._snappy.decompress_raw(block))
+        except Exception as error:
+            raise _malformed(self.type, error) from error
+
+
+class _Lz4:
+    """The LZ4 frame format as Java's Lz4BlockOutputStream writes it.
+
+    64 KiB blocks, independent of each other (brokers refuse linked ones), no checksum of the
+    content, no content size.
+    """
+
+    type = CompressionType.LZ4
+
+    _JAVA_DEFAULT_LEVEL = 9
+    _FAST = 0
+    _LOWEST_HIGH_COMPRESSION, _HIGHEST = 3, 12
+
+    def __init__(self, level: int | None) -> None:
+        self._frame = _library("lz4.frame", self.type)
+        self._level = self._library_level(level)
+
+    @classmethod
+    def _library_level(cls, level: int | None) -> int:
+        # Java compresses with the fast algorithm at its default level, and with the
+        # high-compression one at every other.
+        if level is None or level == cls._JAVA_DEFAULT_LEVEL:
+            return cls._FAST
+        return min(max(level, cls._LOWEST_HIGH_COMPRESSION), cls._HIGHEST)
+
+    def compress(self, data: _Data) -> bytes:
+        frame: bytes = self._frame.compress(
+            data,
+            compression_level=self._level,
+            block_size=self._frame.BLOCKSIZE_MAX64KB,
+            block_linked=False,
+            content_checksum=False,
+            store_size=False,
+        )
+        return frame
+
+    def decompress(self, data: _Data, max_bytes: int) -> bytes:
+        stream = self._frame.LZ4FrameDecompressor()
+        parts: list[bytes] = []
+        room = max_bytes + 1
+        rest: _Data = data
+        try:
+            while room and not stream.eof:
+                part = stream.decompress(rest, max_length=min(room, 4 * len(data) + 65536))
+                if not part and stream.needs_input:
+                    break
+                parts.append(part)
+                room -= len(part)
+                rest = b""
+        except (RuntimeError, ValueError) as error:
+            raise _malformed(self.type, error) from error
+        if not room:
+            raise _too_large(self.type, max_bytes)
+        if not stream.eof or stream.unused_data:
+            raise _malformed(self.type, "it does not end where it should")
+        return b"".join(parts)
+
+
+class _Zstd:
+    type = CompressionType.ZSTD
+
+    _JAVA_DEFAULT_LEVEL = 3
+
+    def __init__(self, level: int | None) -> None:
+        self._zstd = _library("zstandard", self.type)
+        self._level = self._JAVA_DEFAULT_LEVEL if level is None else level
+        # A compressor serves one thread at a time and is costly to make: each call takes one from
+        # here (list.pop and append are atomic), so there are as many as threads ever compressed.
+        self._idle: list[Any] = []
+
+    def compress(self, data: _Data) -> bytes:
+        try:
+            compressor = self._idle.pop()
+        except IndexError:
+            compressor = self._zstd.ZstdCompressor(level=self._level)
+        try:
+            frame: bytes = compressor.compress(data)
+        finally:
+            self._idle.append(compressor)
+        return frame
+
+    def decompress(self, data: _Data, max_bytes: int) -> bytes:
+        try:
+            size: int = self._zstd.frame_content_size(data)
+            if size > max_bytes:
+                raise _too_large(self.type, max_bytes)
+            if size >= 0:
+                return self._decompress(data, size)
+            return self._decompress_unsized(data, max_bytes)
+        except self._zstd.ZstdError as error:
+            raise _malformed(self.type, error) from error
+
+    def _decompress_unsized(self, data: _Data, max_bytes: int) -> bytes:
+        """Streams (Java's) do not tell their size: guess, and higher while it is too small."""
+        guess = 16 * len(data) + 65536
+        while guess < max_bytes:
+            try:
+                return self._decompress(data, guess)
+            except self._zstd.ZstdError:
+                guess *= 8
+        return self._decompress(data, max_bytes)
+
+    def _decompress(self, data: _Data, max_bytes: int) -> bytes:
+        out: bytes = self._zstd.ZstdDecompressor().decompress(
+            data, max_output_size=max_bytes, allow_extra_data=False
+        )
+        return out
+
+
+class _Entry(NamedTuple):
+    make: Callable[[int | None], Codec]
+    levels: range | None
+    default_level: int | None
+
+
+# Levels and defaults: Java's CompressionType and KIP-390.
+_CODECS: dict[CompressionType, _Entry] = {
+    CompressionType.NONE: _Entry(_NoCompression, None, None),
+    CompressionType.GZIP: _Entry(_Gzip, range(1, 10), -1),
+    CompressionType.SNAPPY: _Entry(_Snappy, None, None),
+    CompressionType.LZ4: _Entry(_Lz4, range(1, 18), 9),
+    CompressionType.ZSTD: _Entry(_Zstd, range(-131072, 23), 3),
+}
+
+
+@lru_cache(maxsize=64, typed=True)
+def codec_for(type_or_name: CompressionType | str, level: int | None = None) -> Codec:
+    """The codec of that type or Kafka name (`gzip`), with its library imported.
+
+    Args:
+        type_or_name: a `CompressionType`, or `none`, `gzip`, `snappy`, `lz4`, `zstd`.
+        level: Kafka's `compression.<codec>.level`; None for Java's default.
+
+    Raises:
+        ConfigError: no such codec, or a level it does not have.
+        UnsupportedCodecError: the codec's library cannot be imported.
+    """
+    codec = _compression_type(type_or_name)
+    entry = _CODECS[codec]
+    if level is None or level == entry.default_level:
+        return entry.make(None)
+    if entry.levels is None:
+        raise ConfigError(f"compression type {codec.name.lower()} has no levels, {level} was given")
+    if level not in entry.levels:
+        raise ConfigError(
+            f"compression level {level} of {codec.name.lower()} is outside "
+            f"{entry.levels.start}..{entry.levels.stop - 1}"
+        )
+    return entry.make(level)
+
+
+def compress_body(codec: Codec, body: _Data) -> tuple[CompressionType, _Data]:
+    """Compress a batch's body, or leave it as it is where compression would not make it smaller."""
+    if codec.type is CompressionType.NONE:
+        return codec.type, body
+    compressed = codec.compress(body)
+    if len(compressed) < len(body):
+        return codec.type, compressed
+    return CompressionType.NONE, body
+
+
+def _compression_type(type_or_name: CompressionType | str) -> CompressionType:
+    if isinstance(type_or_name, CompressionType):
+        return type_or_name
+    for codec in CompressionType:
+        if codec.name.lower() == type_or_name:
+            return codec
+    names = ", ".join(codec.name.lower() for codec in CompressionType)
+    raise ConfigError(f"unknown compression type {type_or_name!r}; there are {names}")
+
+
+def _library(module: str, codec: CompressionType) -> Any:
+    package = module.partition(".")[0]
+    try:
+        return import_module(module)
+    except (ImportError, OSError) as error:
+        raise UnsupportedCodecError(
+            f"compression type {codec.name.lower()} needs the package {package!r}, which cannot "
+            f"be imported ({error})",
+            advice=f"install it (pip install {package}) or choose another compression_type",
+        ) from error
+
+
+def _malformed(codec: CompressionType, reason: object) -> ProtocolError:
+    return ProtocolError(f"{codec.name.lower()} data is malformed: {reason}")
+
+
+def _too_large(codec: CompressionType, max_bytes: int) -> ProtocolError:
+    return ProtocolError(f"{codec.name.lower()} data decompresses to more than {max_bytes} bytes")

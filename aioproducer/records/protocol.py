@@ -1,0 +1,66 @@
+"""What the native core and its pure-Python twin both are: one Protocol, two implementations.
+
+Owns: the contract of a batch builder. Must not know: which implementation is in use, batch
+headers, compression, sockets.
+
+Invariants of every builder:
+- a record is appended whole or not at all, also when the call raises;
+- the buffer it was given is never resized and never written beyond `size`;
+- given the same calls, all implementations yield the same bytes, indexes and errors.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from aioproducer.types import HeaderPairs
+
+Payload = bytes | bytearray | memoryview
+"""What a key or a value may be; it is copied when it is appended."""
+
+
+class BatchBuilder(Protocol):
+    """Encodes records, one behind the other, into the body of a RecordBatch v2 (KIP-98)."""
+
+    def __init__(self, buffer: bytearray) -> None:
+        """Take `buffer` as the room for the records; it is pinned as long as the builder lives."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """How many records were appended."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many bytes of the buffer the records take."""
+        ...
+
+    @property
+    def base_timestamp(self) -> int:
+        """The first record's timestamp in ms, -1 while the batch is empty."""
+        ...
+
+    @property
+    def max_timestamp(self) -> int:
+        """The highest timestamp in ms, -1 while the batch is empty."""
+        ...
+
+    def try_append(
+        self,
+        timestamp_ms: int,
+        key: Payload | None,
+        value: Payload | None,
+        headers: HeaderPairs,
+    ) -> int:
+        """Append one record and return its index in the batch, -1 when the buffer has no room.
+
+        Raises:
+            TypeError: key, value or headers are of a type that cannot be sent as it is.
+            ValueError: the timestamp is outside 0..2**63-1, or a header name is not encodable.
+        """
+        ...
+
+    def body(self) -> memoryview:
+        """The bytes of the records appended so far, a view of the buffer."""
+        ...

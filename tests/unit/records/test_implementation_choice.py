@@ -1,0 +1,75 @@
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SHOW = "import aioproducer.records as r; print(r.IMPLEMENTATION, r.RecordBatchBuilder.__module__)"
+WITHOUT_NATIVE = "import sys; sys.modules['aioproducer.records._native'] = None; "
+
+
+def run(code: str, implementation: str | None) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if k != "AIOPRODUCER_IMPL"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    if implementation is not None:
+        environment["AIOPRODUCER_IMPL"] = implementation
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_both_implementations_and_the_stub_of_the_native_one_have_the_same_names(both):
+    native, pure = both
+    stub = ast.parse(Path(pure.__file__).with_name("_native.pyi").read_text("utf-8"))
+    stubbed = {
+        node.name: node for node in stub.body if isinstance(node, ast.ClassDef | ast.FunctionDef)
+    }
+    assert public(stubbed) == public(vars(native)) & set(stubbed)
+    for name in stubbed:
+        assert callable(getattr(pure, name))
+    builder = stubbed["RecordBatchBuilder"]
+    members = public(
+        {node.name: node for node in builder.body if isinstance(node, ast.FunctionDef)}
+    )
+    assert members == public(dir(native.RecordBatchBuilder)) == public(dir(pure.RecordBatchBuilder))
+
+
+def public(names) -> set[str]:
+    return {name for name in names if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("implementation", [None, "native"])
+def test_native_core_is_used_where_it_is_built(both, implementation):
+    assert run(SHOW, implementation).stdout.split() == ["native", "aioproducer.records._native"]
+
+
+def test_pure_twin_is_used_when_it_is_asked_for():
+    assert run(SHOW, "pure").stdout.split() == ["pure", "aioproducer.records._pure"]
+
+
+def test_pure_twin_is_used_where_the_native_core_is_not_built():
+    result = run(WITHOUT_NATIVE + SHOW, None)
+    assert result.stdout.split() == ["pure", "aioproducer.records._pure"]
+
+
+def test_native_core_asked_for_but_missing_says_what_to_do():
+    result = run(WITHOUT_NATIVE + SHOW, "native")
+    assert result.returncode != 0
+    assert "ImportError: AIOPRODUCER_IMPL=native" in result.stderr
+    assert "Install a C compiler" in result.stderr
+
+
+def test_unknown_implementation_is_refused():
+    result = run(SHOW, "fast")
+    assert result.returncode != 0
+    assert "must be 'native' or 'pure', not 'fast'" in result.stderr
+
+
+def test_choosing_an_implementation_loads_no_third_party_library():
+    code = (
+        "import sys, aioproducer.records.batch;"
+        "print([m for m in ('crc32c', 'lz4', 'zstandard', 'cramjam') if m in sys.modules])"
+    )
+    assert run(code, None).stdout.strip() == "[]"
