@@ -1,0 +1,389 @@
+"""RecordAccumulator: the batches of every partition, and which of them may be sent when.
+
+Owns: one deque of batches per partition, the heap of partitions by the time they become ready, the
+per-node queues of those that are, muting, expiry order. Must not know: sockets, asyncio, what a
+response says.
+
+Where a partition with batches is, exactly one of:
+
+    waiting (heap, by ready_at) --collect_ready--> placed on its leader's queue --drain--> waiting
+                                       |                       ^                        or empty
+                                       +--> leaderless --------+ on_metadata_update
+    muted: has batches, waits for unmute (order must hold and a batch is on its way)
+
+Invariants
+- The cost of `collect_ready` and `drain` grows with the partitions that are ready, never with the
+  partitions known: each `PartitionQueue` enters the heap when its time changes; stale entries
+  are recognised by `ready_at` and dropped.
+- A batch that backs off after a failure is never ready early, except when its leader changed
+  (KIP-580) or the producer is closing by force.
+- A retried batch goes back in front of every younger batch of its partition (`ordinal`).
+- Draining rotates: a partition that gave a batch queues again behind the others.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from math import inf
+from typing import TYPE_CHECKING
+
+from aioproducer.core.buffer_pool import BufferPool
+from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
+from aioproducer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aioproducer.core.metadata import Metadata
+    from aioproducer.core.outgoing import OutgoingRecord
+
+_NOWHERE = None
+_LEADERLESS = -(1 << 40)  # no node id: bootstrap servers count down from -1
+
+
+@dataclass(frozen=True, slots=True)
+class AccumulatorSettings:
+    """Options the accumulator obeys; times in seconds, sizes in bytes."""
+
+    batch_size: int
+    linger: float
+    delivery_timeout: float
+    max_request_size: int
+    guarantee_order: bool
+
+
+class PartitionQueue:
+    """The batches of one partition, oldest first."""
+
+    __slots__ = ("batches", "muted", "placed", "ready_at", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.batches: deque[ProducerBatch] = deque()
+        self.muted = False
+        self.ready_at = inf
+        self.placed: int | None = _NOWHERE
+
+    def is_full_up(self) -> bool:
+        """Whether the next record needs a new batch (Java: `allBatchesFull`)."""
+        return not self.batches or self.batches[-1].full
+
+
+class RecordAccumulator:
+    """Collects records into batches and hands out those that are due.
+
+    Args:
+        settings: see `AccumulatorSettings`.
+        pool: where the batches' memory comes from and returns to.
+        metadata: asked for leaders and told about topics in use.
+        owner: stored in each batch for the runtime.
+        on_unretrieved: see `ProducerBatch`.
+    """
+
+    def __init__(
+        self,
+        settings: AccumulatorSettings,
+        pool: BufferPool,
+        metadata: Metadata,
+        *,
+        owner: object = None,
+        on_unretrieved: Callable[[ProducerBatch], None] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.pool = pool
+        self.leaderless: dict[PartitionQueue, None] = {}
+        self.closing = False
+        self._metadata = metadata
+        self._owner = owner
+        self._on_unretrieved = on_unretrieved
+        self._queues: dict[str, dict[int, PartitionQueue]] = {}
+        self._heap: list[tuple[float, int, PartitionQueue]] = []
+        self._ready: dict[int, deque[PartitionQueue]] = {}
+        self._incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
+        self._flushes = 0
+        self._ordinal = 0
+        self._ticket = 0
+
+    # -- appending -------------------------------------------------------------------------------
+
+    def queue(self, topic: str, partition: int) -> PartitionQueue | None:
+        """The queue of a partition that has had a record, else None."""
+        partitions = self._queues.get(topic)
+        return None if partitions is None else partitions.get(partition)
+
+    def queue_sizes(self, topic: str) -> dict[int, int]:
+        """Batches waiting per partition, for those that have had a record."""
+        partitions = self._queues.get(topic, {})
+        return {partition: len(queue.batches) for partition, queue in partitions.items()}
+
+    def try_append(self, record: OutgoingRecord, partition: int) -> ProducerBatch | None:
+        """Appends to the partition's open batch; None when a new batch, hence memory, is needed.
+
+        The record is the last one of the batch returned: its index is `batch.count - 1`.
+        """
+        partitions = self._queues.get(record.meta.name)
+        queue = None if partitions is None else partitions.get(partition)
+        if queue is None or not queue.batches:
+            return None
+        batch = queue.batches[-1]
+        was_full = batch.full
+        if batch.try_append(record):
+            return batch
+        if not was_full:
+            self._replan(queue)
+        return None
+
+    def append_in_new_batch(
+        self,
+        record: OutgoingRecord,
+        partition: int,
+        now: float,
+        *,
+        buffer: bytearray,
+        size: int,
+    ) -> ProducerBatch:
+        """Opens a batch on `buffer` (`size` bytes of the pool) with this record as its first.
+
+        On any error the buffer is the caller's again.
+        """
+        topic_partition = TopicPartition(record.meta.name, partition)
+        batch = ProducerBatch(
+            topic_partition,
+            buffer,
+            size,
+            now=now,
+            ordinal=self._ordinal,
+            owner=self._owner,
+            on_unretrieved=self._on_unretrieved,
+        )
+        if not batch.try_append(record):
+            raise ValueError(f"a buffer of {len(buffer)} bytes does not hold the record it is for")
+        self._ordinal += 1
+        queue = self._queue_of(topic_partition)
+        if queue.batches:
+            queue.batches[-1].close()
+        queue.batches.append(batch)
+        self._incomplete[batch] = None
+        self._metadata.add_topic(record.meta.name, now)
+        self._replan(queue)
+        return batch
+
+    # -- what is due -----------------------------------------------------------------------------
+
+    @property
+    def expedited(self) -> bool:
+        """Whether lingering is pointless: someone waits for memory, a flush, or the end."""
+        return self._flushes > 0 or self.closing or self.pool.queued > 0
+
+    @property
+    def next_ready_at(self) -> float:
+        """Loop time at which the next partition becomes ready; a lower bound, inf for never."""
+        return self._heap[0][0] if self._heap else inf
+
+    @property
+    def next_expiry_at(self) -> float:
+        """Loop time at which the oldest batch's delivery timeout ends."""
+        for batch in self._incomplete:
+            return batch.created_at + self.settings.delivery_timeout
+        return inf
+
+    def collect_ready(self, now: float) -> None:
+        """Places every partition whose time has come on its leader's queue."""
+        while self._heap and self._heap[0][0] <= now:
+            ready_at, _, queue = heappop(self._heap)
+            if ready_at == queue.ready_at:
+                queue.ready_at = inf
+                self._place(queue)
+
+    def ready_nodes(self) -> list[int]:
+        """Nodes that lead at least one ready partition."""
+        return [node_id for node_id, queues in self._ready.items() if queues]
+
+    def drain(self, node_id: int, now: float) -> list[ProducerBatch]:
+        """Takes at most one batch of each ready partition of a node, for one request.
+
+        The batches add up to at most `max_request_size`, unless the first alone exceeds it.
+        """
+        ready = self._ready.get(node_id)
+        drained: list[ProducerBatch] = []
+        size = 0
+        for _ in range(len(ready) if ready else 0):
+            queue = ready.popleft()  # type: ignore[union-attr]
+            queue.placed = _NOWHERE
+            if queue.muted or not queue.batches:
+                continue
+            head = queue.batches[0]
+            if self._ready_at(queue) > now or self._leader(queue) != node_id:
+                self._replan(queue)
+                continue
+            if drained and size + head.wire_size > self.settings.max_request_size:
+                ready.appendleft(queue)  # type: ignore[union-attr]
+                queue.placed = node_id
+                break
+            queue.batches.popleft()
+            head.close()
+            size += head.wire_size
+            head.on_attempt(now, self._metadata.leader_epoch(*queue.topic_partition))
+            drained.append(head)
+            if self.settings.guarantee_order:
+                queue.muted = True
+            self._replan(queue)
+        return drained
+
+    def on_metadata_update(self, now: float) -> None:
+        """Leaders may have moved: looks again at whoever is ready, leaderless or backing off."""
+        again = list(self.leaderless)
+        self.leaderless.clear()
+        for node_id, queues in self._ready.items():
+            moved = [queue for queue in queues if self._leader(queue) != node_id]
+            if moved:
+                again += moved
+                self._ready[node_id] = deque(q for q in queues if self._leader(q) == node_id)
+        for queue in again:
+            queue.placed = _NOWHERE
+            self._replan(queue)
+        for batch in self._incomplete:
+            # Only batches queued for a retry: the leader epoch tells that the wait is pointless.
+            if batch.attempts and not batch.holds and batch.retry_at > now:
+                epoch = self._metadata.leader_epoch(*batch.topic_partition)
+                if epoch > batch.leader_epoch:
+                    batch.retry_at = now
+                    self._replan(self._queue_of(batch.topic_partition))
+
+    # -- after an attempt ------------------------------------------------------------------------
+
+    def reenqueue(self, batch: ProducerBatch, retry_at: float) -> None:
+        """Puts a batch back in its old place, ready again at `retry_at`."""
+        batch.retry_at = retry_at
+        queue = self._queue_of(batch.topic_partition)
+        position = 0
+        for other in queue.batches:
+            if other.ordinal > batch.ordinal:
+                break
+            position += 1
+        queue.batches.insert(position, batch)
+        self._replan(queue)
+
+    def unmute(self, topic_partition: TopicPartition) -> None:
+        """The answer for a muted partition has come."""
+        queue = self._queue_of(topic_partition)
+        queue.muted = False
+        self._replan(queue)
+
+    def hold(self, batch: ProducerBatch) -> None:
+        """A transport may read the batch's memory from now on."""
+        batch.holds += 1
+
+    def release(self, batch: ProducerBatch) -> None:
+        """The transport is done with the batch's memory."""
+        batch.holds -= 1
+        self._maybe_deallocate(batch)
+
+    def complete(self, batch: ProducerBatch, outcome: BatchOutcome) -> bool:
+        """Ends a batch; False when it had ended before."""
+        self._incomplete.pop(batch, None)
+        first = batch.complete(outcome)
+        self._maybe_deallocate(batch)
+        return first
+
+    def take_expired(self, now: float) -> list[ProducerBatch]:
+        """Batches past their delivery timeout, taken off their queues, not yet completed."""
+        expired = []
+        for batch in self._incomplete:
+            if batch.created_at + self.settings.delivery_timeout > now:
+                break
+            expired.append(batch)
+        self._forget(expired)
+        return expired
+
+    def take_all(self, *, in_flight: bool = True) -> list[ProducerBatch]:
+        """Every batch without an outcome (without those in flight on request), off its queue."""
+        batches = [batch for batch in self._incomplete if in_flight or not batch.holds]
+        self._forget(batches)
+        return batches
+
+    # -- flush and close -------------------------------------------------------------------------
+
+    @property
+    def has_incomplete(self) -> bool:
+        """Whether any batch has no outcome yet."""
+        return bool(self._incomplete)
+
+    def incomplete(self) -> Iterator[ProducerBatch]:
+        """The batches that have no outcome yet, oldest first."""
+        return iter(self._incomplete)
+
+    def begin_flush(self) -> None:
+        """From now until `end_flush` nothing lingers."""
+        self._flushes += 1
+        self.expedite()
+
+    def end_flush(self) -> None:
+        """Ends one `begin_flush`."""
+        self._flushes -= 1
+
+    def expedite(self) -> None:
+        """Makes every partition with batches ready; call when `expedited` becomes true."""
+        for queue in self._queues_with_batches():
+            self._replan(queue)
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _queue_of(self, topic_partition: TopicPartition) -> PartitionQueue:
+        topic, partition = topic_partition
+        partitions = self._queues.setdefault(topic, {})
+        queue = partitions.get(partition)
+        if queue is None:
+            queue = partitions[partition] = PartitionQueue(topic_partition)
+        return queue
+
+    def _queues_with_batches(self) -> Iterable[PartitionQueue]:
+        waiting = dict.fromkeys(batch.topic_partition for batch in self._incomplete)
+        return [queue for queue in map(self._queue_of, waiting) if queue.batches]
+
+    def _leader(self, queue: PartitionQueue) -> int | None:
+        return self._metadata.leader(*queue.topic_partition)
+
+    def _ready_at(self, queue: PartitionQueue) -> float:
+        head = queue.batches[0]
+        if head.attempts:
+            return head.retry_at
+        if len(queue.batches) > 1 or head.full or self.expedited:
+            return head.created_at
+        return head.created_at + self.settings.linger
+
+    def _replan(self, queue: PartitionQueue) -> None:
+        """Decides anew when a partition is ready; one already placed stays where it is."""
+        if queue.placed is not _NOWHERE or queue.muted or not queue.batches:
+            return
+        ready_at = self._ready_at(queue)
+        if queue.ready_at == ready_at:
+            return
+        queue.ready_at = ready_at
+        self._ticket += 1
+        heappush(self._heap, (ready_at, self._ticket, queue))
+
+    def _place(self, queue: PartitionQueue) -> None:
+        if queue.muted or not queue.batches:
+            return
+        leader = self._leader(queue)
+        if leader is None:
+            queue.placed = _LEADERLESS
+            self.leaderless[queue] = None
+        else:
+            queue.placed = leader
+            self._ready.setdefault(leader, deque()).append(queue)
+
+    def _forget(self, batches: Iterable[ProducerBatch]) -> None:
+        for batch in batches:
+            del self._incomplete[batch]
+            batches_of_queue = self._queue_of(batch.topic_partition).batches
+            if not batch.holds and batch in batches_of_queue:
+                batches_of_queue.remove(batch)
+
+    def _maybe_deallocate(self, batch: ProducerBatch) -> None:
+        if batch.done and not batch.holds:
+            buffer = batch.take_buffer()
+            if buffer is not None:
+                self.pool.deallocate(buffer, batch.size)

@@ -1,0 +1,166 @@
+"""The memory that records may occupy: a budget, a free list and a strict queue.
+
+Owns: the accounting of `buffer_memory`, buffers of exactly `batch_size` kept for reuse, and the
+first-come-first-served queue of those who wait. Must not know: batches, coroutines, clocks.
+
+Invariants
+- available + pooled + granted to waiters + allocated == total, at every step.
+- While anyone queues, `try_allocate` refuses: nobody overtakes a waiter.
+- Freed memory goes to the head of the queue alone, piece by piece, until it has enough; only then
+  does the next one get any. A cancelled waiter's pieces pass on in the same call.
+- A buffer returns here only when no transport can still read it (KAFKA-19012).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from aioproducer.errors import KafkaError, RecordTooLargeError
+
+
+class MemoryRequest:
+    """One place in the queue for memory.
+
+    `on_settled(request)` is called once, when `buffer` or `error` has been set.
+    """
+
+    __slots__ = ("buffer", "error", "granted", "on_settled", "size")
+
+    def __init__(self, size: int, on_settled: Callable[[MemoryRequest], None]) -> None:
+        self.size = size
+        self.granted = 0
+        self.buffer: bytearray | None = None
+        self.error: KafkaError | None = None
+        self.on_settled = on_settled
+
+
+class BufferPool:
+    """Bounded memory for batches (Java: `BufferPool`).
+
+    Args:
+        total: `buffer_memory`, bytes.
+        poolable: `batch_size`, bytes; buffers accounted with this size are kept for reuse.
+        overhead: bytes of every allocation that need no buffer (the batch header is built apart).
+    """
+
+    def __init__(self, total: int, poolable: int, overhead: int = 0) -> None:
+        self.total = total
+        self.poolable = poolable
+        self._overhead = overhead
+        self._free: deque[bytearray] = deque()
+        self._available = total
+        self._queue: deque[MemoryRequest] = deque()
+        self._closed: KafkaError | None = None
+
+    @property
+    def available(self) -> int:
+        """Bytes that nobody holds, those of pooled buffers included."""
+        return self._available + len(self._free) * self.poolable
+
+    @property
+    def queued(self) -> int:
+        """How many requests wait for memory."""
+        return len(self._queue)
+
+    def try_allocate(self, size: int) -> bytearray | None:
+        """Takes `size` bytes now, or None when the caller has to queue.
+
+        Raises:
+            RecordTooLargeError: `size` exceeds the whole pool.
+        """
+        self._check(size)
+        if self._queue:
+            return None
+        if size == self.poolable and self._free:
+            return self._free.pop()
+        if self.available < size:
+            return None
+        self._reclaim(size)
+        self._available -= size
+        return self._new_buffer(size)
+
+    def enqueue(self, size: int, on_settled: Callable[[MemoryRequest], None]) -> MemoryRequest:
+        """Joins the queue behind everyone who waits already."""
+        self._check(size)
+        request = MemoryRequest(size, on_settled)
+        self._queue.append(request)
+        self._serve()
+        return request
+
+    def cancel(self, request: MemoryRequest) -> None:
+        """Leaves the queue; whatever was granted passes to those behind."""
+        if request.buffer is not None:
+            buffer, request.buffer = request.buffer, None
+            self.deallocate(buffer, request.size)
+        elif request.error is None:
+            self._queue.remove(request)
+            self._available += request.granted
+            request.granted = 0
+            self._serve()
+
+    def deallocate(self, buffer: bytearray, size: int) -> None:
+        """Takes back what `try_allocate` or a settled request gave for `size` bytes."""
+        if size != self.poolable:
+            self._available += size
+        elif self._queue:
+            head = self._queue[0]
+            if head.size == size and head.granted == 0:
+                # The usual case under pressure: the same buffer goes from hand to hand.
+                self._queue.popleft()
+                self._settle(head, buffer)
+                return
+            self._available += size
+        else:
+            self._free.append(buffer)
+        self._serve()
+
+    def close(self, error: KafkaError) -> None:
+        """Fails everyone who waits, and every later request, with `error`."""
+        self._closed = error
+        queue, self._queue = self._queue, deque()
+        for request in queue:
+            self._available += request.granted
+            request.granted = 0
+            request.error = error
+            request.on_settled(request)
+
+    def check_open(self) -> None:
+        """Raises the error of `close()`, if there was one."""
+        if self._closed is not None:
+            raise self._closed.with_context()
+
+    def _check(self, size: int) -> None:
+        self.check_open()
+        if size > self.total:
+            raise RecordTooLargeError(
+                f"a batch for this record takes {size} bytes, more than the whole "
+                f"buffer_memory of {self.total} bytes",
+                advice="raise buffer_memory or send a smaller record",
+            )
+
+    def _serve(self) -> None:
+        while self._queue:
+            head = self._queue[0]
+            missing = head.size - head.granted
+            self._reclaim(missing)
+            piece = min(missing, self._available)
+            self._available -= piece
+            head.granted += piece
+            if head.granted < head.size:
+                return
+            self._queue.popleft()
+            head.granted = 0
+            self._settle(head, self._new_buffer(head.size))
+
+    def _settle(self, request: MemoryRequest, buffer: bytearray) -> None:
+        request.buffer = buffer
+        request.on_settled(request)
+
+    def _reclaim(self, size: int) -> None:
+        while self._free and self._available < size:
+            self._free.pop()
+            self._available += self.poolable
+
+    def _new_buffer(self, size: int) -> bytearray:
+        return bytearray(max(size - self._overhead, 0))

@@ -1,0 +1,192 @@
+"""The cluster as one immutable snapshot, and the rules for deriving the next one.
+
+Owns: `ClusterSnapshot`, `TopicMetadata`, `PartitionMetadata`, and how the partitions of one topic
+in a metadata response merge with what was known before (leader epochs, KIP-320).
+Must not know: when metadata is fetched, who waits for it, what an error means for a waiter.
+Invariants: a published snapshot never changes; a new one shares every untouched topic with the old
+one, so that the work of an update grows with the response (beyond it, one shallow copy of the topic
+table, and a look at the other topics only when brokers came or went).
+`TopicMetadata.partitions[i].partition == i`, also when a response leaves holes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from aioproducer.errors import ProtocolError
+from aioproducer.types import Node, PartitionInfo
+
+if TYPE_CHECKING:
+    from aioproducer.wire.messages import MetadataResponsePartition
+
+NO_LEADER = -1
+NO_EPOCH = -1
+ZERO_ID = UUID(int=0)
+"""The topic id of brokers that know none (Metadata before v10)."""
+
+_MOST_HOLES = 1024
+"""Partition ids a response may skip: a hostile id must not make us allocate by its value."""
+
+
+class PartitionMetadata(NamedTuple):
+    """One partition as last described; -1 stands for no leader and for an unknown epoch."""
+
+    partition: int
+    leader: int = NO_LEADER
+    leader_epoch: int = NO_EPOCH
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """One topic; `available` lists the partitions whose leader is a known node.
+
+    `known_nodes` says what a known node is; left out, every leader counts as known.
+    """
+
+    name: str
+    topic_id: UUID
+    partitions: tuple[PartitionMetadata, ...]
+    is_internal: bool = False
+    known_nodes: InitVar[Container[int] | None] = None
+    available: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self, known_nodes: Container[int] | None) -> None:
+        available = tuple(
+            p.partition
+            for p in self.partitions
+            if p.leader >= 0 and (known_nodes is None or p.leader in known_nodes)
+        )
+        object.__setattr__(self, "available", available)
+
+    def replacing(
+        self, changed: Mapping[int, PartitionMetadata], known_nodes: Container[int]
+    ) -> TopicMetadata:
+        """A copy with some partitions replaced, and `available` worked out anew."""
+        partitions = tuple(changed.get(p.partition, p) for p in self.partitions)
+        return replace(self, partitions=partitions, known_nodes=known_nodes)
+
+    def led_by_any(self, node_ids: Container[int]) -> bool:
+        """Whether one of `node_ids` leads a partition."""
+        return any(p.leader in node_ids for p in self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """All that is known of the cluster at one metadata version."""
+
+    version: int = 0
+    cluster_id: str | None = None
+    controller_id: int = -1
+    nodes: Mapping[int, Node] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Mapping[str, TopicMetadata] = field(default_factory=lambda: MappingProxyType({}))
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The leader's node id; None for an unknown partition, no leader or an unknown node."""
+        described = self.partition(topic, partition)
+        return described.leader if described and described.leader in self.nodes else None
+
+    def partition(self, topic: str, partition: int) -> PartitionMetadata | None:
+        """One partition, if it is known."""
+        known = self.topics.get(topic)
+        if known is None or not 0 <= partition < len(known.partitions):
+            return None
+        return known.partitions[partition]
+
+    def partition_infos(self, topic: str) -> list[PartitionInfo]:
+        """The topic's partitions in the public form; empty for an unknown topic."""
+        known = self.topics.get(topic)
+        return [
+            PartitionInfo(
+                topic=topic,
+                partition=p.partition,
+                leader=p.leader if p.leader in self.nodes else None,
+                leader_epoch=p.leader_epoch if p.leader_epoch >= 0 else None,
+                replicas=p.replicas,
+                in_sync_replicas=p.isr,
+                offline_replicas=p.offline,
+            )
+            for p in (known.partitions if known else ())
+        ]
+
+    def updated(
+        self,
+        topics: Mapping[str, TopicMetadata | None],
+        *,
+        nodes: Mapping[int, Node],
+        cluster_id: str | None,
+        controller_id: int,
+    ) -> ClusterSnapshot:
+        """The next version: `topics` put in, or taken out where None; the others are shared."""
+        table = dict(self.topics)
+        for name, topic in topics.items():
+            if topic is None:
+                table.pop(name, None)
+            else:
+                table[name] = topic
+        came_or_went = nodes.keys() ^ self.nodes.keys()
+        if came_or_went:
+            for name, topic in table.items():
+                if name not in topics and topic.led_by_any(came_or_went):
+                    table[name] = topic.replacing({}, nodes)
+        return ClusterSnapshot(
+            version=self.version + 1,
+            cluster_id=cluster_id,
+            controller_id=controller_id,
+            nodes=self.nodes if nodes == self.nodes else MappingProxyType(dict(nodes)),
+            topics=MappingProxyType(table),
+        )
+
+
+def merge_partitions(
+    topic: str,
+    described: Sequence[MetadataResponsePartition],
+    previous: TopicMetadata | None,
+    *,
+    reliable_epochs: bool,
+) -> tuple[PartitionMetadata, ...]:
+    """The partitions of a topic after one response.
+
+    A partition described with an older leader epoch than the known one keeps what is known: the
+    answer comes from a broker that lags behind (KIP-320). `previous` is None for a topic seen for
+    the first time or created anew under another id.
+
+    Raises:
+        ProtocolError: for partition ids that no broker gives.
+    """
+    known = previous.partitions if previous is not None else ()
+    count = max((entry.partition_index for entry in described), default=-1) + 1
+    if count > len(described) + len(known) + _MOST_HOLES:
+        raise ProtocolError(f"partition {count - 1} among {len(described)}", topic=topic)
+    merged: dict[int, PartitionMetadata] = {}
+    if previous is not None and previous.topic_id != ZERO_ID:
+        # Partitions of one topic incarnation never go away: leaving some out is a stale answer too.
+        merged.update(enumerate(known))
+        count = max(count, len(known))
+    for entry in described:
+        index = entry.partition_index
+        if index < 0:
+            raise ProtocolError(f"partition id {index}", topic=topic)
+        fresh = _described_partition(entry, reliable_epochs=reliable_epochs)
+        stale = index < len(known) and 0 <= fresh.leader_epoch < known[index].leader_epoch
+        merged[index] = known[index] if stale else fresh
+    return tuple(merged.get(i) or PartitionMetadata(i) for i in range(count))
+
+
+def _described_partition(
+    entry: MetadataResponsePartition, *, reliable_epochs: bool
+) -> PartitionMetadata:
+    return PartitionMetadata(
+        partition=entry.partition_index,
+        leader=max(entry.leader_id, NO_LEADER),
+        leader_epoch=max(entry.leader_epoch, NO_EPOCH) if reliable_epochs else NO_EPOCH,
+        replicas=tuple(entry.replica_nodes),
+        isr=tuple(entry.isr_nodes),
+        offline=tuple(entry.offline_replicas),
+    )

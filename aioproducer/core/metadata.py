@@ -1,0 +1,369 @@
+"""What the producer knows of the cluster, and when it must ask again.
+
+Owns: the live topics and their idle clocks (KIP-526), the current `ClusterSnapshot`, the schedule
+of fetches (age, request, new topic, backoff), leader hints (KIP-951), and the reasons a topic or
+partition is missing. Must not know: connections, futures, who waits.
+Invariants: `version` grows with every change of the snapshot; at most one fetch is out, and while
+it is out `next_update_at` is infinite; an answer with no broker in it, or one that is an error as a
+whole, leaves the snapshot as it was and counts as a failure; a leader epoch never goes back while
+the topic stays the same one (KIP-320, KIP-516).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+from aioproducer.core.cluster import (
+    NO_EPOCH,
+    ClusterSnapshot,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from aioproducer.core.live_topic import LiveTopic
+from aioproducer.errors import (
+    AuthenticationError,
+    KafkaError,
+    UnsupportedVersionError,
+    error_from_code,
+)
+from aioproducer.types import Node, TopicPartition
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from aioproducer.core.backoff import ExponentialBackoff
+    from aioproducer.wire.messages import (
+        MetadataResponse,
+        MetadataResponseBroker,
+        MetadataResponseTopic,
+        NodeEndpoint,
+    )
+
+_FATAL = (AuthenticationError, UnsupportedVersionError)
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFetch:
+    """What to ask a broker for; `partial` when only topics without an answer are asked for."""
+
+    topics: list[str]
+    allow_auto_create: bool
+    partial: bool = False
+
+
+class Metadata:
+    """The metadata state machine.
+
+    Args:
+        max_age_s: refresh everything when the last full answer is older.
+        max_idle_s: forget a topic nobody used for longer.
+        backoff: the pause between fetches that fail or bring nothing new.
+        allow_auto_create: whether asking for a topic may create it (KIP-487).
+        rng: for the jitter of the backoff.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_age_s: float,
+        max_idle_s: float,
+        backoff: ExponentialBackoff,
+        allow_auto_create: bool,
+        rng: Random,
+    ) -> None:
+        self.cluster = ClusterSnapshot()
+        self.fatal_error: KafkaError | None = None
+        """Why no answer can be had (authentication, versions), until the next good answer."""
+        self.on_event: Callable[[], None] | None = None
+        """Called when a fetch became wanted, or a leader hint changed the snapshot."""
+        self.explain_connections: Callable[[], str] | None = None
+        """Says which brokers cannot be reached and why; its text goes into `explain`."""
+        self._max_age = max_age_s
+        self._max_idle = max_idle_s
+        self._backoff = backoff
+        self._allow_auto_create = allow_auto_create
+        self._rng = rng
+        self._topics: dict[str, LiveTopic] = {}
+        self._pending: dict[str, None] = {}
+        self._fetch: MetadataFetch | None = None
+        self._wanted = True
+        self._full_answer_at = -inf
+        self._allowed_at = -inf
+        self._failures = 0
+        self._last_failure: KafkaError | None = None
+        self._unchanged_answers = 0
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """The version of the current snapshot."""
+        return self.cluster.version
+
+    def topic(self, name: str) -> TopicMetadata | None:
+        """A topic of the snapshot."""
+        return self.cluster.topics.get(name)
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The leader's node id; None when unknown or when there is none."""
+        return self.cluster.leader(topic, partition)
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """The leader epoch, -1 when unknown."""
+        known = self.cluster.partition(topic, partition)
+        return NO_EPOCH if known is None else known.leader_epoch
+
+    def topic_failure(self, name: str) -> KafkaError | None:
+        """The permanent reason a topic cannot be written to, as last answered."""
+        live = self._topics.get(name)
+        return None if live is None else live.failure
+
+    def explain(self, topic: str, partition: int | None) -> str:
+        """Why a topic or partition is missing or cannot be written to; empty when nothing is."""
+        return _joined(self._explain_topic(topic, partition), self.explain_failures())
+
+    def explain_failures(self) -> str:
+        """What goes wrong with asking at all; empty when nothing does."""
+        request = ""
+        if self._last_failure is not None:
+            times = "" if self._failures == 1 else f" ({self._failures} in a row)"
+            request = f"the last metadata request failed{times}: {self._last_failure}"
+        connections = "" if self.explain_connections is None else self.explain_connections()
+        return _joined(request, connections)
+
+    # -- what is wanted --------------------------------------------------------------------------
+
+    def add_topic(self, name: str, now: float) -> None:
+        """Keeps a topic alive; a new one is asked for at once (after a request that is out)."""
+        live = self._topics.get(name)
+        if live is not None:
+            live.used_at = now
+            return
+        self._topics[name] = LiveTopic(name, used_at=now, last_seen=self.topic(name))
+        self._pending[name] = None
+        self._unchanged_answers = 0
+        if not self._failures:
+            self._allowed_at = -inf
+        self._notify()
+
+    def request_topic(self, name: str, now: float) -> None:
+        """Asks for one topic again, as soon as the backoff allows.
+
+        A permanent failure is forgotten with it: permissions may have been granted since.
+        """
+        self.add_topic(name, now)
+        live = self._topics[name]
+        if live.failure is not None:
+            live.error = None
+        if name not in self._pending:
+            self._pending[name] = None
+            self._notify()
+
+    def request_update(self, now: float) -> int:
+        """Asks for a refresh of everything as soon as the backoff allows; returns `version`."""
+        if not self._wanted:
+            self._wanted = True
+            self._notify()
+        return self.version
+
+    def rebootstrap(self) -> None:
+        """Starts over from the bootstrap servers (KIP-899); what is known stays till then."""
+        self._fetch = None
+        self._wanted = True
+
+    def next_update_at(self, now: float) -> float:
+        """The loop time at which to call `start_request`; inf while one is out."""
+        if self._fetch is not None:
+            return inf
+        wanted = self._wanted or self._pending
+        due_at = now if wanted else self._full_answer_at + self._max_age
+        return max(due_at, self._allowed_at, now)
+
+    def start_request(self, now: float) -> MetadataFetch:
+        """Says what to ask for; the caller answers with `on_response` or `on_failure`."""
+        aged = self._full_answer_at + self._max_age <= now
+        partial = not self._wanted and not aged
+        if aged:
+            self._unchanged_answers = 0
+        names = self._still_in_use(self._pending if partial else self._topics, now)
+        self._fetch = MetadataFetch(names, self._allow_auto_create, partial)
+        return self._fetch
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def on_response(
+        self, response: MetadataResponse, now: float, *, reliable_epochs: bool = True
+    ) -> bool:
+        """Takes an answer in; False when it counts as a failure.
+
+        Args:
+            response: what the broker answered.
+            now: loop time.
+            reliable_epochs: False for answers below v9, whose leader epochs may be stale
+                (KAFKA-9212).
+        """
+        nodes = _usable_nodes(response.brokers)
+        if response.error_code:
+            self.on_failure(error_from_code(response.error_code), now)
+            return False
+        if not nodes:
+            self.on_failure(KafkaError("a broker answered with an empty broker list"), now)
+            return False
+        before, fetch, self._fetch = self.cluster, self._fetch, None
+        self._note_cluster_id(response.cluster_id)
+        full = fetch is None or not fetch.partial
+        if full:
+            self._wanted = False
+            self._full_answer_at = now
+        changes = self._take_topics(response.topics, nodes, reliable_epochs=reliable_epochs)
+        if full:
+            changes |= {name: None for name in before.topics if name not in self._topics}
+        self.cluster = before.updated(
+            changes,
+            nodes=nodes,
+            cluster_id=response.cluster_id,
+            controller_id=response.controller_id,
+        )
+        self._failures, self._last_failure, self.fatal_error = 0, None, None
+        moved = self.cluster.nodes is not before.nodes or any(
+            topic is not before.topics.get(name) for name, topic in changes.items()
+        )
+        self._allow_next_after_answer(now, changed=moved)
+        return True
+
+    def on_failure(self, error: KafkaError, now: float) -> None:
+        """The request failed, or none could be made: another may follow after the backoff."""
+        self._fetch = None
+        self._last_failure = error
+        self._unchanged_answers = 0
+        self._allowed_at = now + self._backoff.delay(self._failures, self._rng)
+        self._failures += 1
+        if isinstance(error, _FATAL):
+            self.fatal_error = error
+
+    def on_leader_hints(
+        self,
+        hints: Mapping[TopicPartition, tuple[int, int]],
+        nodes: Iterable[NodeEndpoint],
+        now: float,
+    ) -> set[TopicPartition]:
+        """Leaders and epochs named by a produce response (KIP-951); returns what moved.
+
+        A hint counts only with a newer epoch than the known one and with a node that is known or
+        described beside it: one that names the current leader again would make a hot loop.
+        """
+        all_nodes = {**self.cluster.nodes, **_usable_nodes(nodes)}
+        moved: dict[str, dict[int, PartitionMetadata]] = {}
+        for topic_partition, (leader, epoch) in hints.items():
+            known = self.cluster.partition(*topic_partition)
+            if known is None or epoch <= known.leader_epoch or leader not in all_nodes:
+                continue
+            changed = known._replace(leader=leader, leader_epoch=epoch)
+            moved.setdefault(topic_partition.topic, {})[known.partition] = changed
+        if not moved:
+            return set()
+        topics = {
+            name: self.cluster.topics[name].replacing(partitions, all_nodes)
+            for name, partitions in moved.items()
+        }
+        for name, topic in topics.items():
+            if name in self._topics:
+                self._topics[name].last_seen = topic
+        self.cluster = self.cluster.updated(
+            topics,
+            nodes=all_nodes,
+            cluster_id=self.cluster.cluster_id,
+            controller_id=self.cluster.controller_id,
+        )
+        self._notify()
+        return {TopicPartition(name, p) for name, partitions in moved.items() for p in partitions}
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _notify(self) -> None:
+        if self.on_event is not None:
+            self.on_event()
+
+    def _still_in_use(self, names: Iterable[str], now: float) -> list[str]:
+        """Which of these topics to ask for; the idle ones are forgotten (KIP-526)."""
+        used = []
+        for name in list(names):
+            live = self._topics[name]
+            if now - live.used_at > self._max_idle:
+                del self._topics[name]
+                self._pending.pop(name, None)
+            else:
+                live.asked = True
+                used.append(name)
+        return used
+
+    def _note_cluster_id(self, cluster_id: str | None) -> None:
+        """Another cluster behind the same addresses counts its epochs from the start."""
+        if cluster_id and self.cluster.cluster_id not in {None, cluster_id}:
+            self._wanted = True
+            for live in self._topics.values():
+                live.last_seen = None
+
+    def _take_topics(
+        self,
+        described: Iterable[MetadataResponseTopic],
+        nodes: Mapping[int, Node],
+        *,
+        reliable_epochs: bool,
+    ) -> dict[str, TopicMetadata | None]:
+        """The answered topics as they shall stand in the snapshot; None for those taken out.
+
+        Topics we did not ask for are passed over: Metadata v0 answers with all of them.
+        """
+        taken: dict[str, TopicMetadata | None] = {}
+        for entry in described:
+            live = self._topics.get(entry.name) if entry.name is not None else None
+            if live is None:
+                continue
+            self._pending.pop(live.name, None)
+            taken[live.name] = live.take(
+                entry, self.topic(live.name), nodes, reliable_epochs=reliable_epochs
+            )
+            if live.unsettled:
+                self._pending[live.name] = None
+        return taken
+
+    def _allow_next_after_answer(self, now: float, *, changed: bool) -> None:
+        """Sets the pause: longer and longer while answers bring nothing new (KIP-580)."""
+        self._unchanged_answers = 0 if changed else self._unchanged_answers + 1
+        if any(not self._topics[name].asked for name in self._pending):
+            self._allowed_at = now
+        else:
+            attempt = max(self._unchanged_answers - 1, 0)
+            self._allowed_at = now + self._backoff.delay(attempt, self._rng)
+
+    def _explain_topic(self, name: str, partition: int | None) -> str:
+        live = self._topics.get(name)
+        topic = self.topic(name)
+        if live is None:
+            return "" if topic is not None else "the topic is not among those asked for"
+        if topic is None and live.error is None and self._fetch is not None and live.asked:
+            return "the request for it is not answered yet"
+        if topic is None:
+            return live.explain_absence(allow_auto_create=self._allow_auto_create)
+        if partition is None:
+            return ""
+        return live.explain_partition(topic, partition, self.cluster.nodes)
+
+
+def _joined(*reasons: str) -> str:
+    return "; ".join(filter(None, reasons))
+
+
+def _usable_nodes(
+    described: Iterable[MetadataResponseBroker | NodeEndpoint],
+) -> dict[int, Node]:
+    """The brokers that can be dialled; negative ids are ours, for bootstrap servers."""
+    return {
+        b.node_id: Node(b.node_id, b.host, b.port, b.rack)
+        for b in described
+        if b.node_id >= 0 and b.host and 0 < b.port < 65536
+    }

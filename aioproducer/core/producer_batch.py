@@ -1,0 +1,208 @@
+"""One batch of records for one partition, from its first append to its outcome.
+
+Owns: the builder and its buffer while records come in, the encoded form afterwards, the facts about
+attempts, and the one outcome all its records share. Must not know: asyncio, sockets, the
+accumulator's queues.
+
+    OPEN --close()--> CLOSED --hold()--> (in flight) --release()--> CLOSED ... --complete()--> done
+
+Invariants
+- The outcome is set once; whoever comes second (a late response after an expiry) is ignored.
+- The buffer goes back to the pool once, and only when the batch is done *and* no transport holds
+  it: a batch that expires in flight keeps its buffer until its connection lets go (KAFKA-19012).
+- `possibly_persisted` never turns back: once an attempt may have been written, no later refusal
+  of another attempt can promise that the records do not stand in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from aioproducer.core.outgoing import OutgoingRecord
+from aioproducer.errors import KafkaError
+from aioproducer.records import RecordBatchBuilder
+from aioproducer.records.batch import HEADER_SIZE, EncodedBatch
+from aioproducer.records.protocol import BatchBuilder
+from aioproducer.types import Persistence, TimestampType, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOutcome:
+    """What became of a batch: where it stands, or why it failed.
+
+    `record_errors` (KIP-467) names the records a broker blamed; the others failed along with them.
+    """
+
+    base_offset: int | None = None
+    log_append_time_ms: int | None = None
+    error: KafkaError | None = None
+    record_errors: Mapping[int, KafkaError] = field(default_factory=dict)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Who set the records' timestamps."""
+        if self.log_append_time_ms is None:
+            return TimestampType.CREATE_TIME
+        return TimestampType.LOG_APPEND_TIME
+
+
+class ProducerBatch:
+    """Records of one partition that are sent, acknowledged and failed together.
+
+    Args:
+        topic_partition: where the records go.
+        buffer: the memory for them; filled by `try_append`, never resized.
+        size: bytes accounted for the buffer in the pool.
+        now: loop time of the creation, seconds; the delivery timeout counts from here.
+        ordinal: position among all batches of the producer; a retry goes back to its old place.
+        owner: opaque to the core; the runtime keeps its loop here.
+        on_unretrieved: called when the batch failed and is forgotten although some of its
+            deliveries were never looked at.
+    """
+
+    __slots__ = (
+        "_final_count",
+        "_listeners",
+        "_on_unretrieved",
+        "attempts",
+        "buffer",
+        "builder",
+        "created_at",
+        "encoded",
+        "full",
+        "holds",
+        "last_attempt_at",
+        "last_error",
+        "leader_epoch",
+        "ordinal",
+        "outcome",
+        "owner",
+        "possibly_persisted",
+        "retrieved",
+        "retry_at",
+        "size",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        buffer: bytearray,
+        size: int,
+        *,
+        now: float,
+        ordinal: int = 0,
+        owner: object = None,
+        on_unretrieved: Callable[[ProducerBatch], None] | None = None,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.buffer: bytearray | None = buffer
+        self.builder: BatchBuilder | None = RecordBatchBuilder(buffer)
+        self.size = size
+        self.created_at = now
+        self.ordinal = ordinal
+        self.owner = owner
+        self.full = False
+        self.encoded: EncodedBatch | None = None
+        self.attempts = 0
+        self.last_attempt_at = now
+        self.retry_at = now
+        self.last_error: KafkaError | None = None
+        self.leader_epoch = -1
+        self.holds = 0
+        self.possibly_persisted = False
+        self.outcome: BatchOutcome | None = None
+        self.retrieved = 0
+        self._final_count = 0
+        self._listeners: dict[object, Callable[[object], None]] = {}
+        self._on_unretrieved = on_unretrieved
+
+    def __del__(self) -> None:
+        failed = self.outcome is not None and self.outcome.error is not None
+        if failed and self._on_unretrieved is not None and self.retrieved < self.count:
+            self._on_unretrieved(self)
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return self._final_count if self.builder is None else self.builder.count
+
+    @property
+    def wire_size(self) -> int:
+        """Bytes of the batch in a request: exact once encoded, uncompressed before."""
+        if self.encoded is not None:
+            return self.encoded.size
+        return HEADER_SIZE + (0 if self.builder is None else self.builder.size)
+
+    @property
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self.outcome is not None
+
+    def try_append(self, record: OutgoingRecord) -> bool:
+        """Appends one record; False (and full from now on) when it is closed or has no room."""
+        if self.full or self.builder is None:
+            return False
+        index = self.builder.try_append(
+            record.timestamp_ms, record.key, record.value, record.headers
+        )
+        if index < 0:
+            self.full = True
+        return index >= 0
+
+    def close(self) -> None:
+        """Takes no more records."""
+        self.full = True
+
+    def on_attempt(self, now: float, leader_epoch: int) -> None:
+        """The batch is on its way to the leader of `leader_epoch`."""
+        self.attempts += 1
+        self.last_attempt_at = now
+        self.leader_epoch = leader_epoch
+
+    def persistence(self) -> Persistence:
+        """What a failure of this batch may claim about its records."""
+        if self.possibly_persisted:
+            return Persistence.POSSIBLY_PERSISTED
+        return Persistence.NOT_PERSISTED
+
+    def add_listener(self, key: object, callback: Callable[[object], None]) -> None:
+        """`callback(key)` runs once, when the outcome is known; `key` must be unique."""
+        self._listeners[key] = callback
+
+    def remove_listener(self, key: object) -> None:
+        """Forgets a listener; unknown keys are ignored."""
+        self._listeners.pop(key, None)
+
+    def remove_listeners(self, unwanted: Callable[[object], bool]) -> int:
+        """Forgets the listeners whose key is `unwanted`; returns how many."""
+        keys = [key for key in self._listeners if unwanted(key)]
+        for key in keys:
+            del self._listeners[key]
+        return len(keys)
+
+    def complete(self, outcome: BatchOutcome) -> bool:
+        """Sets the outcome and tells the listeners; False when it was known already."""
+        if self.outcome is not None:
+            return False
+        self.outcome = outcome
+        self.full = True
+        listeners, self._listeners = self._listeners, {}
+        for key, callback in listeners.items():
+            callback(key)
+        return True
+
+    def take_buffer(self) -> bytearray | None:
+        """Gives up the memory, once; deliveries may keep the batch, not its records."""
+        buffer, self.buffer = self.buffer, None
+        self._final_count = self.count
+        self.builder = self.encoded = None
+        return buffer
+
+    def record_error(self, index: int) -> KafkaError | None:
+        """The error of one record, once the outcome is known."""
+        outcome = self.outcome
+        if outcome is None or outcome.error is None:
+            return None
+        return outcome.record_errors.get(index, outcome.error)

@@ -1,0 +1,383 @@
+"""What the sender does next, decided without doing it.
+
+Owns: the order of things in one turn (expire, collect, drain), the reading of Produce responses,
+the choice between retry and failure. Must not know: asyncio, sockets, request encoding; it sees
+the network as `NodeView` and speaks in `Connect` and `Dispatch`.
+
+A batch fails when
+- its delivery timeout ends (queued, backing off or in flight),
+- a broker answers an error that no retry can mend, or `retries` are used up,
+- the producer is closed by force or its sender task died.
+Everything else is tried again.
+
+Invariants
+- A node whose request is still being prepared gets no second one: requests leave in drain order.
+- An answer is matched by topic and partition against what was asked: what is missing is retried,
+  what was not asked for is ignored, and nothing is counted twice.
+- A failure says "not persisted" only if no attempt may have been written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from aioproducer.core.accumulator import RecordAccumulator
+from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
+from aioproducer.core.stats import ProducerStats
+from aioproducer.errors import (
+    DeliveryTimeoutError,
+    KafkaError,
+    NodeDisconnectedError,
+    ProtocolError,
+    error_from_code,
+)
+from aioproducer.types import TopicPartition
+
+if TYPE_CHECKING:
+    import random
+
+    from aioproducer.core.backoff import ExponentialBackoff
+    from aioproducer.core.metadata import Metadata
+    from aioproducer.core.partitioners import NodeLatencies
+    from aioproducer.wire.messages.produce import PartitionProduceResponse, ProduceResponse
+
+_DUPLICATE_SEQUENCE = 46
+# The broker may have appended before it answered these (reference: Java `Sender.canRetry`,
+# librdkafka's POSSIBLY_PERSISTED): unknown server error, request timed out, not enough replicas
+# after append.
+_POSSIBLY_PERSISTED = frozenset({-1, 7, 20})
+
+
+class NodeView(Protocol):
+    """What the sender may ask about connections."""
+
+    def is_ready(self, node_id: int, now: float) -> bool:
+        """Whether a request may be sent to the node now."""
+
+    def ready_at(self, node_id: int, now: float) -> float:
+        """Loop time at which asking again makes sense; inf when an event will tell."""
+
+    def connection_failures(self, node_id: int) -> KafkaError | None:
+        """Why the node cannot be reached; None while nothing is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """Open a connection to a node that has something to get."""
+
+    node_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """Send these batches, at most one per partition, to the node in one request."""
+
+    node_id: int
+    batches: list[ProducerBatch]
+
+
+Action = Connect | Dispatch
+
+
+@dataclass(frozen=True, slots=True)
+class SenderSettings:
+    """Options the sender obeys; times in seconds."""
+
+    retries: int
+    retry_backoff: ExponentialBackoff
+    delivery_timeout: float
+
+
+class Sender:
+    """Turns the accumulator's state into actions, and answers into outcomes."""
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        metadata: Metadata,
+        settings: SenderSettings,
+        *,
+        rng: random.Random,
+        stats: ProducerStats,
+        latencies: NodeLatencies,
+    ) -> None:
+        self.accumulator = accumulator
+        self._metadata = metadata
+        self._settings = settings
+        self._rng = rng
+        self._stats = stats
+        self._latencies = latencies
+        self._preparing: set[int] = set()
+
+    # -- decisions -------------------------------------------------------------------------------
+
+    def poll(self, now: float, nodes: NodeView) -> list[Action]:
+        """One turn: fails what expired and says what to connect to and what to send."""
+        accumulator = self.accumulator
+        if accumulator.next_expiry_at <= now:
+            self._expire(now)
+        accumulator.collect_ready(now)
+        if accumulator.leaderless:
+            self._metadata.request_update(now)
+            for queue in accumulator.leaderless:
+                self._metadata.add_topic(queue.topic_partition.topic, now)
+        actions: list[Action] = []
+        for node_id in accumulator.ready_nodes():
+            if node_id in self._preparing:
+                continue
+            can_drain = nodes.is_ready(node_id, now)
+            self._latencies.update(node_id, now, can_drain=can_drain)
+            if not can_drain:
+                actions.append(Connect(node_id))
+                if nodes.connection_failures(node_id) is not None:
+                    # Whoever leads now, it may not be the node that cannot be reached.
+                    self._metadata.request_update(now)
+                continue
+            batches = accumulator.drain(node_id, now)
+            if batches:
+                self._preparing.add(node_id)
+                for batch in batches:
+                    accumulator.hold(batch)
+                actions.append(Dispatch(node_id, batches))
+        return actions
+
+    def next_deadline(self, now: float, nodes: NodeView) -> float:
+        """Loop time of the next turn, unless an event comes first."""
+        deadline = min(self.accumulator.next_ready_at, self.accumulator.next_expiry_at)
+        for node_id in self.accumulator.ready_nodes():
+            if node_id not in self._preparing:
+                ready = nodes.is_ready(node_id, now)
+                deadline = min(deadline, now if ready else nodes.ready_at(node_id, now))
+        return deadline
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def on_dispatched(self, node_id: int, batches: Sequence[ProducerBatch]) -> None:
+        """The request is in the transport's hands; the node may get the next one."""
+        self._preparing.discard(node_id)
+        stats = self._stats
+        stats.requests_sent += 1
+        stats.batches_sent += len(batches)
+        for batch in batches:
+            stats.bytes_sent += batch.wire_size
+            stats.records_sent += batch.count
+            if batch.attempts > 1:
+                stats.records_retried += batch.count
+
+    def without_done(self, node_id: int, batches: Sequence[ProducerBatch]) -> list[ProducerBatch]:
+        """Lets go of batches that ended while their request was prepared; returns the others."""
+        self._let_go([batch for batch in batches if batch.done])
+        live = [batch for batch in batches if not batch.done]
+        if not live:
+            self._preparing.discard(node_id)
+        return live
+
+    def on_not_dispatched(
+        self, node_id: int, batches: Sequence[ProducerBatch], error: KafkaError, now: float
+    ) -> None:
+        """The request never reached a transport: nothing of it can have been written."""
+        self._preparing.discard(node_id)
+        for batch in batches:
+            batch.attempts -= 1
+            self._retry_or_fail(batch, error, node_id, now)
+        self._let_go(batches)
+
+    def on_failure(
+        self, node_id: int, batches: Sequence[ProducerBatch], error: KafkaError, now: float
+    ) -> None:
+        """The request got no answer (disconnect, timeout, garbage): its fate is unknown."""
+        self._metadata.request_update(now)
+        if isinstance(error, ProtocolError):
+            # What the peer sent made no sense; the records are not to blame.
+            error = NodeDisconnectedError(f"connection dropped: {error}")
+        for batch in batches:
+            batch.possibly_persisted = True
+            self._retry_or_fail(batch, error, node_id, now)
+        self._let_go(batches)
+
+    def on_response(
+        self,
+        node_id: int,
+        batches: Sequence[ProducerBatch],
+        response: ProduceResponse | None,
+        now: float,
+    ) -> None:
+        """Reads the answer; None stands for a written request with acks=0."""
+        if response is None:
+            for batch in batches:
+                self._succeed(batch, BatchOutcome())
+            self._let_go(batches)
+            return
+        answers = self._match(batches, response)
+        moved = self._apply_leader_hints(answers, response, now)
+        for batch in batches:
+            answer = answers.get(batch.topic_partition)
+            if answer is None:
+                error: KafkaError = NodeDisconnectedError(
+                    "the broker's answer left this partition out", node_id=node_id
+                )
+                batch.possibly_persisted = True
+                self._retry_or_fail(batch, error, node_id, now)
+            elif answer.error_code in {0, _DUPLICATE_SEQUENCE}:
+                self._succeed(batch, _success(answer))
+            else:
+                self._on_broker_error(
+                    batch, answer, node_id, now, leader_known=batch.topic_partition in moved
+                )
+        self._let_go(batches)
+
+    def abort(self, error: KafkaError, *, in_flight: bool = True) -> int:
+        """Fails every batch without an outcome; returns the number of records."""
+        records = 0
+        for batch in self.accumulator.take_all(in_flight=in_flight):
+            if batch.holds:
+                batch.possibly_persisted = True
+            records += batch.count
+            self._fail(batch, error)
+        return records
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _expire(self, now: float) -> None:
+        for batch in self.accumulator.take_expired(now):
+            if batch.holds:
+                batch.possibly_persisted = True
+                where = "waiting for the broker's answer"
+            elif batch.attempts:
+                where = "waiting to be sent again"
+            else:
+                where = "waiting to be sent"
+            topic, partition = batch.topic_partition
+            cause = batch.last_error or self._metadata.explain(topic, partition)
+            timeout_ms = round(self._settings.delivery_timeout * 1000)
+            self._fail(
+                batch,
+                DeliveryTimeoutError(
+                    f"{batch.count} record(s) not acknowledged within delivery_timeout_ms="
+                    f"{timeout_ms} after {batch.attempts} attempt(s), {where}"
+                    + (f"; last cause: {cause}" if cause else ""),
+                    elapsed_ms=round((now - batch.created_at) * 1000),
+                ),
+            )
+
+    def _match(
+        self, batches: Sequence[ProducerBatch], response: ProduceResponse
+    ) -> dict[TopicPartition, PartitionProduceResponse]:
+        names = {}
+        for batch in batches:
+            topic = self._metadata.topic(batch.topic_partition.topic)
+            if topic is not None:
+                names[topic.topic_id] = topic.name
+        answers: dict[TopicPartition, PartitionProduceResponse] = {}
+        for topic_response in response.responses:
+            # Produce v13 answers by topic id alone (KIP-516).
+            name = topic_response.name or names.get(topic_response.topic_id, "")
+            for answer in topic_response.partition_responses:
+                answers.setdefault(TopicPartition(name, answer.index), answer)
+        return answers
+
+    def _apply_leader_hints(
+        self,
+        answers: Mapping[TopicPartition, PartitionProduceResponse],
+        response: ProduceResponse,
+        now: float,
+    ) -> set[TopicPartition]:
+        hints = {
+            topic_partition: (answer.current_leader.leader_id, answer.current_leader.leader_epoch)
+            for topic_partition, answer in answers.items()
+            if answer.error_code and answer.current_leader.leader_id >= 0
+        }
+        if not hints:
+            return set()
+        moved = self._metadata.on_leader_hints(hints, response.node_endpoints, now)
+        if moved:
+            self.accumulator.on_metadata_update(now)
+        return moved
+
+    def _on_broker_error(
+        self,
+        batch: ProducerBatch,
+        answer: PartitionProduceResponse,
+        node_id: int,
+        now: float,
+        *,
+        leader_known: bool,
+    ) -> None:
+        if answer.error_code in _POSSIBLY_PERSISTED:
+            batch.possibly_persisted = True
+        error = error_from_code(answer.error_code, answer.error_message)
+        if error.refreshes_metadata and not leader_known:
+            self._metadata.request_update(now)
+        record_errors: dict[int, KafkaError] = {
+            record.batch_index: error_from_code(
+                answer.error_code, record.batch_index_error_message or answer.error_message
+            )
+            for record in answer.record_errors
+        }
+        self._retry_or_fail(batch, error, node_id, now, record_errors, at_once=leader_known)
+
+    def _retry_or_fail(
+        self,
+        batch: ProducerBatch,
+        error: KafkaError,
+        node_id: int,
+        now: float,
+        record_errors: Mapping[int, KafkaError] | None = None,
+        *,
+        at_once: bool = False,
+    ) -> None:
+        if batch.done:
+            return
+        error = error.with_context(node_id=node_id)
+        batch.last_error = error
+        expired = now - batch.created_at >= self._settings.delivery_timeout
+        if error.retriable and batch.attempts <= self._settings.retries and not expired:
+            delay = self._settings.retry_backoff.delay(batch.attempts - 1, self._rng)
+            self.accumulator.reenqueue(batch, now if at_once else now + delay)
+            return
+        if error.retriable:
+            error = error.with_context(advice=f"gave up after {batch.attempts} attempt(s)")
+        self._fail(batch, error, record_errors, now=now)
+
+    def _succeed(self, batch: ProducerBatch, outcome: BatchOutcome) -> None:
+        if self.accumulator.complete(batch, outcome):
+            self._stats.records_acknowledged += batch.count
+
+    def _fail(
+        self,
+        batch: ProducerBatch,
+        error: KafkaError,
+        record_errors: Mapping[int, KafkaError] | None = None,
+        *,
+        now: float | None = None,
+    ) -> None:
+        def about_this_batch(what: KafkaError) -> KafkaError:
+            return what.with_context(
+                topic=batch.topic_partition.topic,
+                partition=batch.topic_partition.partition,
+                persistence=batch.persistence(),
+                elapsed_ms=None if now is None else round((now - batch.created_at) * 1000),
+            )
+
+        outcome = BatchOutcome(
+            error=about_this_batch(error),
+            record_errors={i: about_this_batch(e) for i, e in (record_errors or {}).items()},
+        )
+        if self.accumulator.complete(batch, outcome):
+            self._stats.records_failed += batch.count
+
+    def _let_go(self, batches: Sequence[ProducerBatch]) -> None:
+        for batch in batches:
+            self.accumulator.release(batch)
+            self.accumulator.unmute(batch.topic_partition)
+
+
+def _success(answer: PartitionProduceResponse) -> BatchOutcome:
+    if answer.error_code == _DUPLICATE_SEQUENCE or answer.base_offset < 0:
+        return BatchOutcome()
+    stamped = answer.log_append_time_ms
+    return BatchOutcome(
+        base_offset=answer.base_offset, log_append_time_ms=stamped if stamped >= 0 else None
+    )

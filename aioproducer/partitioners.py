@@ -1,0 +1,157 @@
+"""Partitioners: how a record without an explicit partition gets one.
+
+Owns: the `Partitioner` protocol for users, the built-in ones and their names in the `partitioner`
+option. Must not know: the accumulator; what "sticky" means (returning None asks for it).
+Invariants: the same key goes to the same partition as in the Java client (`murmur2`) or in
+librdkafka (`consistent`) as long as the number of partitions stays the same; a partitioner without
+keys prefers partitions that have a leader.
+
+    default            key: murmur2; no key, or `partitioner_ignore_keys`: uniform sticky (KIP-794)
+    murmur2            murmur2, a null key hashed as an empty one (librdkafka)
+    murmur2_random     murmur2, a null key at random (librdkafka)
+    consistent         CRC-32, a null or empty key hashed like any other (librdkafka)
+    consistent_random  CRC-32, a null or empty key at random (librdkafka's default)
+    random, round_robin
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from aioproducer.core.partitioners import key_partition, uniform_partition
+from aioproducer.records import crc32_partition
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from aioproducer.config import ProducerConfig
+    from aioproducer.core.cluster import TopicMetadata
+
+__all__ = [
+    "NAMED_PARTITIONERS",
+    "Crc32Partitioner",
+    "Murmur2Partitioner",
+    "PartitionFunction",
+    "Partitioner",
+    "RandomPartitioner",
+    "RoundRobinPartitioner",
+    "partition_chooser",
+]
+
+PartitionFunction = Callable[[str, bytes | None, bytes | None, "TopicMetadata"], int | None]
+"""`(topic, key, value, cluster) -> partition`, or None to leave it to the sticky partitioner."""
+
+
+@runtime_checkable
+class Partitioner(Protocol):
+    """What a user-written partitioner looks like; a plain function of the same form will do too."""
+
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata
+    ) -> int | None:
+        """Chooses a partition of `cluster.partitions`; None leaves it to the sticky partitioner.
+
+        Called once per record, on the event loop: it must not block. `cluster.available` lists the
+        partitions that have a leader at the moment.
+        """
+
+
+class Murmur2Partitioner:
+    """Java's key hash for every key.
+
+    Args:
+        rng: chooses for a null key; without it, null is hashed as an empty key.
+    """
+
+    def __init__(self, rng: Random | None = None) -> None:
+        self._rng = rng
+
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata
+    ) -> int:
+        """Hashes the key."""
+        if key is None and self._rng is not None:
+            return uniform_partition(cluster, self._rng)
+        return key_partition(key or b"", cluster)
+
+
+class Crc32Partitioner:
+    """librdkafka's key hash: CRC-32 modulo the number of partitions.
+
+    Args:
+        rng: chooses for a null or empty key; without it, such a key is hashed like any other.
+    """
+
+    def __init__(self, rng: Random | None = None) -> None:
+        self._rng = rng
+
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata
+    ) -> int:
+        """Hashes the key."""
+        if not key and self._rng is not None:
+            return uniform_partition(cluster, self._rng)
+        return crc32_partition(key or b"", len(cluster.partitions))
+
+
+class RandomPartitioner:
+    """Any partition that has a leader, whatever the key."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata
+    ) -> int:
+        """Draws a partition."""
+        return uniform_partition(cluster, self._rng)
+
+
+class RoundRobinPartitioner:
+    """One partition after the other, per topic, whatever the key (KIP-369)."""
+
+    def __init__(self) -> None:
+        self._counters: dict[str, int] = {}
+
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata
+    ) -> int:
+        """Takes the next partition that has a leader, the next of all when none has."""
+        counter = self._counters.get(topic, 0)
+        self._counters[topic] = counter + 1
+        choice = cluster.available or range(len(cluster.partitions))
+        return choice[counter % len(choice)]
+
+
+class _DefaultPartitioner:
+    """Keys by Java's hash, everything else sticky."""
+
+    def __init__(self, *, ignore_keys: bool) -> None:
+        self._ignore_keys = ignore_keys
+
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata
+    ) -> int | None:
+        return None if key is None or self._ignore_keys else key_partition(key, cluster)
+
+
+NAMED_PARTITIONERS: Mapping[str, Callable[[Random], Partitioner]] = {
+    "murmur2": lambda rng: Murmur2Partitioner(),
+    "murmur2_random": Murmur2Partitioner,
+    "consistent": lambda rng: Crc32Partitioner(),
+    "consistent_random": Crc32Partitioner,
+    "random": RandomPartitioner,
+    "round_robin": lambda rng: RoundRobinPartitioner(),
+}
+"""What the `partitioner` option may name besides `default`."""
+
+
+def partition_chooser(config: ProducerConfig, rng: Random) -> PartitionFunction:
+    """The function that chooses partitions for a producer with this (valid) configuration."""
+    chosen = config.partitioner
+    if chosen == "default":
+        return _DefaultPartitioner(ignore_keys=config.partitioner_ignore_keys).partition
+    if isinstance(chosen, str):
+        return NAMED_PARTITIONERS[chosen](rng).partition
+    return chosen.partition if isinstance(chosen, Partitioner) else chosen

@@ -1,0 +1,172 @@
+"""A producer's core without a network: metadata of our making, time and chance in our hands."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from aioproducer.core.accumulator import AccumulatorSettings, RecordAccumulator
+from aioproducer.core.backoff import ExponentialBackoff
+from aioproducer.core.buffer_pool import BufferPool
+from aioproducer.core.metadata import Metadata
+from aioproducer.core.outgoing import OutgoingRecord
+from aioproducer.core.partitioners import NodeLatencies
+from aioproducer.core.producer_batch import ProducerBatch
+from aioproducer.core.sender import Connect, Dispatch, Sender, SenderSettings
+from aioproducer.core.stats import ProducerStats
+from aioproducer.errors import KafkaError
+from aioproducer.records.batch import HEADER_SIZE
+from aioproducer.runtime.encoder import BatchEncoder
+from aioproducer.wire.messages import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+TOPIC_ID = UUID(int=7)
+_ENCODER = BatchEncoder(None, 1 << 30)
+
+
+def metadata_response(
+    leaders: Mapping[str, Sequence[int]],
+    *,
+    nodes: Sequence[int] = (1, 2, 3),
+    epoch: int = 1,
+) -> MetadataResponse:
+    """A full answer: per topic, the leader of each partition (-1 for none)."""
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(n, "127.0.0.1", 9000 + n, None) for n in nodes],
+        cluster_id="cluster",
+        controller_id=nodes[0],
+        topics=[
+            MetadataResponseTopic(
+                error_code=0,
+                name=name,
+                topic_id=TOPIC_ID,
+                partitions=[
+                    MetadataResponsePartition(
+                        error_code=0 if leader >= 0 else 5,
+                        partition_index=index,
+                        leader_id=leader,
+                        leader_epoch=epoch,
+                        replica_nodes=list(nodes),
+                        isr_nodes=list(nodes),
+                    )
+                    for index, leader in enumerate(partitions)
+                ],
+            )
+            for name, partitions in leaders.items()
+        ],
+    )
+
+
+class Nodes:
+    """A network where every node is ready unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.unready: dict[int, float] = {}
+        self.failures: dict[int, KafkaError] = {}
+
+    def is_ready(self, node_id: int, now: float) -> bool:
+        return node_id not in self.unready
+
+    def ready_at(self, node_id: int, now: float) -> float:
+        return self.unready.get(node_id, now)
+
+    def connection_failures(self, node_id: int) -> KafkaError | None:
+        return self.failures.get(node_id)
+
+
+class Core:
+    """Accumulator and sender over topic "t", driven step by step."""
+
+    def __init__(
+        self,
+        leaders: Sequence[int] = (1, 2, 3),
+        *,
+        batch_size: int = 200,
+        linger: float = 0.0,
+        delivery_timeout: float = 120.0,
+        max_request_size: int = 10_000,
+        guarantee_order: bool = False,
+        retries: int = 2**31 - 1,
+        memory: int = 1 << 20,
+    ) -> None:
+        rng = random.Random(1)
+        backoff = ExponentialBackoff(0.1, 1.0)
+        self.now = 100.0
+        self.stats = ProducerStats()
+        self.metadata = Metadata(
+            max_age_s=300,
+            max_idle_s=300,
+            backoff=backoff,
+            allow_auto_create=True,
+            rng=rng,
+        )
+        self.pool = BufferPool(memory, batch_size, HEADER_SIZE)
+        self.unretrieved: list[ProducerBatch] = []
+        self.accumulator = RecordAccumulator(
+            AccumulatorSettings(
+                batch_size, linger, delivery_timeout, max_request_size, guarantee_order
+            ),
+            self.pool,
+            self.metadata,
+        )
+        self.sender = Sender(
+            self.accumulator,
+            self.metadata,
+            SenderSettings(retries, backoff, delivery_timeout),
+            rng=rng,
+            stats=self.stats,
+            latencies=NodeLatencies(0),
+        )
+        self.nodes = Nodes()
+        self.metadata.add_topic("t", self.now)
+        self.learn(leaders)
+
+    def learn(
+        self, leaders: Sequence[int], *, epoch: int = 1, nodes: Sequence[int] = (1, 2, 3)
+    ) -> None:
+        self.metadata.start_request(self.now)
+        self.metadata.on_response(
+            metadata_response({"t": leaders}, epoch=epoch, nodes=nodes), self.now
+        )
+        self.accumulator.on_metadata_update(self.now)
+
+    def append(self, partition: int = 0, value: bytes = b"v" * 10) -> ProducerBatch:
+        meta = self.metadata.topic("t")
+        assert meta is not None
+        record = OutgoingRecord(meta, partition, 1, None, value, (), len(value) + 100)
+        batch = self.accumulator.try_append(record, partition)
+        if batch is None:
+            size = max(self.accumulator.settings.batch_size, record.size)
+            buffer = self.pool.try_allocate(size)
+            assert buffer is not None
+            batch = self.accumulator.append_in_new_batch(
+                record, partition, self.now, buffer=buffer, size=size
+            )
+        return batch
+
+    def fill(self, partition: int = 0) -> ProducerBatch:
+        """Appends until one batch is full, and one record more."""
+        first = self.append(partition)
+        while self.append(partition) is first:
+            pass
+        return first
+
+    def drain(self, node_id: int) -> list[ProducerBatch]:
+        self.accumulator.collect_ready(self.now)
+        return self.accumulator.drain(node_id, self.now)
+
+    def poll(self) -> list[Dispatch]:
+        """One turn of the sender; every dispatched request counts as sent."""
+        dispatches = []
+        for action in self.sender.poll(self.now, self.nodes):
+            if isinstance(action, Connect):
+                continue
+            assert _ENCODER.encode_inline(action.batches)
+            self.sender.on_dispatched(action.node_id, action.batches)
+            dispatches.append(action)
+        return dispatches

@@ -1,0 +1,211 @@
+"""RecordAccumulator: what is ready when, in which order it leaves, and what comes back."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from aioproducer.core.producer_batch import BatchOutcome
+
+from .support import Core
+
+
+def test_a_batch_waits_for_its_linger() -> None:
+    core = Core(linger=5.0)
+    core.append()
+    assert core.drain(1) == []
+    assert core.accumulator.next_ready_at == core.now + 5
+    core.now += 5
+    assert len(core.drain(1)) == 1
+
+
+def test_full_batch_is_sent_before_linger_ends() -> None:
+    core = Core(linger=5.0)
+    full = core.fill()
+    assert core.drain(1) == [full]
+    assert core.drain(1) == []
+
+
+def test_a_drained_batch_takes_no_more_records() -> None:
+    core = Core()
+    batch = core.append()
+    core.drain(1)
+    assert core.append() is not batch
+
+
+def test_one_request_carries_one_batch_per_partition_and_all_partitions_of_the_node() -> None:
+    core = Core(leaders=(1, 1, 2))
+    first = core.fill(0)
+    other = core.append(1)
+    core.append(2)
+    assert core.drain(1) == [first, other]
+
+
+def test_max_request_size_splits_and_the_next_request_starts_where_it_stopped() -> None:
+    core = Core(leaders=(1, 1, 1), max_request_size=250)
+    batches = [core.fill(partition) for partition in range(3)]
+    assert core.drain(1) == batches[:1]
+    assert core.drain(1) == batches[1:2]
+    assert core.drain(1) == batches[2:]
+
+
+def test_a_batch_beyond_max_request_size_goes_alone() -> None:
+    core = Core(max_request_size=50)
+    batch = core.append()
+    assert core.drain(1) == [batch]
+
+
+def test_draining_rotates_so_that_no_partition_starves() -> None:
+    core = Core(leaders=(1, 1), max_request_size=250)
+    for partition in (0, 0, 1):
+        core.fill(partition)
+    partitions = [core.drain(1)[0].topic_partition.partition for _ in range(3)]
+    assert partitions == [0, 1, 0]
+
+
+def test_a_partition_without_a_leader_keeps_its_records_and_is_reported() -> None:
+    core = Core(leaders=(-1, 2, 3))
+    batch = core.append(0)
+    assert core.drain(1) == []
+    assert [q.topic_partition.partition for q in core.accumulator.leaderless] == [0]
+    core.learn((1, 2, 3), epoch=2)
+    assert not core.accumulator.leaderless
+    assert core.drain(1) == [batch]
+
+
+def test_ready_batches_follow_their_leader() -> None:
+    core = Core()
+    batch = core.append(0)
+    core.accumulator.collect_ready(core.now)
+    core.learn((2, 2, 3), epoch=2)
+    assert core.drain(1) == []
+    assert core.drain(2) == [batch]
+
+
+def test_a_muted_partition_gives_nothing_until_the_answer() -> None:
+    core = Core(guarantee_order=True)
+    first = core.fill()
+    assert core.drain(1) == [first]
+    assert core.drain(1) == []
+    core.accumulator.unmute(first.topic_partition)
+    assert len(core.drain(1)) == 1
+
+
+def test_backing_off_excludes_a_batch_even_while_flushing() -> None:
+    core = Core()
+    batch = core.append()
+    core.drain(1)
+    core.accumulator.reenqueue(batch, core.now + 1)
+    core.accumulator.begin_flush()
+    assert core.drain(1) == []
+    core.now += 1
+    assert core.drain(1) == [batch]
+
+
+def test_a_newer_leader_epoch_ends_the_backoff() -> None:
+    core = Core()
+    batch = core.append()
+    core.drain(1)
+    core.accumulator.reenqueue(batch, core.now + 1)
+    core.learn((2, 2, 3), epoch=2)
+    assert core.drain(2) == [batch]
+
+
+def test_the_same_leader_epoch_does_not_end_the_backoff() -> None:
+    core = Core()
+    batch = core.append()
+    core.drain(1)
+    core.accumulator.reenqueue(batch, core.now + 1)
+    core.learn((1, 2, 3), epoch=1)
+    assert core.drain(1) == []
+
+
+def test_retried_batches_regain_their_old_order() -> None:
+    core = Core()
+    first, second = core.fill(), core.fill()
+    drained = core.drain(1) + core.drain(1)
+    assert drained == [first, second]
+    core.accumulator.reenqueue(second, core.now)
+    core.accumulator.reenqueue(first, core.now)
+    assert core.drain(1) == [first]
+    assert core.drain(1) == [second]
+
+
+def test_flushing_closing_and_exhausted_memory_end_the_linger() -> None:
+    for expedite in ("flush", "close", "memory"):
+        core = Core(linger=60.0, memory=400, batch_size=200)
+        core.append(0)
+        core.append(1)
+        assert core.drain(1) == []
+        if expedite == "flush":
+            core.accumulator.begin_flush()
+        elif expedite == "close":
+            core.accumulator.closing = True
+            core.accumulator.expedite()
+        else:
+            core.pool.enqueue(200, lambda _: None)
+            core.accumulator.expedite()
+        assert len(core.drain(1)) == 1, expedite
+
+
+def test_a_batch_opened_while_flushing_does_not_linger() -> None:
+    core = Core(linger=60.0)
+    core.accumulator.begin_flush()
+    batch = core.append()
+    assert core.drain(1) == [batch]
+    core.accumulator.end_flush()
+    core.append()
+    assert core.drain(1) == []
+
+
+def test_batches_expire_wherever_they_are() -> None:
+    core = Core(delivery_timeout=10.0, leaders=(1, 2, -1))
+    in_flight, queued, leaderless = core.append(0), core.append(1), core.append(2)
+    core.accumulator.hold(core.drain(1)[0])
+    assert core.accumulator.next_expiry_at == core.now + 10
+    core.now += 10
+    assert core.accumulator.take_expired(core.now) == [in_flight, queued, leaderless]
+    assert core.drain(2) == []
+    assert core.accumulator.next_expiry_at == inf
+
+
+def test_memory_of_an_expired_batch_in_flight_is_kept_until_the_transport_lets_go() -> None:
+    core = Core(delivery_timeout=10.0, memory=200)
+    batch = core.append()
+    core.accumulator.hold(core.drain(1)[0])
+    core.now += 10
+    core.accumulator.take_expired(core.now)
+    core.accumulator.complete(batch, BatchOutcome())
+    assert core.pool.available == 0
+    core.accumulator.release(batch)
+    assert core.pool.available == 200
+
+
+def test_completing_twice_counts_once_and_frees_once() -> None:
+    core = Core(memory=400)
+    batch = core.append()
+    core.drain(1)
+    assert core.accumulator.complete(batch, BatchOutcome(base_offset=5))
+    assert not core.accumulator.complete(batch, BatchOutcome(base_offset=9))
+    assert batch.outcome == BatchOutcome(base_offset=5)
+    assert core.pool.available == 400
+
+
+def test_a_turn_looks_at_ready_partitions_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = Core(leaders=(1,) * 2000)
+    for partition in range(2000):
+        core.append(partition)
+    for batch in core.drain(1):
+        core.accumulator.complete(batch, BatchOutcome())
+    looked_at: list[tuple[str, int]] = []
+    leader = core.metadata.leader
+
+    def counting(topic: str, partition: int) -> int | None:
+        looked_at.append((topic, partition))
+        return leader(topic, partition)
+
+    monkeypatch.setattr(core.metadata, "leader", counting)
+    core.append(17)
+    core.accumulator.collect_ready(core.now)
+    assert set(looked_at) == {("t", 17)}

@@ -1,0 +1,337 @@
+"""Sender: answers become outcomes, failures become retries or errors that tell the truth."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from aioproducer.core.sender import Connect
+from aioproducer.errors import (
+    DeliveryTimeoutError,
+    KafkaError,
+    NodeDisconnectedError,
+    NotLeaderOrFollowerError,
+    ProducerClosedError,
+    ProtocolError,
+    RecordTooLargeError,
+    RequestTimeoutError,
+)
+from aioproducer.types import Persistence
+from aioproducer.wire.messages import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+from .support import TOPIC_ID, Core
+
+
+def answer(*partitions: PartitionProduceResponse, topic: str = "t") -> ProduceResponse:
+    return ProduceResponse(
+        responses=[TopicProduceResponse(name=topic, partition_responses=list(partitions))]
+    )
+
+
+def ok(index: int = 0, offset: int = 42, stamped: int = -1) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index, error_code=0, base_offset=offset, log_append_time_ms=stamped
+    )
+
+
+def refused(code: int, index: int = 0) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index=index, error_code=code, base_offset=-1)
+
+
+def error_of(batch: object) -> KafkaError:
+    outcome = batch.outcome  # type: ignore[attr-defined]
+    assert outcome is not None
+    assert outcome.error is not None
+    return outcome.error
+
+
+def test_one_record_one_request_one_offset() -> None:
+    core = Core()
+    batch = core.append()
+    (dispatch,) = core.poll()
+    core.sender.on_response(1, dispatch.batches, answer(ok(offset=7)), core.now)
+    assert batch.outcome is not None
+    assert batch.outcome.base_offset == 7
+    assert core.pool.available == core.pool.total
+    assert core.stats.records_acknowledged == 1
+
+
+def test_log_append_time_is_the_brokers() -> None:
+    core = Core()
+    batch = core.append()
+    (dispatch,) = core.poll()
+    core.sender.on_response(1, dispatch.batches, answer(ok(stamped=1234)), core.now)
+    assert batch.outcome is not None
+    assert batch.outcome.log_append_time_ms == 1234
+
+
+def test_acks_0_succeeds_without_an_offset() -> None:
+    core = Core()
+    batch = core.append()
+    (dispatch,) = core.poll()
+    core.sender.on_response(1, dispatch.batches, None, core.now)
+    assert batch.outcome is not None
+    assert batch.outcome.base_offset is None
+    assert batch.outcome.error is None
+
+
+def test_a_duplicate_sequence_is_success_without_an_offset() -> None:
+    core = Core()
+    batch = core.append()
+    (dispatch,) = core.poll()
+    core.sender.on_response(1, dispatch.batches, answer(refused(46)), core.now)
+    assert batch.outcome is not None
+    assert batch.outcome.error is None
+    assert batch.outcome.base_offset is None
+
+
+def test_a_node_that_is_not_ready_is_connected_to() -> None:
+    core = Core()
+    core.nodes.unready[1] = core.now + 3
+    core.append()
+    assert core.sender.poll(core.now, core.nodes) == [Connect(1)]
+    assert core.sender.next_deadline(core.now, core.nodes) == core.now + 3
+
+
+def test_a_node_that_cannot_be_reached_makes_us_ask_who_leads() -> None:
+    core = Core()
+    core.nodes.unready[1] = core.now + 3
+    core.append()
+    core.sender.poll(core.now, core.nodes)
+    assert core.metadata.next_update_at(core.now) > core.now + 10
+    core.nodes.failures[1] = NodeDisconnectedError("refused")
+    core.sender.poll(core.now, core.nodes)
+    assert core.metadata.next_update_at(core.now) < core.now + 10
+
+
+def test_a_node_in_preparation_gets_no_second_request() -> None:
+    core = Core()
+    core.append()
+    (first,) = core.sender.poll(core.now, core.nodes)
+    core.append()
+    assert core.sender.poll(core.now, core.nodes) == []
+    core.sender.on_dispatched(1, first.batches)  # type: ignore[union-attr]
+    assert len(core.sender.poll(core.now, core.nodes)) == 1
+
+
+def test_retriable_error_is_sent_again_after_the_backoff() -> None:
+    core = Core()
+    batch = core.append()
+    (dispatch,) = core.poll()
+    core.sender.on_response(1, dispatch.batches, answer(refused(19)), core.now)
+    assert core.poll() == []
+    core.now += 0.13  # 100 ms and at most 20% of jitter
+    (again,) = core.poll()
+    assert again.batches == [batch]
+    core.sender.on_response(1, again.batches, answer(ok()), core.now)
+    assert batch.outcome is not None
+    assert batch.outcome.error is None
+    assert core.stats.records_retried == 1
+
+
+def test_retries_used_up_fails_with_the_last_error() -> None:
+    core = Core(retries=1)
+    batch = core.append()
+    for _ in range(2):
+        (dispatch,) = core.poll()
+        core.sender.on_response(1, dispatch.batches, answer(refused(6)), core.now)
+        core.now += 2
+    error = error_of(batch)
+    assert isinstance(error, NotLeaderOrFollowerError)
+    assert error.persistence is Persistence.NOT_PERSISTED
+    assert (error.topic, error.partition, error.node_id) == ("t", 0, 1)
+
+
+def test_a_moved_leader_asks_for_metadata() -> None:
+    core = Core()
+    core.append()
+    (dispatch,) = core.poll()
+    before = core.metadata.next_update_at(core.now)
+    core.sender.on_response(1, dispatch.batches, answer(refused(6)), core.now)
+    assert core.metadata.next_update_at(core.now) < before
+
+
+def test_a_leader_hint_moves_the_batch_without_backoff() -> None:
+    core = Core()
+    batch = core.append()
+    (dispatch,) = core.poll()
+    hinted = refused(6)
+    hinted.current_leader = LeaderIdAndEpoch(leader_id=2, leader_epoch=9)
+    response = answer(hinted)
+    response.node_endpoints = [NodeEndpoint(node_id=2, host="127.0.0.1", port=9002, rack=None)]
+    core.sender.on_response(1, dispatch.batches, response, core.now)
+    (again,) = core.poll()
+    assert (again.node_id, again.batches) == (2, [batch])
+
+
+def test_a_stale_leader_hint_backs_off() -> None:
+    core = Core()
+    core.append()
+    (dispatch,) = core.poll()
+    hinted = refused(6)
+    hinted.current_leader = LeaderIdAndEpoch(leader_id=1, leader_epoch=1)
+    core.sender.on_response(1, dispatch.batches, answer(hinted), core.now)
+    assert core.poll() == []
+
+
+def test_with_one_request_in_flight_a_leader_change_does_not_reorder() -> None:
+    core = Core(guarantee_order=True)
+    first = core.fill()
+    (dispatch,) = core.poll()
+    core.learn((2, 2, 3), epoch=2)
+    assert core.poll() == []
+    core.sender.on_response(1, dispatch.batches, answer(refused(6)), core.now)
+    core.now += 2
+    (again,) = core.poll()
+    assert (again.node_id, again.batches) == (2, [first])
+    assert core.poll() == []
+
+
+@pytest.mark.parametrize("lost", [RequestTimeoutError("late"), ProtocolError("garbage")])
+def test_a_lost_answer_is_retried_and_possibly_persisted(lost: KafkaError) -> None:
+    core = Core(delivery_timeout=1.0)
+    batch = core.append()
+    (dispatch,) = core.poll()
+    core.sender.on_failure(1, dispatch.batches, lost, core.now)
+    assert not batch.done
+    core.now += 1
+    core.poll()
+    error = error_of(batch)
+    assert isinstance(error, DeliveryTimeoutError)
+    assert error.persistence is Persistence.POSSIBLY_PERSISTED
+
+
+def test_possibly_persisted_survives_a_later_refusal() -> None:
+    core = Core()
+    batch = core.append()
+    (dispatch,) = core.poll()
+    core.sender.on_failure(1, dispatch.batches, NodeDisconnectedError("gone"), core.now)
+    core.now += 1
+    (again,) = core.poll()
+    core.sender.on_response(1, again.batches, answer(refused(10)), core.now)
+    error = error_of(batch)
+    assert isinstance(error, RecordTooLargeError)
+    assert error.persistence is Persistence.POSSIBLY_PERSISTED
+
+
+def test_a_batch_never_sent_expires_as_not_persisted_and_says_why() -> None:
+    core = Core(delivery_timeout=5.0, leaders=(-1,))
+    batch = core.append()
+    core.poll()
+    core.now += 5
+    core.poll()
+    error = error_of(batch)
+    assert isinstance(error, DeliveryTimeoutError)
+    assert error.persistence is Persistence.NOT_PERSISTED
+    assert "LEADER_NOT_AVAILABLE" in str(error) or "leader" in str(error)
+    assert "delivery_timeout_ms=5000" in str(error)
+
+
+def test_an_answer_after_the_expiry_changes_nothing_but_frees_the_memory() -> None:
+    core = Core(delivery_timeout=5.0)
+    batch = core.append()
+    (dispatch,) = core.poll()
+    core.now += 5
+    core.poll()
+    assert core.pool.available < core.pool.total
+    core.sender.on_response(1, dispatch.batches, answer(ok()), core.now)
+    assert isinstance(error_of(batch), DeliveryTimeoutError)
+    assert core.pool.available == core.pool.total
+    assert core.stats.records_acknowledged == 0
+
+
+def test_a_request_that_never_left_costs_no_retry() -> None:
+    core = Core(retries=0)
+    batch = core.append()
+    (action,) = core.sender.poll(core.now, core.nodes)
+    core.sender.on_not_dispatched(
+        1,
+        action.batches,  # type: ignore[union-attr]
+        NodeDisconnectedError("not connected"),
+        core.now,
+    )
+    assert not batch.done
+    assert not batch.possibly_persisted
+    (again,) = core.poll()
+    assert again.batches == [batch]
+
+
+def test_a_partition_missing_from_the_answer_is_retried() -> None:
+    core = Core(leaders=(1, 1))
+    kept, missing = core.append(0), core.append(1)
+    (dispatch,) = core.poll()
+    core.sender.on_response(1, dispatch.batches, answer(ok(0)), core.now)
+    assert kept.done
+    assert not missing.done
+    core.now += 1
+    (again,) = core.poll()
+    assert again.batches == [missing]
+
+
+def test_invented_and_repeated_partitions_are_ignored() -> None:
+    core = Core()
+    batch = core.append()
+    (dispatch,) = core.poll()
+    response = answer(ok(offset=1), ok(offset=2), refused(1, index=99))
+    core.sender.on_response(1, dispatch.batches, response, core.now)
+    assert batch.outcome is not None
+    assert batch.outcome.base_offset == 1
+
+
+def test_answers_by_topic_id_find_their_batch() -> None:
+    core = Core()
+    batch = core.append()
+    (dispatch,) = core.poll()
+    response = ProduceResponse(
+        responses=[
+            TopicProduceResponse(name="", topic_id=TOPIC_ID, partition_responses=[ok(offset=3)])
+        ]
+    )
+    core.sender.on_response(1, dispatch.batches, response, core.now)
+    assert batch.outcome is not None
+    assert batch.outcome.base_offset == 3
+
+
+def test_only_the_blamed_record_carries_its_own_error() -> None:
+    core = Core()
+    batch = core.append()
+    core.append()
+    (dispatch,) = core.poll()
+    bad = refused(87)
+    bad.error_message = "some records are bad"
+    bad.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="null key")
+    ]
+    core.sender.on_response(1, dispatch.batches, answer(bad), core.now)
+    innocent, guilty = batch.record_error(0), batch.record_error(1)
+    assert "some records are bad" in str(innocent)
+    assert "null key" in str(guilty)
+
+
+def test_abort_fails_everything_with_the_right_persistence() -> None:
+    core = Core()
+    sent, queued = core.append(0), core.append(1)
+    core.nodes.unready[2] = core.now + 1
+    core.poll()
+    assert core.sender.abort(ProducerClosedError("closed")) == 2
+    assert error_of(sent).persistence is Persistence.POSSIBLY_PERSISTED
+    assert error_of(queued).persistence is Persistence.NOT_PERSISTED
+
+
+def test_a_failure_nobody_looked_at_is_reported_once_per_batch() -> None:
+    core = Core(retries=0)
+    forgotten: list[int] = []
+    core.accumulator._on_unretrieved = lambda batch: forgotten.append(batch.count)
+    core.append()
+    core.append()
+    core.sender.abort(ProducerClosedError("closed"))
+    gc.collect()
+    assert forgotten == [2]
