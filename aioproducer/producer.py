@@ -1,0 +1,371 @@
+"""Producer: what a user touches.
+
+Owns: argument checks, serializers, the guards against misuse (wrong loop, fork, before start, after
+close). Must not know: batches, requests, connections; `runtime` does the work.
+
+    new --start()--> running --close()--> closed
+     \\-- start() raises --> closed
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import warnings
+import weakref
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from enum import Enum
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from aioproducer import log
+from aioproducer.config import ProducerConfig
+from aioproducer.errors import (
+    ForkedError,
+    IllegalStateError,
+    ProducerClosedError,
+    SerializationError,
+    WrongLoopError,
+)
+from aioproducer.types import HeaderPairs, HeadersInput, PartitionInfo, RecordMetadata
+
+if TYPE_CHECKING:
+    from aioproducer.runtime.bulk import Item, SendManyResult
+    from aioproducer.runtime.delivery import Delivery
+    from aioproducer.runtime.engine import ProducerEngine
+    from aioproducer.runtime.health import Health
+
+_log = log.get("producer")
+
+_live: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+
+class _State(Enum):
+    NEW = "not started"
+    STARTING = "starting"
+    RUNNING = "running"
+    CLOSED = "closed"
+    FORKED = "forked"
+
+
+class Producer:
+    """An asyncio-native Kafka producer.
+
+    Constructing one needs no running loop; it binds to the loop `start()` runs in. Use it as an
+    async context manager, or call `start()` and `close()`.
+
+    Args:
+        config: a ready `ProducerConfig`; options given by keyword then override its fields.
+        **options: the fields of `ProducerConfig`: Kafka's property names with underscores.
+
+    Raises:
+        ConfigError: an option is unknown, out of range or contradicts another.
+
+    Example:
+        >>> async with Producer(bootstrap_servers="localhost:9092") as producer:
+        ...     delivery = await producer.send("orders", b"value", key=b"key")
+        ...     metadata = await delivery
+    """
+
+    def __init__(self, config: ProducerConfig | None = None, /, **options: Any) -> None:
+        if config is None:
+            self._config = ProducerConfig(**options)
+        else:
+            self._config = config.replace(**options) if options else config
+        self._state = _State.NEW
+        self._engine: ProducerEngine | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def config(self) -> ProducerConfig:
+        """The options in force."""
+        return self._config
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connects to the cluster; returns when a broker has answered.
+
+        Waits at most `max_block_ms`. When it raises, everything is cleaned up.
+
+        Raises:
+            BootstrapError: no bootstrap server answered in time; the text says why, for each.
+            IllegalStateError: the producer was started before.
+            UnsupportedCodecError: the compression's library cannot be imported.
+        """
+        if self._state is not _State.NEW:
+            raise IllegalStateError(
+                f"a producer starts once; this one is {self._state.value}",
+                advice="create a new Producer",
+            )
+        # Imported here, so that `import aioproducer` stays light.
+        from aioproducer.runtime.engine import ProducerEngine
+
+        self._loop = asyncio.get_running_loop()
+        self._engine = ProducerEngine(self._config, self._loop)
+        self._state = _State.STARTING
+        try:
+            await self._engine.start()
+        except BaseException:
+            self._state = _State.CLOSED
+            raise
+        if self._state is _State.STARTING:
+            self._state = _State.RUNNING
+            _live.add(self)
+        if not self._config.effective_idempotence:
+            _log.info(
+                "started without idempotence: a retried batch may be written twice (client id %s)",
+                self._config.client_id,
+            )
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Delivers what was accepted, then releases everything; safe to call again.
+
+        Args:
+            timeout: seconds to wait for deliveries; what is left then fails with
+                `ProducerClosedError`. None waits as long as the records' own
+                `delivery_timeout_ms` allows; 0 does not wait.
+        """
+        if self._state is _State.FORKED:
+            return
+        engine = self._engine
+        self._state = _State.CLOSED
+        _live.discard(self)
+        if engine is not None:
+            self._check_loop()
+            await engine.close(timeout)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_state", None) is _State.RUNNING:
+            warnings.warn(
+                f"unclosed {self!r}: call close() or use `async with`",
+                ResourceWarning,
+                source=self,
+                stacklevel=2,
+            )
+
+    def __repr__(self) -> str:
+        return f"<Producer {self._config.client_id} {self._state.value}>"
+
+    # -- sending ---------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        headers: HeadersInput = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Appends a record; returns as soon as it is accepted, before it is sent.
+
+        Awaiting `send` is the back-pressure: it waits, at most `max_block_ms`, for the topic's
+        metadata and for room in `buffer_memory`. Await the `Delivery` for the outcome.
+
+        Args:
+            topic: topic name.
+            value: bytes, or what `value_serializer` takes; None is a tombstone.
+            key: bytes, or what `key_serializer` takes; equal keys go to the same partition.
+            headers: pairs of name and bytes (or None); copied now.
+            partition: a partition id, instead of the partitioner's choice.
+            timestamp_ms: milliseconds since the epoch; now when left out.
+
+        Raises:
+            MetadataTimeoutError: the topic or partition did not appear in time.
+            BufferExhaustedError: no memory became free in time.
+            RecordTooLargeError: larger than `max_request_size` or `buffer_memory`.
+            SerializationError: a serializer failed, or the types cannot be sent.
+            IllegalStateError: not started, closed, another loop's, or after `fork()`.
+        """
+        engine = self._usable()
+        key, value, pairs = self._prepare(topic, key, value, headers)
+        return await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        headers: HeadersInput = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Like `send`, but raises `BufferFullError` where `send` would wait."""
+        engine = self._usable()
+        key, value, pairs = self._prepare(topic, key, value, headers)
+        return engine.appender.append_nowait(topic, key, value, pairs, partition, timestamp_ms)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        headers: HeadersInput = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """`send`, then await the delivery.
+
+        Raises:
+            KafkaError: what `send` raises, or why the delivery failed.
+        """
+        engine = self._usable()
+        key, value, pairs = self._prepare(topic, key, value, headers)
+        return await (
+            await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
+        )
+
+    async def send_many(
+        self,
+        topic: str,
+        items: Iterable[Item] | AsyncIterable[Item],
+        *,
+        partition: int | None = None,
+    ) -> SendManyResult:
+        """Sends many records and waits until each is acknowledged or has failed.
+
+        Args:
+            topic: topic of every item that names none itself.
+            items: values; `(key, value)`, `(key, value, headers)`, `(…, timestamp_ms)` or
+                `(…, partition)` tuples; or `Record` objects. Iterated lazily, with back-pressure.
+            partition: partition of every item that names none itself.
+
+        Returns:
+            Counts, the offsets per partition, and each failed item with its error. An item that
+            is refused (too large, not serializable) counts as failed; the others go on.
+        """
+        from aioproducer.runtime.bulk import send_many
+
+        engine = self._usable()
+        return await send_many(engine, self._prepare, topic, items, partition)
+
+    async def flush(self, timeout: float | None = None) -> int:
+        """Sends what was accepted so far without lingering, and waits for the outcomes.
+
+        Args:
+            timeout: seconds; None waits as long as `delivery_timeout_ms` allows.
+
+        Returns:
+            How many of these records are still undelivered: 0 unless the timeout ended first.
+        """
+        return await self._usable().flush(timeout)
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    async def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The topic's partitions, waiting at most `max_block_ms` for its metadata."""
+        engine = self._usable()
+        await engine.metadata_task.wait_for_topic(topic, self._block_deadline(engine))
+        return engine.metadata.cluster.partition_infos(topic)
+
+    async def warm_up(self, topics: Sequence[str]) -> None:
+        """Fetches the topics' metadata and connects to their leaders before the first `send`.
+
+        Raises:
+            MetadataTimeoutError: within `max_block_ms` some topic was not known.
+        """
+        engine = self._usable()
+        await engine.warm_up(topics, self._block_deadline(engine))
+
+    def health(self) -> Health:
+        """What works right now; see `Health`. Needs no loop and never waits."""
+        from aioproducer.runtime.health import health
+
+        return health(self._engine, self._state.value)
+
+    def metrics(self) -> Mapping[str, float]:
+        """Totals and gauges by Java's metric names (with underscores)."""
+        from aioproducer.runtime.health import metrics
+
+        return metrics(self._engine)
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _block_deadline(self, engine: ProducerEngine) -> float:
+        return engine.loop.time() + self._config.max_block_ms / 1000
+
+    def _usable(self) -> ProducerEngine:
+        if self._state is not _State.RUNNING or self._engine is None:
+            self._refuse()
+            raise AssertionError("unreachable")
+        if asyncio._get_running_loop() is not self._loop:
+            self._check_loop()
+        engine = self._engine
+        if engine.failure is not None or engine.closing:
+            engine.check_usable()
+        return engine
+
+    def _refuse(self) -> None:
+        match self._state:
+            case _State.NEW | _State.STARTING:
+                raise IllegalStateError(
+                    f"the producer is {self._state.value}",
+                    advice="await producer.start() first, or use `async with`",
+                )
+            case _State.FORKED:
+                raise ForkedError(
+                    "this producer was started before fork(); its connections are the parent's",
+                    advice="create a producer in each process after the fork",
+                )
+            case _:
+                raise ProducerClosedError(
+                    "the producer is closed", advice="create a new producer to send more"
+                )
+
+    def _check_loop(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise WrongLoopError(
+                "the producer was started in another event loop",
+                advice="use one producer per loop",
+            )
+
+    def _prepare(
+        self, topic: str, key: Any, value: Any, headers: HeadersInput
+    ) -> tuple[bytes | None, bytes | None, HeaderPairs]:
+        config = self._config
+        if config.key_serializer is not None:
+            key = _serialize(config.key_serializer, key, topic, "key")
+        if config.value_serializer is not None:
+            value = _serialize(config.value_serializer, value, topic, "value")
+        if not headers:
+            return key, value, ()
+        pairs = headers.items() if isinstance(headers, Mapping) else headers
+        try:
+            return key, value, tuple((name, content) for name, content in pairs)
+        except (TypeError, ValueError) as error:
+            raise SerializationError(
+                f"headers must be pairs of name and bytes or None: {error}", topic=topic
+            ) from error
+
+
+def _serialize(serializer: Any, data: Any, topic: str, what: str) -> Any:
+    try:
+        return serializer(data)
+    except Exception as error:
+        raise SerializationError(f"the {what}_serializer raised {error!r}", topic=topic) from error
+
+
+def _after_fork_in_child() -> None:
+    """A child shares its parent's sockets: using them would mix both processes' requests."""
+    for producer in list(_live):
+        producer._state = _State.FORKED
+    _live.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

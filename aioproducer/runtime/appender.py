@@ -1,0 +1,339 @@
+"""From the arguments of `send()` to a record in a batch: the general lane.
+
+Owns: the order of checks and waits (metadata, partition, size, memory), `max_block_ms`. Must not
+know: what happens to the batch afterwards. The native fast lane will stand beside this file and
+fall back to it.
+
+Invariants
+- A call that needs no wait suspends nowhere, except before it opens a batch while the sender, woken
+  already, has had no turn.
+- Whoever has to wait for memory stands in one line (`BufferMemory.lock`); while somebody stands
+  there, nobody appends past him, not even to a batch that has room.
+- Metadata and memory share one bound, `max_block_ms`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from aioproducer.core.accumulator import RecordAccumulator
+from aioproducer.core.outgoing import OutgoingRecord
+from aioproducer.core.partitioners import BuiltInPartitioner, NodeLatencies, partition_load
+from aioproducer.core.producer_batch import ProducerBatch
+from aioproducer.core.stats import ProducerStats
+from aioproducer.errors import (
+    BufferExhaustedError,
+    BufferFullError,
+    InvalidPartitionError,
+    KafkaError,
+    RecordTooLargeError,
+    SerializationError,
+)
+from aioproducer.records import record_size_bound
+from aioproducer.records.batch import HEADER_SIZE
+from aioproducer.runtime.delivery import Delivery
+from aioproducer.runtime.memory import BufferMemory
+from aioproducer.types import HeaderPairs
+
+if TYPE_CHECKING:
+    from aioproducer.core.cluster import TopicMetadata
+    from aioproducer.core.metadata import Metadata
+    from aioproducer.runtime.sender_task import SenderTask
+
+ChoosePartition = Callable[[str, bytes | None, bytes | None, "TopicMetadata"], int | None]
+"""Decides a record's partition; None leaves it to the sticky partitioner."""
+
+
+class MetadataWaits(Protocol):
+    """What the appender needs of the metadata task."""
+
+    async def wait_for_topic(self, topic: str, deadline: float) -> TopicMetadata:
+        """Returns once the topic is known."""
+
+    async def wait_for_partition(
+        self, topic: str, partition: int, deadline: float
+    ) -> TopicMetadata:
+        """Returns once the topic has that partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppenderSettings:
+    """Options the lane obeys; times in seconds, sizes in bytes."""
+
+    max_block: float
+    batch_size: int
+    max_request_size: int
+
+
+class RecordAppender:
+    """Appends records for `Producer.send` and its kin."""
+
+    def __init__(
+        self,
+        settings: AppenderSettings,
+        *,
+        accumulator: RecordAccumulator,
+        memory: BufferMemory,
+        metadata: Metadata,
+        waits: MetadataWaits,
+        sender_task: SenderTask,
+        choose_partition: ChoosePartition,
+        make_sticky: Callable[[str], BuiltInPartitioner],
+        latencies: NodeLatencies,
+        loop: asyncio.AbstractEventLoop,
+        wall_ms: Callable[[], int],
+        stats: ProducerStats,
+    ) -> None:
+        self._settings = settings
+        self._accumulator = accumulator
+        self._memory = memory
+        self._metadata = metadata
+        self._waits = waits
+        self._sender_task = sender_task
+        self._choose_partition = choose_partition
+        self._make_sticky = make_sticky
+        self._latencies = latencies
+        self._sticky: dict[str, BuiltInPartitioner] = {}
+        self._weigh_at: dict[str, float] = {}
+        self._loop = loop
+        self._wall_ms = wall_ms
+        self._stats = stats
+
+    async def append(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderPairs,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Delivery:
+        """Appends, waiting at most `max_block_ms` for metadata and memory together."""
+        meta = self._metadata.topic(topic)
+        deadline = None
+        if meta is None or (partition is not None and partition >= len(meta.partitions)):
+            deadline = self._loop.time() + self._settings.max_block
+            meta = await self._wait_for_metadata(topic, partition, deadline)
+            self._memory.pool.check_open()
+        record = self._check(meta, key, value, headers, partition, timestamp_ms)
+        if not self._memory.contended:
+            batch = self._try_append(record)
+            if batch is None and self._sender_task.has_been_woken:
+                # A loop of sends that never suspends would fill the memory before the first byte
+                # leaves: once a batch, the sender gets its turn.
+                await asyncio.sleep(0)
+                self._memory.pool.check_open()
+                if self._memory.contended:
+                    return await self._append_in_line(record, deadline)
+                batch = self._try_append(record)
+            if batch is None:
+                batch = self._try_new_batch(record)
+            if batch is not None:
+                return self._delivery(record, batch)
+        return await self._append_in_line(record, deadline)
+
+    def append_nowait(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderPairs,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Delivery:
+        """Appends without waiting.
+
+        Raises:
+            BufferFullError: metadata or memory would have to be waited for.
+        """
+        meta = self._metadata.topic(topic)
+        if meta is None or (partition is not None and partition >= len(meta.partitions)):
+            failure = self._metadata.topic_failure(topic)
+            if failure is not None:
+                raise failure
+            self._metadata.add_topic(topic, self._loop.time())
+            self._sender_task.wake()
+            raise BufferFullError(
+                "the topic's metadata is not known yet",
+                topic=topic,
+                partition=partition,
+                advice="await producer.warm_up([topic]) first, or use send()",
+            )
+        record = self._check(meta, key, value, headers, partition, timestamp_ms)
+        if not self._memory.contended:
+            batch = self._try_append(record) or self._try_new_batch(record)
+            if batch is not None:
+                return self._delivery(record, batch)
+        raise BufferFullError(
+            "buffer_memory is used up",
+            topic=topic,
+            advice="send less at a time, raise buffer_memory, or use send() which waits",
+        )
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    async def _wait_for_metadata(
+        self, topic: str, partition: int | None, deadline: float
+    ) -> TopicMetadata:
+        if partition is None:
+            return await self._waits.wait_for_topic(topic, deadline)
+        return await self._waits.wait_for_partition(topic, partition, deadline)
+
+    def _check(
+        self,
+        meta: TopicMetadata,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderPairs,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> OutgoingRecord:
+        settings = self._settings
+        try:
+            size = record_size_bound(key, value, headers) + HEADER_SIZE
+        except TypeError as error:
+            raise SerializationError(str(error), topic=meta.name) from error
+        if size > settings.max_request_size:
+            raise RecordTooLargeError(
+                f"the record takes up to {size} bytes in a request, more than "
+                f"max_request_size={settings.max_request_size}",
+                topic=meta.name,
+                advice="raise max_request_size (and the broker's message.max.bytes)",
+            )
+        if timestamp_ms is None:
+            timestamp_ms = self._wall_ms()
+        elif timestamp_ms < 0:
+            raise SerializationError(
+                f"timestamp_ms must not be negative, got {timestamp_ms}", topic=meta.name
+            )
+        if partition is None:
+            partition = self._choose_partition(meta.name, key, value, meta)
+            if partition is not None and not 0 <= partition < len(meta.partitions):
+                raise InvalidPartitionError(
+                    f"the partitioner chose {partition!r} of {len(meta.partitions)} partitions",
+                    topic=meta.name,
+                )
+        elif partition < 0:
+            raise InvalidPartitionError(
+                f"a partition cannot be negative, got {partition}", topic=meta.name
+            )
+        return OutgoingRecord(meta, partition, timestamp_ms, key, value, headers, size)
+
+    def _try_append(self, record: OutgoingRecord) -> ProducerBatch | None:
+        if record.partition is not None:
+            return self._append_to(record, record.partition)
+        sticky = self._sticky_of(record.meta.name)
+        partition = sticky.peek(record.meta)
+        batch = self._append_to(record, partition)
+        if batch is None:
+            queue = self._accumulator.queue(record.meta.name, partition)
+            if queue is not None and queue.is_full_up():
+                # The switch may have been put off while the batch had room (KIP-794).
+                sticky.update(partition, 0, record.meta, enable_switch=True)
+                other = sticky.peek(record.meta)
+                if other != partition:
+                    partition = other
+                    batch = self._append_to(record, partition)
+        if batch is not None:
+            sticky.update(
+                partition, record.size - HEADER_SIZE, record.meta, enable_switch=batch.full
+            )
+        return batch
+
+    def _append_to(self, record: OutgoingRecord, partition: int) -> ProducerBatch | None:
+        return self._accumulator.try_append(record, partition)
+
+    def _batch_bytes(self, record: OutgoingRecord) -> int:
+        return max(self._settings.batch_size, record.size)
+
+    def _try_new_batch(self, record: OutgoingRecord) -> ProducerBatch | None:
+        size = self._batch_bytes(record)
+        buffer = self._memory.pool.try_allocate(size)
+        return None if buffer is None else self._open_batch(record, buffer, size)
+
+    def _open_batch(self, record: OutgoingRecord, buffer: bytearray, size: int) -> ProducerBatch:
+        meta = record.meta
+        sticky = None
+        partition = record.partition
+        if partition is None:
+            sticky = self._sticky_of(meta.name)
+            partition = sticky.peek(meta)
+        try:
+            batch = self._accumulator.append_in_new_batch(
+                record, partition, self._loop.time(), buffer=buffer, size=size
+            )
+        except BaseException:
+            self._memory.pool.deallocate(buffer, size)
+            raise
+        if sticky is not None:
+            self._weigh(sticky, meta)
+            sticky.update(partition, record.size, meta, enable_switch=batch.full)
+        return batch
+
+    async def _append_in_line(self, record: OutgoingRecord, deadline: float | None) -> Delivery:
+        started = self._loop.time()
+        if deadline is None:
+            deadline = started + self._settings.max_block
+        size = self._batch_bytes(record)
+        self._memory.waiting += 1
+        try:
+            async with asyncio.timeout_at(deadline), self._memory.lock:
+                self._memory.pool.check_open()
+                batch = self._try_append(record)
+                if batch is None:
+                    buffer = await self._memory.allocate(size)
+                    # Second try: a retried batch cannot have made room, but a sticky switch may.
+                    batch = self._try_append(record)
+                    if batch is None:
+                        batch = self._open_batch(record, buffer, size)
+                    else:
+                        self._memory.pool.deallocate(buffer, size)
+                return self._delivery(record, batch)
+        except TimeoutError as error:
+            if isinstance(error, KafkaError):
+                raise
+            raise BufferExhaustedError(
+                f"no memory for the record within max_block_ms="
+                f"{round(self._settings.max_block * 1000)}: buffer_memory is used up and "
+                f"{self._memory.pool.queued} request(s) wait for it",
+                topic=record.meta.name,
+                elapsed_ms=round((self._loop.time() - started) * 1000),
+                advice="the cluster takes less than is offered: slow down or raise buffer_memory",
+            ) from None
+        finally:
+            self._memory.waiting -= 1
+
+    def _delivery(self, record: OutgoingRecord, batch: ProducerBatch) -> Delivery:
+        self._stats.records_appended += 1
+        if self._accumulator.next_ready_at < self._sender_task.sleeping_until:
+            self._sender_task.wake()
+        key, value = record.key, record.value
+        return Delivery(
+            batch,
+            batch.count - 1,
+            record.timestamp_ms,
+            -1 if key is None else len(key),
+            -1 if value is None else len(value),
+        )
+
+    def _weigh(self, sticky: BuiltInPartitioner, meta: TopicMetadata) -> None:
+        """Lets queue lengths weigh in the next choice (KIP-794).
+
+        Looking at every partition is paid at most once per 0.1 ms and partition, so that a topic of
+        10,000 costs no more than one of ten.
+        """
+        now = self._loop.time()
+        if now >= self._weigh_at.get(meta.name, now):
+            self._weigh_at[meta.name] = now + len(meta.partitions) * 1e-4
+            sizes = self._accumulator.queue_sizes(meta.name)
+            load = partition_load(sizes, meta, self._latencies)
+            sticky.update_load(*(load or (None, (), 0)))
+
+    def _sticky_of(self, topic: str) -> BuiltInPartitioner:
+        sticky = self._sticky.get(topic)
+        if sticky is None:
+            sticky = self._sticky[topic] = self._make_sticky(topic)
+        return sticky

@@ -1,0 +1,193 @@
+"""send_many: many records, one result.
+
+Owns: reading the items, folding the outcomes of their batches into counts. Must not know: how a
+record is appended or sent.
+
+Invariants
+- Items are read lazily; memory per item ends when its batch does.
+- Every item read is counted once, as delivered or as failed.
+- An error of the iterable itself is raised only after what was accepted has its outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aioproducer.errors import KafkaError, SerializationError
+from aioproducer.types import HeaderPairs, HeadersInput, Record, TopicPartition
+
+if TYPE_CHECKING:
+    from aioproducer.core.producer_batch import ProducerBatch
+    from aioproducer.runtime.delivery import Delivery
+    from aioproducer.runtime.engine import ProducerEngine
+
+Item = Any
+"""A value, a `(key, value[, headers[, timestamp_ms[, partition]]])` tuple, or a `Record`."""
+
+Prepare = Callable[[str, Any, Any, HeadersInput], tuple[bytes | None, bytes | None, HeaderPairs]]
+
+_LONGEST_TUPLE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRecord:
+    """One item that was not delivered; `index` counts from 0 in the order given."""
+
+    index: int
+    error: KafkaError
+
+
+@dataclass(slots=True)
+class SendManyResult:
+    """What became of the items of one `send_many`.
+
+    `offsets` holds, per partition, the lowest and the highest offset given to an item, where the
+    broker gives offsets; records of other senders may stand in between.
+    """
+
+    count: int = 0
+    delivered: int = 0
+    failed: list[FailedRecord] = field(default_factory=list)
+    offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+
+
+async def send_many(
+    engine: ProducerEngine,
+    prepare: Prepare,
+    topic: str,
+    items: Iterable[Item] | AsyncIterable[Item],
+    partition: int | None,
+) -> SendManyResult:
+    """Appends every item and waits for all outcomes; see `Producer.send_many`."""
+    run = _Run(engine)
+    broken: BaseException | None = None
+    try:
+        async for item in _each(items):
+            engine.check_usable()
+            await run.send(prepare, topic, item, partition)
+    except Exception as error:
+        broken = error
+    await run.wait()
+    if broken is not None:
+        raise broken
+    run.result.failed.sort(key=lambda failed: failed.index)
+    return run.result
+
+
+class _Run:
+    """The outstanding batches of one call."""
+
+    def __init__(self, engine: ProducerEngine) -> None:
+        self.result = SendManyResult()
+        self._engine = engine
+        # Per batch: numbers of the items, and their places in the batch.
+        self._outstanding: dict[ProducerBatch, tuple[array[int], array[int]]] = {}
+        self._all_done: asyncio.Future[None] | None = None
+
+    async def send(self, prepare: Prepare, topic: str, item: Item, partition: int | None) -> None:
+        number = self.result.count
+        self.result.count += 1
+        try:
+            record = _as_record(item)
+            name = record.topic or topic
+            key, value, headers = prepare(name, record.key, record.value, record.headers)
+            delivery = await self._engine.appender.append(
+                name,
+                key,
+                value,
+                headers,
+                partition if record.partition is None else record.partition,
+                record.timestamp_ms,
+            )
+        except KafkaError as error:
+            self._engine.check_usable()
+            self.result.failed.append(FailedRecord(number, error))
+        else:
+            self._track(number, delivery)
+
+    async def wait(self) -> None:
+        """Returns when every accepted item has its outcome."""
+        if not self._outstanding:
+            return
+        self._engine.accumulator.begin_flush()
+        self._engine.sender_task.wake()
+        self._all_done = self._engine.loop.create_future()
+        try:
+            await self._all_done
+        finally:
+            self._engine.accumulator.end_flush()
+
+    def _track(self, number: int, delivery: Delivery) -> None:
+        batch, place = delivery.batch_and_index()
+        if batch.done:
+            self._fold(batch, array("q", [number]), array("q", [place]))
+            return
+        tracked = self._outstanding.get(batch)
+        if tracked is None:
+            tracked = self._outstanding[batch] = (array("q"), array("q"))
+            batch.add_listener(_Tracked(self, batch), _on_done)
+        tracked[0].append(number)
+        tracked[1].append(place)
+
+    def on_batch_done(self, batch: ProducerBatch) -> None:
+        numbers, places = self._outstanding.pop(batch)
+        self._fold(batch, numbers, places)
+        if not self._outstanding and self._all_done is not None and not self._all_done.done():
+            self._all_done.set_result(None)
+
+    def _fold(self, batch: ProducerBatch, numbers: array[int], places: array[int]) -> None:
+        outcome = batch.outcome
+        if outcome is not None and outcome.error is not None:
+            batch.retrieved += len(numbers)
+            for number, place in zip(numbers, places, strict=True):
+                error = batch.record_error(place) or outcome.error
+                self.result.failed.append(FailedRecord(number, error))
+            return
+        self.result.delivered += len(numbers)
+        if outcome is not None and outcome.base_offset is not None:
+            first = outcome.base_offset + places[0]
+            last = outcome.base_offset + places[-1]
+            low, high = self.result.offsets.get(batch.topic_partition, (first, last))
+            self.result.offsets[batch.topic_partition] = (min(low, first), max(high, last))
+
+
+class _Tracked:
+    """A listener key: one call's interest in one batch."""
+
+    __slots__ = ("batch", "run")
+
+    def __init__(self, run: _Run, batch: ProducerBatch) -> None:
+        self.run = run
+        self.batch = batch
+
+
+def _on_done(key: object) -> None:
+    if isinstance(key, _Tracked):
+        key.run.on_batch_done(key.batch)
+
+
+async def _each(items: Iterable[Item] | AsyncIterable[Item]) -> AsyncIterator[Item]:
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
+        return
+    for item in items:
+        yield item
+
+
+def _as_record(item: Item) -> Record:
+    if isinstance(item, Record):
+        return item
+    if not isinstance(item, tuple):
+        return Record(item)
+    if not 2 <= len(item) <= _LONGEST_TUPLE:
+        raise SerializationError(
+            f"an item tuple has 2 to {_LONGEST_TUPLE} parts (key, value, headers, timestamp_ms, "
+            f"partition), got {len(item)}"
+        )
+    key, value, headers, timestamp_ms, partition = (*item, None, None, None)[:_LONGEST_TUPLE]
+    return Record(value, key, headers, timestamp_ms, partition)

@@ -1,0 +1,74 @@
+"""Turns a closed batch into the bytes of a RecordBatch, off the loop where that pays.
+
+Owns: the codec, the size above which compression leaves the loop, the threads it runs in. Must not
+know: requests, connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+from aioproducer.core.producer_batch import ProducerBatch
+from aioproducer.errors import IllegalStateError
+from aioproducer.records.batch import EncodedBatch, encode_batch
+from aioproducer.records.codecs import Codec, CompressionType, compress_body
+
+
+class BatchEncoder:
+    """Encodes batches once; a retry sends the bytes it has.
+
+    Args:
+        codec: None for uncompressed batches.
+        threads_threshold: body bytes at or above which compression runs in a thread.
+    """
+
+    def __init__(self, codec: Codec | None, threads_threshold: int) -> None:
+        self._codec = codec
+        self._threshold = threads_threshold
+        self._executor: Executor | None = None
+
+    def encode_inline(self, batches: Sequence[ProducerBatch]) -> bool:
+        """Encodes on the loop what is cheap there; False when some batch is left for `encode`."""
+        complete = True
+        for batch in batches:
+            if batch.encoded is None:
+                if self._codec is None or batch.wire_size < self._threshold:
+                    batch.encoded = _encode(batch, self._codec)
+                else:
+                    complete = False
+        return complete
+
+    async def encode(self, batches: Sequence[ProducerBatch]) -> None:
+        """Encodes the batches `encode_inline` has left, in threads, in parallel."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(2, thread_name_prefix="aioproducer-compress")
+        loop = asyncio.get_running_loop()
+        left = [batch for batch in batches if batch.encoded is None]
+        jobs = [loop.run_in_executor(self._executor, _encode, b, self._codec) for b in left]
+        for batch, encoded in zip(left, await asyncio.gather(*jobs), strict=True):
+            batch.encoded = encoded
+
+    def close(self) -> None:
+        """Lets the threads end."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+            self._executor = None
+
+
+def _encode(batch: ProducerBatch, codec: Codec | None) -> EncodedBatch:
+    builder = batch.builder
+    if builder is None:
+        raise IllegalStateError("a batch was encoded after it gave up its memory")
+    body: bytes | memoryview = builder.body()
+    compression = CompressionType.NONE
+    if codec is not None:
+        compression, body = compress_body(codec, body)
+    return encode_batch(
+        body,
+        count=builder.count,
+        base_timestamp=builder.base_timestamp,
+        max_timestamp=builder.max_timestamp,
+        codec=compression,
+    )

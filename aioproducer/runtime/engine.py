@@ -1,0 +1,344 @@
+"""ProducerEngine: one started producer's machinery, wired together and taken apart.
+
+Owns: the life of the tasks and what connects the rooms (core decides, net moves bytes). Must not
+know: users' argument shapes, serializers; that is the facade's.
+
+    start() -> running -> close() -> closed
+                  \\---- sender task ends by itself ---> failed
+
+Invariants
+- After `close()` returned or `start()` raised, no task, socket, timer or waiter is left.
+- When the sender task ends, for whatever reason, everything pending fails with that reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from aioproducer import log
+from aioproducer._version import __version__
+from aioproducer.core.accumulator import AccumulatorSettings, RecordAccumulator
+from aioproducer.core.backoff import ExponentialBackoff
+from aioproducer.core.buffer_pool import BufferPool
+from aioproducer.core.metadata import Metadata
+from aioproducer.core.partitioners import BuiltInPartitioner, NodeLatencies
+from aioproducer.core.producer_batch import ProducerBatch
+from aioproducer.core.sender import Sender, SenderSettings
+from aioproducer.core.stats import ProducerStats
+from aioproducer.errors import KafkaError, ProducerClosedError
+from aioproducer.net.client import NetSettings, NetworkClient
+from aioproducer.net.dialer import Dialer, TcpDialer
+from aioproducer.partitioners import partition_chooser
+from aioproducer.records.batch import HEADER_SIZE
+from aioproducer.records.codecs import codec_for
+from aioproducer.runtime.appender import AppenderSettings, RecordAppender
+from aioproducer.runtime.encoder import BatchEncoder
+from aioproducer.runtime.memory import BufferMemory
+from aioproducer.runtime.metadata_task import MetadataTask
+from aioproducer.runtime.sender_task import SenderTask
+
+if TYPE_CHECKING:
+    from aioproducer.config import ProducerConfig
+
+_log = log.get("runtime")
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since the epoch: the timestamp of records that bring none."""
+    return time.time_ns() // 1_000_000
+
+
+class ProducerEngine:
+    """Everything behind a started `Producer`.
+
+    Args:
+        config: the producer's options.
+        loop: the loop it lives in.
+        dialer: how connections are made; TCP when left out.
+        rng: for jitter and partition choice; a seeded one makes a run repeatable.
+        wall_ms: the clock for record timestamps, ms.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        dialer: Dialer | None = None,
+        rng: random.Random | None = None,
+        wall_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self.config = config
+        self.loop = loop
+        self.stats = ProducerStats()
+        self.failure: KafkaError | None = None
+        self.closing = False
+        self._started_at = loop.time()
+        self._closed: asyncio.Future[None] | None = None
+        rng = rng or random.Random()
+        retry_backoff = ExponentialBackoff(
+            config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000
+        )
+        self.metadata = Metadata(
+            max_age_s=config.metadata_max_age_ms / 1000,
+            max_idle_s=config.metadata_max_idle_ms / 1000,
+            backoff=retry_backoff,
+            allow_auto_create=config.allow_auto_create_topics,
+            rng=rng,
+        )
+        self._latencies = latencies = NodeLatencies(config.partitioner_availability_timeout_ms / 1000)
+        self.pool = BufferPool(config.buffer_memory, config.batch_size, HEADER_SIZE)
+        self.accumulator = RecordAccumulator(
+            AccumulatorSettings(
+                batch_size=config.batch_size,
+                linger=config.linger_ms / 1000,
+                delivery_timeout=config.delivery_timeout_ms / 1000,
+                max_request_size=config.max_request_size,
+                guarantee_order=config.max_in_flight_requests_per_connection == 1,
+            ),
+            self.pool,
+            self.metadata,
+            owner=loop,
+            on_unretrieved=self._on_unretrieved,
+        )
+        self.sender = Sender(
+            self.accumulator,
+            self.metadata,
+            SenderSettings(
+                retries=config.retries,
+                retry_backoff=retry_backoff,
+                delivery_timeout=config.delivery_timeout_ms / 1000,
+            ),
+            rng=rng,
+            stats=self.stats,
+            latencies=latencies,
+        )
+        self.client = NetworkClient(
+            _net_settings(config),
+            dialer=dialer
+            or TcpDialer(
+                send_buffer_bytes=config.send_buffer_bytes,
+                receive_buffer_bytes=config.receive_buffer_bytes,
+            ),
+            loop_time=loop.time,
+            rng=rng,
+            on_event=self._on_network_event,
+        )
+        self.metadata_task = MetadataTask(
+            self.metadata,
+            self.client,
+            config,
+            loop=loop,
+            on_update=self._on_metadata_update,
+            on_end=self._on_task_end,
+        )
+        codec = None
+        if config.compression_type != "none":
+            codec = codec_for(config.compression_type, config.compression_level)
+        self._encoder = BatchEncoder(codec, config.compression_threads_threshold_bytes)
+        self.memory = BufferMemory(self.pool, loop, self.stats, self._on_memory_wait)
+        self.sender_task = SenderTask(
+            self.sender,
+            self.client,
+            self.metadata,
+            self._encoder,
+            acks=config.acks_value,
+            request_timeout=config.request_timeout_ms / 1000,
+            loop=loop,
+            wake_metadata=self.metadata_task.wake,
+            on_end=self._on_task_end,
+        )
+        self.appender = RecordAppender(
+            AppenderSettings(
+                max_block=config.max_block_ms / 1000,
+                batch_size=config.batch_size,
+                max_request_size=config.max_request_size,
+            ),
+            accumulator=self.accumulator,
+            memory=self.memory,
+            metadata=self.metadata,
+            waits=self.metadata_task,
+            sender_task=self.sender_task,
+            choose_partition=partition_chooser(config, rng),
+            make_sticky=lambda topic: BuiltInPartitioner(
+                topic,
+                max(1, config.batch_size),
+                adaptive=config.partitioner_adaptive_partitioning_enable,
+                rng=rng,
+            ),
+            latencies=latencies,
+            loop=loop,
+            wall_ms=wall_ms,
+            stats=self.stats,
+        )
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Starts the tasks and waits, at most `max_block_ms`, until a broker has answered.
+
+        Raises:
+            BootstrapError: no bootstrap server could be reached in time.
+            AuthenticationError, UnsupportedVersionError: waiting longer would not help.
+        """
+        self.client.set_bootstrap(self.config.bootstrap)
+        self.metadata_task.start()
+        self.sender_task.start()
+        try:
+            await self.metadata_task.wait_for_bootstrap(
+                self.loop.time() + self.config.max_block_ms / 1000
+            )
+        except BaseException:
+            await self.close(0)
+            raise
+
+    async def warm_up(self, topics: Sequence[str], deadline: float) -> None:
+        """Waits until every topic is known, then connects to their leaders."""
+        for topic in topics:
+            self.metadata.add_topic(topic, self.loop.time())
+        self.metadata_task.wake()
+        leaders: dict[int, None] = {}
+        for topic in topics:
+            meta = await self.metadata_task.wait_for_topic(topic, deadline)
+            leaders.update((p.leader, None) for p in meta.partitions if p.leader >= 0)
+        now = self.loop.time()
+        for node_id in leaders:
+            self.client.maybe_connect(node_id, now)
+
+    def buffer_wait_ratio(self) -> float:
+        """The share of the time since the start in which somebody waited for memory."""
+        elapsed = self.loop.time() - self._started_at
+        return min(1.0, self.stats.buffer_wait_time / elapsed) if elapsed > 0 else 0.0
+
+    async def flush(self, timeout: float | None = None) -> int:
+        """Sends everything appended so far without lingering and waits for it.
+
+        Returns how many records are still undelivered: 0 unless `timeout` seconds ran out.
+        """
+        waiting = {object(): batch for batch in self.accumulator.incomplete()}
+        if not waiting:
+            return 0
+        done = self.loop.create_future()
+
+        def on_done(key: object) -> None:
+            del waiting[key]
+            if not waiting and not done.done():
+                done.set_result(None)
+
+        for key, batch in waiting.items():
+            batch.add_listener(key, on_done)
+        self.accumulator.begin_flush()
+        self.sender_task.wake()
+        try:
+            async with asyncio.timeout(timeout):
+                await done
+        except TimeoutError:
+            pass
+        finally:
+            self.accumulator.end_flush()
+            for key, batch in waiting.items():
+                batch.remove_listener(key)
+        return sum(batch.count for batch in waiting.values())
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Refuses new records, delivers what was accepted, then ends everything.
+
+        What is undelivered after `timeout` seconds fails with `ProducerClosedError`.
+        """
+        if self._closed is not None:
+            await asyncio.shield(self._closed)
+            return
+        self._closed = self.loop.create_future()
+        self.closing = True
+        try:
+            error = ProducerClosedError("the producer is being closed")
+            self.pool.close(error)
+            self.metadata_task.fail_waiters(error)
+            self.accumulator.closing = True
+            self.accumulator.expedite()
+            if timeout != 0 and self.failure is None:
+                await self.flush(timeout)
+        finally:
+            self.sender.abort(
+                ProducerClosedError("the producer was closed before the record was acknowledged")
+            )
+            try:
+                await self._shut_down()
+            finally:
+                self._closed.set_result(None)
+
+    async def _shut_down(self) -> None:
+        await self.sender_task.stop()
+        await self.metadata_task.close()
+        await self.client.close(0)
+        self._encoder.close()
+
+    def check_usable(self) -> None:
+        """Raises what `send()` must raise when the engine takes no records any more."""
+        if self.failure is not None:
+            raise self.failure.with_context()
+        if self.closing:
+            raise ProducerClosedError(
+                "the producer is closed", advice="create a new producer to send more"
+            )
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def _on_network_event(self) -> None:
+        self.sender_task.wake()
+        self.metadata_task.wake()
+
+    def _on_metadata_update(self) -> None:
+        self._latencies.retain(self.metadata.cluster.nodes)
+        self.accumulator.on_metadata_update(self.loop.time())
+        self.sender_task.wake()
+
+    def _on_memory_wait(self) -> None:
+        self.accumulator.expedite()
+        self.sender_task.wake()
+
+    def _on_task_end(self, cause: KafkaError | None) -> None:
+        if cause is None or self.failure is not None or self.closing:
+            return
+        self.failure = cause
+        _log.error("%s", cause, exc_info=cause.__cause__)
+        self.pool.close(cause)
+        self.metadata_task.fail_waiters(cause)
+        self.sender.abort(cause)
+
+    def _on_unretrieved(self, batch: ProducerBatch) -> None:
+        """Runs when a failed batch is forgotten with deliveries nobody looked at."""
+        outcome = batch.outcome
+        if outcome is None or outcome.error is None:
+            return
+        count = batch.count - batch.retrieved
+        self.stats.unretrieved_failures += count
+        if _log.isEnabledFor(logging.ERROR):
+            _log.error("%d delivery(ies) failed and nobody looked: %s", count, outcome.error)
+        if self.config.on_delivery_error is not None:
+            try:
+                self.config.on_delivery_error(batch.topic_partition, count, outcome.error)
+            except Exception:
+                _log.exception("on_delivery_error raised")
+
+
+def _net_settings(config: ProducerConfig) -> NetSettings:
+    idle_ms = config.connections_max_idle_ms
+    return NetSettings(
+        client_id=config.client_id,
+        request_timeout_s=config.request_timeout_ms / 1000,
+        connection_setup_timeout_s=config.socket_connection_setup_timeout_ms / 1000,
+        connection_setup_timeout_max_s=config.socket_connection_setup_timeout_max_ms / 1000,
+        reconnect_backoff_s=config.reconnect_backoff_ms / 1000,
+        reconnect_backoff_max_s=config.reconnect_backoff_max_ms / 1000,
+        max_in_flight=config.max_in_flight_requests_per_connection,
+        connections_max_idle_s=None if idle_ms < 0 else idle_ms / 1000,
+        dns_canonical=config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only",
+        rebootstrap=config.metadata_recovery_strategy == "rebootstrap",
+        software_version=__version__,
+    )

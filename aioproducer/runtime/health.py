@@ -1,0 +1,105 @@
+"""What works right now, and how much has gone through: read-only views of an engine.
+
+Owns: the shapes of `Producer.health()` and `Producer.metrics()`. Must not know: exporters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aioproducer.runtime.engine import ProducerEngine
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHealth:
+    """One broker as the producer sees it; `last_error` is the last failure to reach it."""
+
+    node_id: int
+    host: str
+    port: int
+    state: str
+    in_flight: int
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """A snapshot for readiness probes.
+
+    `ready` is True while the producer is running and at least one broker is connected. Memory in
+    bytes; `waiting_for_memory` counts the `send()` calls in line.
+    """
+
+    ready: bool
+    state: str
+    error: str | None = None
+    nodes: Mapping[int, NodeHealth] = field(default_factory=dict)
+    buffer_available: int = 0
+    buffer_total: int = 0
+    waiting_for_memory: int = 0
+    batches_pending: int = 0
+
+
+def health(engine: ProducerEngine | None, state: str) -> Health:
+    """The health of a producer in lifecycle state `state`."""
+    if engine is None:
+        return Health(ready=False, state=state)
+    nodes = {}
+    for node in engine.metadata.cluster.nodes.values():
+        failure = engine.client.connection_failures(node.id)
+        nodes[node.id] = NodeHealth(
+            node.id,
+            node.host,
+            node.port,
+            engine.client.state(node.id).name.lower(),
+            engine.client.in_flight(node.id),
+            None if failure is None else str(failure),
+        )
+    failure = engine.failure
+    connected = any(node.state in {"ready", "throttled"} for node in nodes.values())
+    return Health(
+        ready=state == "running" and failure is None and connected,
+        state=state if failure is None else "failed",
+        error=None if failure is None else str(failure),
+        nodes=nodes,
+        buffer_available=engine.pool.available,
+        buffer_total=engine.pool.total,
+        waiting_for_memory=engine.memory.waiting,
+        batches_pending=sum(1 for _ in engine.accumulator.incomplete()),
+    )
+
+
+def metrics(engine: ProducerEngine | None) -> dict[str, float]:
+    """Totals and gauges by Java's producer metric names, dashes turned into underscores."""
+    if engine is None:
+        return {}
+    stats = engine.stats
+    in_flight = sum(engine.client.in_flight(node) for node in engine.metadata.cluster.nodes)
+    acknowledged = stats.records_acknowledged
+    return {
+        "record_send_total": stats.records_appended,
+        "record_acknowledged_total": acknowledged,
+        "record_error_total": stats.records_failed,
+        "record_retry_total": stats.records_retried,
+        "unretrieved_failure_total": stats.unretrieved_failures,
+        "batch_total": stats.batches_sent,
+        "request_total": stats.requests_sent,
+        "outgoing_byte_total": stats.bytes_sent,
+        "records_per_batch_avg": stats.records_sent / stats.batches_sent
+        if stats.batches_sent
+        else 0.0,
+        "records_per_request_avg": stats.records_sent / stats.requests_sent
+        if stats.requests_sent
+        else 0.0,
+        "requests_in_flight": in_flight,
+        "buffer_total_bytes": engine.pool.total,
+        "buffer_available_bytes": engine.pool.available,
+        "bufferpool_wait_total": stats.buffer_waits,
+        "bufferpool_wait_time_seconds_total": stats.buffer_wait_time,
+        "bufferpool_wait_ratio": engine.buffer_wait_ratio(),
+        "waiting_threads": engine.memory.waiting,
+        "metadata_version": engine.metadata.version,
+    }

@@ -1,0 +1,78 @@
+"""Waiting for memory: futures in front of the `BufferPool`'s queue.
+
+Owns: the asyncio.Lock around "allocate, then try once more", and what a cancelled or timed-out
+waiter leaves behind (nothing). Must not know: records, partitions, the network.
+
+Why a queue of futures and not `asyncio.Condition`: a condition wakes waiters that then compete with
+newcomers, who barge in; and on Python 3.11 a waiter cancelled just after its wake-up loses it for
+everybody. Here memory itself is handed to the first in line, and a cancelled one passes it on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from aioproducer.core.buffer_pool import BufferPool, MemoryRequest
+from aioproducer.core.stats import ProducerStats
+
+
+class BufferMemory:
+    """The pool as coroutines see it.
+
+    `lock` makes "allocate and second try" one step: whoever holds it is the only one that may open
+    a new batch, and asyncio.Lock serves its waiters in order.
+    """
+
+    def __init__(
+        self,
+        pool: BufferPool,
+        loop: asyncio.AbstractEventLoop,
+        stats: ProducerStats,
+        on_wait: Callable[[], None],
+    ) -> None:
+        self.pool = pool
+        self.lock = asyncio.Lock()
+        self._loop = loop
+        self._stats = stats
+        self._on_wait = on_wait
+        self.waiting = 0
+
+    @property
+    def contended(self) -> bool:
+        """Whether somebody is in line; a newcomer must then not take a short cut."""
+        return self.lock.locked()
+
+    async def allocate(self, size: int) -> bytearray:
+        """`size` bytes of the pool, after everybody who asked before.
+
+        Raises:
+            RecordTooLargeError: more than the whole pool.
+            ProducerClosedError: the pool was closed meanwhile.
+        """
+        buffer = self.pool.try_allocate(size)
+        if buffer is not None:
+            return buffer
+        future: asyncio.Future[None] = self._loop.create_future()
+
+        def settled(_: MemoryRequest) -> None:
+            if not future.done():
+                future.set_result(None)
+
+        request = self.pool.enqueue(size, settled)
+        self._on_wait()
+        self._stats.buffer_waits += 1
+        started = self._loop.time()
+        try:
+            await future
+        except BaseException:
+            self.pool.cancel(request)
+            raise
+        finally:
+            self._stats.buffer_wait_time += self._loop.time() - started
+        if request.error is not None:
+            raise request.error
+        granted = request.buffer
+        if granted is None:  # pragma: no cover - settled means one of the two
+            raise RuntimeError("a memory request was settled with neither buffer nor error")
+        return granted

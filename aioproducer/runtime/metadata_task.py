@@ -1,0 +1,374 @@
+"""The task that keeps metadata fresh: decides with `core.metadata`, asks through `net`.
+
+Owns: when the metadata state machine is stepped, which node is asked, falling back to the bootstrap
+servers (KIP-899, KIP-1102), and telling the client which nodes there are.
+Must not know: what metadata is used for.
+
+    asleep --due--> node ready? --yes--> request out --answer--> taken in, waiters woken --> asleep
+                        | no
+                        +--> dial, look again at an event, at the end of a backoff or in a second
+
+Invariants: at most one request is out, bounded by `request_timeout_ms`; the task never spins: it
+sleeps until a time in the future or an event; if it ends by an error, all waiters get the cause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import TYPE_CHECKING, Protocol
+
+from aioproducer import log
+from aioproducer.errors import (
+    AuthenticationError,
+    KafkaConnectionError,
+    KafkaError,
+    NodeDisconnectedError,
+    ProducerClosedError,
+    ProducerFailedError,
+    ProtocolError,
+    RebootstrapRequiredError,
+    UnsupportedVersionError,
+)
+from aioproducer.runtime.metadata_waiters import MetadataWaiters
+from aioproducer.types import Node
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from aioproducer.wire.schema import Message
+
+if TYPE_CHECKING:
+    from aioproducer.config import ProducerConfig
+    from aioproducer.core.cluster import TopicMetadata
+    from aioproducer.core.metadata import Metadata
+
+_LOOK_AGAIN_S = 1.0
+"""While no node is ready: a dial that drags on may make another node the better choice."""
+
+_FIRST_WITH_AUTO_CREATE_FLAG = 4
+_FIRST_WITH_RELIABLE_EPOCHS = 9
+
+_MOST_FAILURES_TOLD = 8
+
+_log = log.get("runtime")
+
+
+class MetadataClient(Protocol):
+    """What the task needs of `net.client.NetworkClient`."""
+
+    def set_nodes(self, nodes: Mapping[int, Node]) -> None:
+        """Says which brokers there are; none of them means: the bootstrap servers only."""
+
+    def least_loaded_node(self, now: float) -> int | None:
+        """The node to ask, ready or not."""
+
+    def is_ready(self, node_id: int, now: float) -> bool:
+        """Whether a request can be sent to it now."""
+
+    def ready_at(self, node_id: int, now: float) -> float:
+        """When to look at it again."""
+
+    def maybe_connect(self, node_id: int, now: float) -> None:
+        """Starts a dial if there is none."""
+
+    def api_version(
+        self, node_id: int, api: ApiKey, lowest: int = 0, highest: int | None = None
+    ) -> int:
+        """The version a request would be sent in."""
+
+    def send(
+        self, node_id: int, request: Message, *, timeout_s: float | None = None, now: float
+    ) -> asyncio.Future[Message | None]:
+        """Sends a request."""
+
+    def connection_failures(self, node_id: int) -> KafkaError | None:
+        """Why a node cannot be reached."""
+
+
+class MetadataTask:
+    """Fetches metadata when it is due, and lets callers wait for it.
+
+    Args:
+        metadata: the state machine; the task listens to its events.
+        client: how brokers are asked.
+        config: bootstrap servers, timeouts, recovery strategy.
+        loop: the only clock.
+        on_update: called after every answer that was taken in.
+        on_end: called with the cause if the task ends by an error.
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        client: MetadataClient,
+        config: ProducerConfig,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        on_update: Callable[[], None],
+        on_end: Callable[[KafkaError], None] | None = None,
+    ) -> None:
+        self._metadata = metadata
+        self._client = client
+        self._loop = loop
+        self._on_update = on_update
+        self._on_end = on_end
+        self._request_timeout = config.request_timeout_ms / 1000
+        self._may_create_topics = config.allow_auto_create_topics
+        self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
+        self._rebootstrap_after = config.metadata_recovery_rebootstrap_trigger_ms / 1000
+        self._bootstrap = {
+            -i: Node(-i, host, port) for i, (host, port) in enumerate(config.bootstrap, start=1)
+        }
+        self._waiters = MetadataWaiters(metadata, loop)
+        self._warnings = log.RateLimitedLog(_log)
+        self._task: asyncio.Task[None] | None = None
+        self._closing = False
+        self._sleeper: asyncio.Future[None] | None = None
+        self._sleeping_until = inf
+        self._woken = False
+        self._no_node_ready = False
+        self._answer: asyncio.Future[Message | None] | None = None
+        self._answer_version = 0
+        self._trying_since: float | None = None
+        self._nodes_told: Mapping[int, Node] | None = None
+        self._told_fatal: dict[int, KafkaError] = {}
+        metadata.on_event = self._on_metadata_event
+        metadata.explain_connections = self._explain_connections
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Starts the task; the first request is due at once."""
+        self._task = self._loop.create_task(self._run(), name="aioproducer-metadata")
+
+    async def close(self) -> None:
+        """Ends the task; who waits gets `ProducerClosedError`."""
+        self._closing = True
+        self._waiters.fail(ProducerClosedError("the producer was closed during the wait"))
+        self._rouse()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        self._metadata.on_event = None
+
+    def wake(self) -> None:
+        """Something may have changed: looks again if that could matter, else costs nothing."""
+        if self._sleeper is None:
+            self._woken = True
+        elif self._no_node_ready or self._due_at() < self._sleeping_until:
+            self._rouse()
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    async def wait_for_bootstrap(self, deadline: float) -> None:
+        """Returns once a broker has described the cluster; see `MetadataWaiters`."""
+        await self._waiters.wait_for_bootstrap(deadline)
+
+    async def wait_for_topic(self, topic: str, deadline: float) -> TopicMetadata:
+        """Returns once the topic is known; see `MetadataWaiters`."""
+        return await self._waiters.wait_for_topic(topic, deadline)
+
+    async def wait_for_partition(
+        self, topic: str, partition: int, deadline: float
+    ) -> TopicMetadata:
+        """Returns once the topic has that partition; see `MetadataWaiters`."""
+        return await self._waiters.wait_for_partition(topic, partition, deadline)
+
+    def fail_waiters(self, error: KafkaError) -> None:
+        """Fails all who wait and all who will: the producer is closing or has failed."""
+        self._waiters.fail(error)
+
+    # -- the task --------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            while not self._closing:
+                self._take_answer()
+                await self._sleep_until(self._step())
+        except asyncio.CancelledError:
+            self._waiters.fail(ProducerClosedError("the metadata task was cancelled"))
+            raise
+        except Exception as error:
+            _log.exception("the metadata task ended unexpectedly")
+            cause = ProducerFailedError(f"the metadata task ended unexpectedly: {error!r}")
+            cause.__cause__ = error
+            self._waiters.fail(cause)
+            if self._on_end is not None:
+                self._on_end(cause)
+
+    def _step(self) -> float:
+        """Does what is due; returns when to look again."""
+        now = self._loop.time()
+        due_at = self._metadata.next_update_at(now)
+        self._no_node_ready = False
+        if due_at > now:
+            return due_at
+        if self._trying_since is None:
+            self._trying_since = now
+        elif self._rebootstraps and now - self._trying_since >= self._rebootstrap_after:
+            self._rebootstrap(now, "no metadata for metadata_recovery_rebootstrap_trigger_ms")
+        node_id = self._client.least_loaded_node(now)
+        if node_id is not None and self._client.is_ready(node_id, now):
+            self._send(node_id, now)
+            return self._due_at()
+        if self._note_fatal_connection_errors(now):
+            return self._due_at()
+        self._no_node_ready = True
+        if node_id is not None:
+            self._client.maybe_connect(node_id, now)
+        moments = (self._client.ready_at(candidate, now) for candidate in self._candidates())
+        return min([now + _LOOK_AGAIN_S, *(at for at in moments if at > now)])
+
+    def _send(self, node_id: int, now: float) -> None:
+        try:
+            version = self._choose_version(node_id)
+            self._waiters.keep_alive(now)
+            fetch = self._metadata.start_request(now)
+            request = MetadataRequest(
+                topics=[MetadataRequestTopic(name=name) for name in fetch.topics],
+                allow_auto_topic_creation=fetch.allow_auto_create,
+            )
+            answer = self._client.send(node_id, request, timeout_s=self._request_timeout, now=now)
+        except KafkaError as error:
+            self._fail(error)
+            return
+        self._answer, self._answer_version = answer, version
+        answer.add_done_callback(self._on_answer)
+
+    def _choose_version(self, node_id: int) -> int:
+        lowest = 0 if self._may_create_topics else _FIRST_WITH_AUTO_CREATE_FLAG
+        try:
+            return self._client.api_version(node_id, ApiKey.METADATA, lowest)
+        except UnsupportedVersionError as error:
+            if self._may_create_topics:
+                raise
+            raise UnsupportedVersionError(
+                "the broker is too old (before Kafka 0.11) to be asked about a topic without "
+                "creating it",
+                node_id=node_id,
+                advice="set allow_auto_create_topics=True, or auto.create.topics.enable=false "
+                "on the brokers as well",
+            ) from error
+
+    def _on_answer(self, answer: asyncio.Future[Message | None]) -> None:
+        if not answer.cancelled():
+            answer.exception()  # Looked at here, so that closing in between leaves no complaint.
+        self._rouse()
+
+    def _take_answer(self) -> None:
+        answer = self._answer
+        if answer is None or not answer.done():
+            return
+        self._answer = None
+        if answer.cancelled():
+            self._fail(NodeDisconnectedError("the metadata request was cancelled"))
+            return
+        error = answer.exception()
+        if error is not None:
+            known = error if isinstance(error, KafkaError) else KafkaConnectionError(repr(error))
+            self._fail(known)
+            return
+        response = answer.result()
+        if not isinstance(response, MetadataResponse):
+            self._fail(ProtocolError(f"{type(response).__name__} instead of a metadata response"))
+            return
+        self._take_response(response)
+
+    def _take_response(self, response: MetadataResponse) -> None:
+        now = self._loop.time()
+        reliable = self._answer_version >= _FIRST_WITH_RELIABLE_EPOCHS
+        if self._metadata.on_response(response, now, reliable_epochs=reliable):
+            self._trying_since = None
+            self._tell_nodes()
+            self._on_update()
+        elif response.error_code == RebootstrapRequiredError.code and self._rebootstraps:
+            self._rebootstrap(now, "the broker asked for it")
+        self._waiters.settle(now)
+
+    def _fail(self, error: KafkaError) -> None:
+        now = self._loop.time()
+        self._warnings.warning(
+            now, error.node_id, type(error).__name__, "fetching metadata failed: %s", error
+        )
+        self._metadata.on_failure(error, now)
+        self._waiters.settle(now)
+
+    def _note_fatal_connection_errors(self, now: float) -> bool:
+        """Tells metadata of refused credentials and the like, each time anew, but each once."""
+        news = False
+        for node_id in self._candidates():
+            error = self._client.connection_failures(node_id)
+            if not isinstance(error, AuthenticationError | UnsupportedVersionError):
+                self._told_fatal.pop(node_id, None)
+            elif error is not self._told_fatal.get(node_id):
+                self._told_fatal[node_id] = error
+                self._fail(error)
+                news = True
+        return news
+
+    def _rebootstrap(self, now: float, why: str) -> None:
+        _log.info("starting over from the bootstrap servers: %s", why)
+        self._trying_since = now
+        self._nodes_told = None
+        self._client.set_nodes({})
+        self._metadata.rebootstrap()
+
+    # -- helpers ---------------------------------------------------------------------------------
+
+    def _due_at(self) -> float:
+        return self._metadata.next_update_at(self._loop.time())
+
+    def _candidates(self) -> list[int]:
+        known = [] if self._nodes_told is None else list(self._nodes_told)
+        return [*known, *self._bootstrap]
+
+    def _on_metadata_event(self) -> None:
+        if self._nodes_told is not None:
+            self._tell_nodes()
+        self.wake()
+
+    def _tell_nodes(self) -> None:
+        nodes = self._metadata.cluster.nodes
+        if nodes is not self._nodes_told:
+            self._nodes_told = nodes
+            self._client.set_nodes(nodes)
+
+    def _explain_connections(self) -> str:
+        """The brokers that cannot be reached and why, for timeout errors."""
+        brokers = self._nodes_told or {}
+        told = self._connection_failures(brokers)
+        if len(told) == len(brokers):
+            told += self._connection_failures(self._bootstrap)
+        hidden = len(told) - _MOST_FAILURES_TOLD
+        if hidden > 0:
+            told[_MOST_FAILURES_TOLD:] = [f"and {hidden} more"]
+        return f"connection failures: {', '.join(told)}" if told else ""
+
+    def _connection_failures(self, nodes: Mapping[int, Node]) -> list[str]:
+        told = []
+        for node in nodes.values():
+            error = self._client.connection_failures(node.id)
+            if error is not None:
+                who = f"broker {node.id}" if node.id >= 0 else "bootstrap server"
+                told.append(f"{who} {node.host}:{node.port}: {error.message}")
+        return told
+
+    def _rouse(self) -> None:
+        self._woken = True
+        if self._sleeper is not None and not self._sleeper.done():
+            self._sleeper.set_result(None)
+
+    async def _sleep_until(self, when: float) -> None:
+        if self._woken:
+            self._woken = False
+            await asyncio.sleep(0)
+            return
+        self._sleeping_until = when
+        sleeper = self._sleeper = self._loop.create_future()
+        timer = None if when == inf else self._loop.call_at(when, self._rouse)
+        try:
+            await sleeper
+        finally:
+            self._sleeper = None
+            self._woken = False
+            if timer is not None:
+                timer.cancel()

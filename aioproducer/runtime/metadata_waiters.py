@@ -1,0 +1,183 @@
+"""Those who wait for a topic, a partition, or the first answer of the cluster.
+
+Owns: one future per waiting call, handed its result directly when metadata decides it; the bound of
+each wait and the text of its timeout. Must not know: connections, when metadata is fetched.
+Invariants: a waiter ends exactly once: answered, failed, timed out or cancelled, and is forgotten
+in the same turn; nobody polls; while somebody waits, every answer that leaves him waiting asks for
+the topic again, so that he is not left to the next refresh by age.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aioproducer.errors import (
+    BootstrapError,
+    InvalidPartitionError,
+    InvalidTopicError,
+    KafkaError,
+    MetadataTimeoutError,
+)
+
+if TYPE_CHECKING:
+    from aioproducer.core.cluster import TopicMetadata
+    from aioproducer.core.metadata import Metadata
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """One waiting call; without a topic it waits for the first answer of any broker."""
+
+    topic: str | None
+    partition: int | None
+    since: float
+    future: asyncio.Future[TopicMetadata | None]
+
+
+class MetadataWaiters:
+    """The waiting calls of one producer, kept by topic."""
+
+    def __init__(self, metadata: Metadata, loop: asyncio.AbstractEventLoop) -> None:
+        self._metadata = metadata
+        self._loop = loop
+        self._waiting: dict[str | None, dict[_Waiter, None]] = {}
+        self._refusal: KafkaError | None = None
+
+    async def wait_for_bootstrap(self, deadline: float) -> None:
+        """Returns once a broker has described the cluster.
+
+        Raises:
+            BootstrapError: none did in time.
+        """
+        if self._metadata.version == 0:
+            await self._wait(None, None, deadline)
+
+    async def wait_for_topic(self, topic: str, deadline: float) -> TopicMetadata:
+        """Returns once the topic is known.
+
+        Raises:
+            MetadataTimeoutError: it was not by `deadline`; the error says why.
+            InvalidTopicError, TopicAuthorizationFailedError: waiting longer would not help.
+        """
+        return await self._wait_for(topic, None, deadline)
+
+    async def wait_for_partition(
+        self, topic: str, partition: int, deadline: float
+    ) -> TopicMetadata:
+        """Returns once the topic has that partition; raises as `wait_for_topic` does."""
+        if partition < 0:
+            raise InvalidPartitionError(
+                f"a partition cannot be negative, got {partition}", topic=topic
+            )
+        return await self._wait_for(topic, partition, deadline)
+
+    def settle(self, now: float) -> None:
+        """Metadata has changed or an attempt has failed: wakes those whose question is decided."""
+        for topic, waiters in list(self._waiting.items()):
+            for waiter in list(waiters):
+                self._settle_one(waiter)
+            if topic is not None and topic in self._waiting:
+                self._metadata.request_topic(topic, now)
+
+    def keep_alive(self, now: float) -> None:
+        """Keeps the topics that are waited for from expiring idle."""
+        for topic in self._waiting:
+            if topic is not None:
+                self._metadata.add_topic(topic, now)
+
+    def fail(self, error: KafkaError) -> None:
+        """Fails all who wait and all who will."""
+        self._refusal = error
+        for waiters in list(self._waiting.values()):
+            for waiter in list(waiters):
+                self._finish(waiter, error.with_context(topic=waiter.topic))
+
+    # -- private ---------------------------------------------------------------------------------
+
+    async def _wait_for(self, topic: str, partition: int | None, deadline: float) -> TopicMetadata:
+        known = await self._wait(topic, partition, deadline)
+        if known is None:
+            raise RuntimeError(f"a wait for topic {topic!r} ended without the topic")
+        return known
+
+    async def _wait(
+        self, topic: str | None, partition: int | None, deadline: float
+    ) -> TopicMetadata | None:
+        if self._refusal is not None:
+            raise self._refusal.with_context(topic=topic)
+        now = self._loop.time()
+        waiter = _Waiter(topic, partition, now, self._loop.create_future())
+        if topic is not None:
+            self._metadata.add_topic(topic, now)
+        self._settle_one(waiter, before_asking=True)
+        if waiter.future.done():
+            return waiter.future.result()
+        self._waiting.setdefault(topic, {})[waiter] = None
+        timer = self._loop.call_at(deadline, self._time_out, waiter)
+        try:
+            if topic is not None:
+                self._metadata.request_topic(topic, now)
+            return await waiter.future
+        finally:
+            timer.cancel()
+            self._forget(waiter)
+            if waiter.future.done() and not waiter.future.cancelled():
+                # Cancelled in the very turn it failed: nobody else will look at the error.
+                waiter.future.exception()
+
+    def _settle_one(self, waiter: _Waiter, *, before_asking: bool = False) -> None:
+        metadata, topic = self._metadata, waiter.topic
+        if topic is None:
+            if metadata.version > 0:
+                self._finish(waiter, None)
+        else:
+            known = metadata.topic(topic)
+            if known is not None and (waiter.partition or 0) < len(known.partitions):
+                self._finish(waiter, known)
+                return
+            failure = metadata.topic_failure(topic)
+            # A name stays invalid; a permission may have been granted since it was last asked for.
+            if failure is not None and not (
+                before_asking and not isinstance(failure, InvalidTopicError)
+            ):
+                self._finish(waiter, self._with_facts(failure, waiter))
+        if metadata.fatal_error is not None and not waiter.future.done():
+            self._finish(waiter, self._with_facts(metadata.fatal_error, waiter))
+
+    def _finish(self, waiter: _Waiter, outcome: TopicMetadata | KafkaError | None) -> None:
+        self._forget(waiter)
+        if waiter.future.done():
+            return
+        if isinstance(outcome, KafkaError):
+            waiter.future.set_exception(outcome)
+        else:
+            waiter.future.set_result(outcome)
+
+    def _forget(self, waiter: _Waiter) -> None:
+        waiters = self._waiting.get(waiter.topic)
+        if waiters is not None:
+            waiters.pop(waiter, None)
+            if not waiters:
+                del self._waiting[waiter.topic]
+
+    def _time_out(self, waiter: _Waiter) -> None:
+        metadata, topic, partition = self._metadata, waiter.topic, waiter.partition
+        error: KafkaError
+        if topic is None:
+            reason = metadata.explain_failures() or "none has answered yet"
+            error = BootstrapError(f"no bootstrap server described the cluster in time: {reason}")
+        else:
+            known = metadata.topic(topic)
+            missing = "topic" if partition is None or known is None else "partition"
+            reason = metadata.explain(topic, partition)
+            error = MetadataTimeoutError(f"the {missing} is not present in metadata: {reason}")
+        self._finish(waiter, self._with_facts(error, waiter))
+
+    def _with_facts(self, error: KafkaError, waiter: _Waiter) -> KafkaError:
+        return error.with_context(
+            topic=waiter.topic,
+            partition=waiter.partition,
+            elapsed_ms=round((self._loop.time() - waiter.since) * 1000),
+        )

@@ -1,0 +1,256 @@
+"""The one task that sends: performs what `core.sender` decides and sleeps until there is more.
+
+Owns: the loop "poll, perform, sleep", the requests in preparation, the end of everything when this
+task ends. Must not know: which batch is due, what an answer means.
+
+Invariants
+- It sleeps on one future; any number of `wake()` calls before it runs again cost one turn.
+- Responses are handled in the callback of their future, not in tasks: nothing to leak.
+- However this task ends (close, cancellation by a framework, a bug), `on_end` runs and every waiter
+  learns why: nobody is left hanging on a dead sender.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from aioproducer.core.producer_batch import ProducerBatch
+from aioproducer.core.sender import Connect, Dispatch, Sender
+from aioproducer.errors import KafkaError, ProducerFailedError
+from aioproducer.net.client import NetworkClient, PreparedRequest
+from aioproducer.runtime.encoder import BatchEncoder
+from aioproducer.wire.messages.produce import ProduceRequest, ProduceResponse
+from aioproducer.wire.produce import ProducePartition, ProduceTopic, encode_produce_request
+from aioproducer.wire.schema import Message
+
+if TYPE_CHECKING:
+    from aioproducer.core.metadata import Metadata
+
+_NO_TOPIC_ID = UUID(int=0)
+_TOPIC_IDS_SINCE = 13
+
+
+class SenderTask:
+    """Drives a `Sender` on the producer's loop.
+
+    Args:
+        sender: decides.
+        client: carries requests.
+        metadata: asked for topic ids.
+        encoder: makes RecordBatches of closed batches.
+        acks: 0, 1 or -1.
+        request_timeout: seconds a broker may take, in the request and for its answer.
+        wake_metadata: called when a turn may have asked for metadata.
+        on_end: called once when the task ends, with the cause, or None after `stop()`.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        client: NetworkClient,
+        metadata: Metadata,
+        encoder: BatchEncoder,
+        *,
+        acks: int,
+        request_timeout: float,
+        loop: asyncio.AbstractEventLoop,
+        wake_metadata: Callable[[], None],
+        on_end: Callable[[KafkaError | None], None],
+    ) -> None:
+        self._sender = sender
+        self._client = client
+        self._metadata = metadata
+        self._encoder = encoder
+        self._acks = acks
+        self._request_timeout = request_timeout
+        self._loop = loop
+        self._wake_metadata = wake_metadata
+        self._on_end = on_end
+        self._alarm: asyncio.Future[None] | None = None
+        self._awake = False
+        self._stopping = False
+        self._preparing: dict[asyncio.Task[None], None] = {}
+        self._task: asyncio.Task[None] | None = None
+        self.sleeping_until = -inf
+
+    def start(self) -> None:
+        """Starts the task."""
+        self._task = self._loop.create_task(self._run(), name="aioproducer-sender")
+
+    def wake(self) -> None:
+        """Something changed: have a turn soon."""
+        self._awake = True
+        if self._alarm is not None and not self._alarm.done():
+            self._alarm.set_result(None)
+
+    @property
+    def has_been_woken(self) -> bool:
+        """Whether the task is about to have a turn."""
+        return self._awake
+
+    async def stop(self) -> None:
+        """Ends the task and everything it started; safe to call again."""
+        self._stopping = True
+        self.wake()
+        for task in [*self._preparing, *([self._task] if self._task else [])]:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        cause: KafkaError | None = None
+        try:
+            while not self._stopping:
+                await self._turn()
+        except asyncio.CancelledError:
+            if not self._stopping:
+                cause = ProducerFailedError("the producer's sender task was cancelled from outside")
+            raise
+        except Exception as error:
+            cause = ProducerFailedError(f"the producer's sender task died of {error!r}")
+            cause.__cause__ = error
+        finally:
+            self.sleeping_until = inf
+            self._on_end(cause)
+
+    async def _turn(self) -> None:
+        self._awake = False
+        self.sleeping_until = -inf
+        now = self._loop.time()
+        for action in self._sender.poll(now, self._client):
+            match action:
+                case Connect(node_id):
+                    self._client.maybe_connect(node_id, now)
+                case Dispatch(node_id, batches):
+                    self._prepare(node_id, batches)
+        self._wake_metadata()
+        deadline = self._sender.next_deadline(now, self._client)
+        if deadline > now:
+            await self._sleep(deadline)
+        else:
+            # More to do at once; others get their turn in between.
+            await asyncio.sleep(0)
+
+    async def _sleep(self, deadline: float) -> None:
+        if self._awake:
+            return
+        self.sleeping_until = deadline
+        self._alarm = self._loop.create_future()
+        timer = None if deadline == inf else self._loop.call_at(deadline, self.wake)
+        try:
+            await self._alarm
+        finally:
+            self._alarm = None
+            if timer is not None:
+                timer.cancel()
+
+    # -- one request -----------------------------------------------------------------------------
+
+    def _prepare(self, node_id: int, batches: list[ProducerBatch]) -> None:
+        try:
+            if self._encoder.encode_inline(batches):
+                self._dispatch(node_id, batches)
+                return
+        except Exception as error:
+            self._not_dispatched(node_id, batches, error)
+            return
+        task = self._loop.create_task(self._encode_and_dispatch(node_id, batches))
+        self._preparing[task] = None
+        task.add_done_callback(self._preparing.pop)
+
+    async def _encode_and_dispatch(self, node_id: int, batches: list[ProducerBatch]) -> None:
+        try:
+            await self._encoder.encode(batches)
+        except Exception as error:
+            self._not_dispatched(node_id, batches, error)
+        except asyncio.CancelledError as error:
+            self._not_dispatched(node_id, batches, error)
+            raise
+        else:
+            self._dispatch(node_id, batches)
+        self.wake()
+
+    def _dispatch(self, node_id: int, batches: list[ProducerBatch]) -> None:
+        """Hands the request to the connection; batches that ended meanwhile stay behind."""
+        live = self._sender.without_done(node_id, batches)
+        if not live:
+            return
+        request = PreparedRequest(
+            ProduceRequest,
+            lambda version, correlation_id, client_id: encode_produce_request(
+                version=version,
+                correlation_id=correlation_id,
+                client_id=client_id,
+                transactional_id=None,
+                acks=self._acks,
+                timeout_ms=round(self._request_timeout * 1000),
+                topics=_topics(live, self._topic_id if version >= _TOPIC_IDS_SINCE else None),
+            ),
+            expect_response=self._acks != 0,
+            max_version=self._max_version(live),
+        )
+        now = self._now()
+        try:
+            future = self._client.send(node_id, request, timeout_s=self._request_timeout, now=now)
+        except Exception as error:
+            self._not_dispatched(node_id, live, error)
+            return
+        self._sender.on_dispatched(node_id, live)
+        future.add_done_callback(lambda done: self._on_answer(node_id, live, done))
+
+    def _on_answer(
+        self, node_id: int, batches: Sequence[ProducerBatch], future: asyncio.Future[Message | None]
+    ) -> None:
+        now = self._now()
+        if future.cancelled():
+            self._sender.on_failure(
+                node_id, batches, ProducerFailedError("the request was cancelled"), now
+            )
+        elif (error := future.exception()) is not None:
+            failure = error if isinstance(error, KafkaError) else ProducerFailedError(repr(error))
+            self._sender.on_failure(node_id, batches, failure, now)
+        else:
+            response = future.result()
+            self._sender.on_response(
+                node_id, batches, response if isinstance(response, ProduceResponse) else None, now
+            )
+        self.wake()
+
+    def _not_dispatched(
+        self, node_id: int, batches: Sequence[ProducerBatch], error: BaseException
+    ) -> None:
+        failure = error if isinstance(error, KafkaError) else ProducerFailedError(repr(error))
+        self._sender.on_not_dispatched(node_id, batches, failure, self._now())
+        self.wake()
+
+    def _now(self) -> float:
+        return self._loop.time()
+
+    def _topic_id(self, name: str) -> UUID:
+        topic = self._metadata.topic(name)
+        return _NO_TOPIC_ID if topic is None else topic.topic_id
+
+    def _max_version(self, batches: Sequence[ProducerBatch]) -> int | None:
+        """Produce v13 needs the id of every topic; some services lack them (KIP-516)."""
+        names = dict.fromkeys(batch.topic_partition.topic for batch in batches)
+        if all(self._topic_id(name) != _NO_TOPIC_ID for name in names):
+            return None
+        return _TOPIC_IDS_SINCE - 1
+
+
+def _topics(
+    batches: Sequence[ProducerBatch], topic_id: Callable[[str], UUID] | None
+) -> list[ProduceTopic]:
+    by_topic: dict[str, list[ProducePartition]] = {}
+    for batch in batches:
+        if batch.encoded is None:  # pragma: no cover - `_prepare` has seen to it
+            raise RuntimeError(f"{batch.topic_partition} is not encoded")
+        topic, partition = batch.topic_partition
+        by_topic.setdefault(topic, []).append(ProducePartition(partition, batch.encoded.buffers))
+    return [
+        ProduceTopic(name, topic_id(name) if topic_id else _NO_TOPIC_ID, partitions)
+        for name, partitions in by_topic.items()
+    ]

@@ -1,0 +1,88 @@
+"""No callback of ours holds the loop for long: 50 ms of thread CPU time under load."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aioproducer.testing.embedded import EmbeddedCluster
+
+LIMIT_S = 0.05
+
+PROGRAM = '''
+import asyncio, asyncio.events, sys, time
+
+slowest = []
+run = asyncio.events.Handle._run
+
+def timed(handle):
+    started = time.thread_time()
+    try:
+        run(handle)
+    finally:
+        spent = time.thread_time() - started
+        if spent > LIMIT:
+            slowest.append((spent, repr(handle)))
+
+asyncio.events.Handle._run = timed
+
+from aioproducer import Producer
+
+async def main(bootstrap, codec):
+    async with Producer(
+        bootstrap_servers=bootstrap, compression_type=codec, linger_ms=5, batch_size=1_000_000,
+    ) as producer:
+        await producer.warm_up(["wide", "narrow"])
+        slowest.clear()  # imports and compiling the messages happen once
+        for number in range(30_000):
+            await producer.send("wide", b"%d" % number * 20)
+            if number % 100 == 0:
+                await producer.send("narrow", b"%d" % number * 50_000)
+                await asyncio.sleep(0)
+        assert await producer.flush() == 0
+
+asyncio.run(main(sys.argv[1], sys.argv[2]))
+for spent, handle in slowest:
+    print(f"{spent * 1000:.0f} ms {handle}")
+'''
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
+async def test_no_callback_takes_more_than_50_ms(codec: str) -> None:
+    async with EmbeddedCluster(topics={"wide": 1000, "narrow": 1}) as cluster:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            f"LIMIT = {LIMIT_S}\n{PROGRAM}",
+            cluster.bootstrap_servers,
+            codec,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=Path(__file__).parent.parent.parent,
+        )
+        async with asyncio.timeout(90):
+            out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    assert out.decode() == ""
+
+
+def test_the_measure_sees_a_slow_callback() -> None:
+    head = PROGRAM.split("from aioproducer")[0]
+    burn = (
+        "async def main():\n"
+        "    end = time.thread_time() + 0.1\n"
+        "    while time.thread_time() < end: pass\n"
+        "asyncio.run(main())\nprint(len(slowest))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"LIMIT = {LIMIT_S}\n{head}\n{burn}"],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert int(done.stdout) >= 1
