@@ -77,9 +77,9 @@ class Persistence(Enum):
 class RecordMetadata(NamedTuple):
     """Where an acknowledged record stands.
 
-    `offset` is None where the broker gives none (`acks=0`, a duplicate sequence). `timestamp_ms` is
-    the record's own timestamp, or the broker's on a LogAppendTime topic. Sizes are serialized bytes,
-    -1 for a null key or value.
+    `offset` is None where the broker gives none (`acks=0`, a duplicate sequence). `timestamp_ms`
+    is the record's own timestamp, or the broker's on a LogAppendTime topic. Sizes are serialized
+    bytes, -1 for a null key or value.
     """
 
     topic: str

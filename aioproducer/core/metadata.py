@@ -34,7 +34,7 @@ from aioproducer.types import Node, TopicPartition
 if TYPE_CHECKING:
     from random import Random
 
-    from aioproducer.core.backoff import ExponentialBackoff
+    from aioproducer.backoff import ExponentialBackoff
     from aioproducer.wire.messages import (
         MetadataResponse,
         MetadataResponseBroker,

@@ -38,7 +38,7 @@ from aioproducer.types import TopicPartition
 if TYPE_CHECKING:
     import random
 
-    from aioproducer.core.backoff import ExponentialBackoff
+    from aioproducer.backoff import ExponentialBackoff
     from aioproducer.core.metadata import Metadata
     from aioproducer.core.partitioners import NodeLatencies
     from aioproducer.wire.messages.produce import PartitionProduceResponse, ProduceResponse

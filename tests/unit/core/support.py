@@ -6,8 +6,8 @@ import random
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
+from aioproducer.backoff import ExponentialBackoff
 from aioproducer.core.accumulator import AccumulatorSettings, RecordAccumulator
-from aioproducer.core.backoff import ExponentialBackoff
 from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.metadata import Metadata
 from aioproducer.core.outgoing import OutgoingRecord

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from aioproducer.core.backoff import ExponentialBackoff
+from aioproducer.backoff import ExponentialBackoff
 from aioproducer.core.cluster import ZERO_ID
 from aioproducer.core.metadata import Metadata
 from aioproducer.errors import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioproducer.core.backoff import ExponentialBackoff
+from aioproducer.backoff import ExponentialBackoff
 
 
 def test_delays_double_until_the_maximum_when_there_is_no_jitter():

@@ -1,0 +1,255 @@
+"""All brokers: who may be asked, who is ready, and the sending itself.
+
+Owns: one `BrokerLink` per known broker (bootstrap servers have negative ids), the choice of the
+least loaded node, version choice and framing of what is sent. Must not know: why something is sent;
+it decides nothing about retries.
+
+Invariants
+- No method but `close` waits; waiting is `ready_at` plus `on_event` on the caller's side.
+- A dial runs in its own task: a dead broker delays nobody.
+- A broker that left the cluster keeps its connection until its requests are answered, no longer.
+- After `close` nothing of ours is left on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from aioproducer import log
+from aioproducer.errors import KafkaConnectionError, KafkaError
+from aioproducer.net.dialer import Dialer
+from aioproducer.net.link import BrokerLink, NodeState, Surroundings
+from aioproducer.net.settings import NetSettings
+from aioproducer.types import Node
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.framing import REQUEST_TYPES, encode_request
+from aioproducer.wire.schema import Message
+
+__all__ = ["NetSettings", "NetworkClient", "NodeNotReady", "NodeState", "PreparedRequest"]
+
+Buffers = Sequence[bytes | memoryview]
+_INFINITY = float("inf")
+
+
+class NodeNotReady(KafkaConnectionError):  # noqa: N818 - says what the node is, not what went wrong
+    """The broker cannot take a request now; nothing was sent. Ask `is_ready` first."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRequest:
+    """A request whose bytes are made once version and correlation id are known."""
+
+    request_type: type[Message]
+    build: Callable[[int, int, str | None], Buffers]
+    """(version, correlation id, client id) -> buffers of the frame, size prefix included."""
+    expect_response: bool = True
+    min_version: int = 0
+    max_version: int | None = None
+
+    @classmethod
+    def of(
+        cls, message: Message, *, min_version: int = 0, max_version: int | None = None
+    ) -> PreparedRequest:
+        """A plain message, with bounds on its version."""
+
+        def build(version: int, correlation_id: int, client_id: str | None) -> Buffers:
+            return [encode_request(message, version, correlation_id, client_id)]
+
+        return cls(type(message), build, min_version=min_version, max_version=max_version)
+
+
+class NetworkClient:
+    """Connections to all brokers of one cluster."""
+
+    def __init__(
+        self,
+        settings: NetSettings,
+        *,
+        dialer: Dialer,
+        loop_time: Callable[[], float],
+        rng: Random,
+        on_event: Callable[[], None],
+    ) -> None:
+        """Needs no running loop; `loop_time` must be the clock of the loop it will run on."""
+        self._settings = settings
+        self._rng = rng
+        self._closed = False
+        self._brokers: dict[int, BrokerLink] = {}
+        self._bootstrap: dict[int, BrokerLink] = {}
+        self._retired: set[BrokerLink] = set()
+        warnings = log.RateLimitedLog(log.get("net"))
+        self._around = Surroundings(settings, dialer, loop_time, rng, on_event, warnings)
+
+    # -- who there is -----------------------------------------------------------------------------
+
+    def set_bootstrap(self, servers: Iterable[tuple[str, int]]) -> None:
+        """The servers to start from; they get the ids -1, -2, ... in their order."""
+        nodes = {-i: Node(-i, host, port) for i, (host, port) in enumerate(servers, start=1)}
+        self._replace(self._bootstrap, nodes)
+
+    def set_nodes(self, nodes: Mapping[int, Node]) -> None:
+        """The brokers of the cluster; unchanged ones keep their connections."""
+        self._replace(self._brokers, nodes)
+
+    def _replace(self, links: dict[int, BrokerLink], nodes: Mapping[int, Node]) -> None:
+        if self._closed:
+            return
+        for node_id, link in list(links.items()):
+            node = nodes.get(node_id)
+            if node is None or node[:3] != link.node[:3]:
+                del links[node_id]
+                link.retire()
+                self._retired.add(link)
+        for node_id, node in nodes.items():
+            if node_id not in links:
+                links[node_id] = BrokerLink(node, self._around)
+        self._retired = {link for link in self._retired if not link.is_over}
+
+    # -- questions --------------------------------------------------------------------------------
+
+    def is_ready(self, node_id: int, now: float) -> bool:
+        """Whether `send` would take a request for the node now."""
+        link = self._link(node_id)
+        return link is not None and link.is_ready(now)
+
+    def ready_at(self, node_id: int, now: float) -> float:
+        """Loop time at which to look again; inf while only an event can change anything."""
+        link = self._link(node_id)
+        return _INFINITY if link is None else link.ready_at(now)
+
+    def in_flight(self, node_id: int) -> int:
+        """Requests under way to the node."""
+        link = self._link(node_id)
+        return 0 if link is None else link.in_flight
+
+    def state(self, node_id: int) -> NodeState:
+        """How the node is reachable."""
+        link = self._link(node_id)
+        if link is None:
+            return NodeState.CLOSED if self._closed else NodeState.DISCONNECTED
+        return link.state(self._around.loop_time())
+
+    def connection_failures(self, node_id: int) -> KafkaError | None:
+        """Why the node cannot be reached or was lost; None once it is ready again."""
+        link = self._link(node_id)
+        return None if link is None else link.last_error
+
+    def api_version(
+        self, node_id: int, api: ApiKey, lowest: int = 0, highest: int | None = None
+    ) -> int:
+        """The version a request of this API would be sent in.
+
+        Raises:
+            NodeNotReady: the node is not connected, so its versions are not known.
+            UnsupportedVersionError: there is no common version.
+        """
+        link = self._link(node_id)
+        if link is None or link.versions is None:
+            raise NodeNotReady("the versions of the broker are not known", node_id=node_id)
+        return link.versions.choose(REQUEST_TYPES[api], lowest, highest, node_id=node_id)
+
+    def least_loaded_node(self, now: float) -> int | None:
+        """The node to ask what any node can answer; None if there is none to ask or to connect to.
+
+        Ready nodes with the fewest requests first; then one that is being connected to, unless its
+        dial drags on; then the one whose last attempt is longest ago. Bootstrap servers count while
+        the brokers are unknown, and when none of them is usable (KIP-899).
+        """
+        if self._brokers:
+            chosen = self._least_loaded(self._brokers, now)
+            if chosen is not None or not self._settings.rebootstrap:
+                return chosen
+        return self._least_loaded(self._bootstrap, now)
+
+    def _least_loaded(self, links: Mapping[int, BrokerLink], now: float) -> int | None:
+        if not links:
+            return None
+        candidates = list(links.values())
+        # A random start spreads the load of many clients over equally good nodes.
+        start = self._rng.randrange(len(candidates))
+        candidates = candidates[start:] + candidates[:start]
+        ready = [link for link in candidates if link.is_ready(now)]
+        if ready:
+            return min(ready, key=lambda link: link.in_flight).node.id
+        dialing = [link for link in candidates if link.is_dialing]
+        for link in dialing:
+            if link.dial_is_promising(now):
+                return link.node.id
+        connectable = [link for link in candidates if link.can_connect(now)]
+        if connectable:
+            return min(connectable, key=lambda link: link.last_attempt_at).node.id
+        return dialing[0].node.id if dialing else None
+
+    # -- actions ----------------------------------------------------------------------------------
+
+    def maybe_connect(self, node_id: int, now: float) -> None:
+        """Starts one dial in the background, unless connected, dialing or backing off."""
+        link = self._link(node_id)
+        if link is not None:
+            link.connect(now)
+
+    def send(
+        self,
+        node_id: int,
+        request: Message | PreparedRequest,
+        *,
+        timeout_s: float | None = None,
+        now: float,
+    ) -> asyncio.Future[Message | None]:
+        """Sends in the highest common version; the future is done with the response.
+
+        With `expect_response=False` the result is None, once the bytes are out.
+
+        Raises:
+            NodeNotReady: nothing was sent; see `is_ready`.
+            UnsupportedVersionError: nothing was sent; the node speaks no version of this request.
+        """
+        link = self._link(node_id)
+        connection = None if link is None else link.connection
+        if link is None or link.versions is None or connection is None or not link.is_ready(now):
+            raise NodeNotReady("the node takes no request now", node_id=node_id)
+        if isinstance(request, Message):
+            request = PreparedRequest.of(request)
+        kind = request.request_type
+        version = link.versions.choose(
+            kind, request.min_version, request.max_version, node_id=node_id
+        )
+        timeout_s = self._settings.request_timeout_s if timeout_s is None else timeout_s
+        correlation_id = connection.next_correlation_id()
+        return connection.send(
+            request.build(version, correlation_id, self._settings.client_id),
+            correlation_id=correlation_id,
+            request_type=kind,
+            version=version,
+            deadline=now + timeout_s,
+            expect_response=request.expect_response,
+        )
+
+    def throttle(self, node_id: int, until: float) -> None:
+        """Mutes a node; the throttle times of responses are obeyed without this."""
+        link = self._link(node_id)
+        if link is not None:
+            link.throttle(until)
+
+    def disconnect(self, node_id: int, error: KafkaError) -> None:
+        """Drops the connection or the dial; requests in flight fail with the error."""
+        link = self._link(node_id)
+        if link is not None:
+            link.disconnect(error)
+
+    async def close(self, timeout_s: float) -> None:
+        """Ends all dials and connections; may be called again.
+
+        What was written with no answer to expect gets `timeout_s` to leave the process; everything
+        else fails at once.
+        """
+        self._closed = True
+        links = [*self._brokers.values(), *self._bootstrap.values(), *self._retired]
+        self._brokers, self._bootstrap, self._retired = {}, {}, set()
+        await asyncio.gather(*(link.close(timeout_s) for link in links))
+
+    def _link(self, node_id: int) -> BrokerLink | None:
+        return (self._bootstrap if node_id < 0 else self._brokers).get(node_id)

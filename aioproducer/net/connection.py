@@ -1,0 +1,401 @@
+"""One socket to one broker: requests out, responses in, matched by correlation id.
+
+Owns: the streams of one established connection, its only reader task, the requests in flight, their
+deadlines, the idle clock, the state of the write buffer. Must not know: reconnects, backoff, nodes,
+what a request is for.
+
+States: open -> failed (once; `error` says why), with nothing in between.
+
+    event                                   effect
+    response in order                       its future is done
+    unasked, out of order, malformed        failed(ProtocolError)
+    end of stream, reset                    failed(NodeDisconnectedError)
+    a request reaches its deadline          failed(NodeDisconnectedError from RequestTimeoutError)
+    nothing in flight for `max_idle_s`      failed(IdleConnectionError)
+    `abort(error)`                          failed(error)
+
+Invariants
+- Brokers answer one connection's requests in order; anything else is a protocol error.
+- Failing ends everything at once: the socket is given up *before* any future fails, so that nobody
+  reuses a buffer that could still be written (KAFKA-19012).
+- Buffers are never copied here and stay referenced while their request is in flight.
+- One reader task, one timer (the earliest deadline) and at most one flush task per connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from aioproducer import log
+from aioproducer.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    NodeDisconnectedError,
+    ProtocolError,
+    RequestTimeoutError,
+)
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.framing import decode_response, frame_size, peek_correlation_id
+from aioproducer.wire.schema import Message
+
+WRITE_HIGH_WATER = 512 * 1024
+"""Bytes waiting in the transport above which no further request is taken."""
+
+_FLUSH_RETRY_S = 0.001
+_MAX_CORRELATION_ID = 2**31 - 1
+_UNSUPPORTED_VERSION = (35).to_bytes(2, "big")
+_logger = log.get("net")
+
+
+class IdleConnectionError(KafkaConnectionError):
+    """The connection was closed by us because nobody used it (connections.max.idle.ms)."""
+
+
+class ConnectionObserver(Protocol):
+    """Who is told what happens to a connection; the calls must not raise."""
+
+    def response_received(
+        self, request_type: type[Message], version: int, response: Message
+    ) -> None:
+        """A response came; its future is about to be done."""
+
+    def capacity_freed(self) -> None:
+        """A request left the connection, or the write buffer was emptied."""
+
+    def connection_failed(self, connection: Connection, error: KafkaError, lost: int) -> None:
+        """The connection is over, and this many requests have failed with it."""
+
+
+class _Request:
+    """A request in flight; holds its buffers alive."""
+
+    __slots__ = (
+        "buffers",
+        "correlation_id",
+        "deadline",
+        "end",
+        "future",
+        "kind",
+        "sent_at",
+        "version",
+    )
+
+    def __init__(
+        self,
+        kind: type[Message],
+        version: int,
+        correlation_id: int,
+        *,
+        buffers: Sequence[bytes | memoryview],
+        end: int,
+        sent_at: float,
+        deadline: float,
+        future: asyncio.Future[Message | None],
+    ) -> None:
+        self.kind = kind
+        self.version = version
+        self.correlation_id = correlation_id
+        self.buffers = buffers
+        self.end = end
+        self.sent_at = sent_at
+        self.deadline = deadline
+        self.future = future
+
+    def finish(self, response: Message | None) -> None:
+        if not self.future.done():
+            self.future.set_result(response)
+
+
+class Connection:
+    """A pipelined request/response channel on an open stream."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        node_id: int,
+        observer: ConnectionObserver,
+        loop_time: Callable[[], float],
+        max_idle_s: float | None = None,
+    ) -> None:
+        self.node_id = node_id
+        self.error: KafkaError | None = None
+        self._reader = reader
+        self._writer = writer
+        self._transport = writer.transport
+        self._observer = observer
+        self._loop_time = loop_time
+        self._max_idle_s = max_idle_s
+        self._awaiting: deque[_Request] = deque()
+        self._unflushed: deque[_Request] = deque()
+        self._bytes_written = 0
+        self._correlation_id = 0
+        self._last_used = loop_time()
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._flush_task: asyncio.Task[None] | None = None
+        self._reader_task = self._loop.create_task(self._read(), name=f"aioproducer-read-{node_id}")
+        if max_idle_s is not None:
+            self._wake_at(self._last_used + max_idle_s)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests not yet answered, or with no answer to come not yet written."""
+        return len(self._awaiting) + len(self._unflushed)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can still be sent."""
+        return self.error is None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the connection has failed and its tasks have ended."""
+        return (
+            not self.is_open
+            and self._reader_task.done()
+            and (self._flush_task is None or self._flush_task.done())
+        )
+
+    @property
+    def can_write(self) -> bool:
+        """Whether the transport takes another request; if not, `capacity_freed` will be called."""
+        if self._transport.get_write_buffer_size() <= WRITE_HIGH_WATER:
+            return True
+        self._watch_flush()
+        return False
+
+    def next_correlation_id(self) -> int:
+        """A correlation id for the next `send`; int32, never negative, wraps around."""
+        self._correlation_id = (
+            0 if self._correlation_id == _MAX_CORRELATION_ID else self._correlation_id + 1
+        )
+        return self._correlation_id
+
+    def send(
+        self,
+        buffers: Sequence[bytes | memoryview],
+        *,
+        correlation_id: int,
+        request_type: type[Message],
+        version: int,
+        deadline: float,
+        expect_response: bool = True,
+    ) -> asyncio.Future[Message | None]:
+        """Hands a framed request to the transport; the future is done when it is answered.
+
+        Without an answer to expect (acks=0) the future is done, with None, as soon as the bytes
+        have left the process. The buffers must not change until the future is done.
+
+        Raises:
+            KafkaConnectionError: the connection is over; nothing was written.
+        """
+        if self.error is not None:
+            raise self.error.with_context()
+        try:
+            self._writer.writelines(buffers)
+        except (OSError, RuntimeError) as error:
+            self.abort(self._disconnected(f"writing failed: {error}"))
+            raise self._disconnected(f"writing failed: {error}") from error
+        now = self._last_used = self._loop_time()
+        self._bytes_written += sum(map(len, buffers))
+        request = _Request(
+            request_type,
+            version,
+            correlation_id,
+            buffers=buffers,
+            end=self._bytes_written,
+            sent_at=now,
+            deadline=deadline,
+            future=self._loop.create_future(),
+        )
+        if expect_response:
+            self._awaiting.append(request)
+        elif self._is_flushed(request):
+            request.finish(None)
+            return request.future
+        else:
+            self._unflushed.append(request)
+            self._watch_flush()
+        self._wake_at(deadline)
+        return request.future
+
+    def extend_deadlines(self, seconds: float) -> None:
+        """The broker announced to wait that long: what is in flight may take that much longer."""
+        for request in (*self._awaiting, *self._unflushed):
+            request.deadline += seconds
+
+    def abort(self, error: KafkaError) -> None:
+        """Ends the connection at once; requests in flight fail with copies of the error."""
+        if self.error is not None:
+            return
+        self.error = error
+        self._transport.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        current = asyncio.current_task()
+        for task in (self._reader_task, self._flush_task):
+            if task is not None and task is not current:
+                task.cancel()
+        requests = [*self._awaiting, *self._unflushed]
+        self._awaiting.clear()
+        self._unflushed.clear()
+        for request in requests:
+            if not request.future.done():
+                request.future.set_exception(error.with_context())
+        self._observer.connection_failed(self, error, len(requests))
+
+    async def flush(self) -> None:
+        """Waits until the transport has handed all bytes to the operating system."""
+        transport = self._transport
+        while self.error is None and transport.get_write_buffer_size():
+            # Setting the limits makes the transport look at its buffer again: the `writelines` of
+            # 3.12.0 to 3.12.7 and 3.13.0 grew it without pausing anyone (CVE-2024-12254). With
+            # these marks `drain` waits until the buffer is empty.
+            transport.set_write_buffer_limits(high=1, low=0)
+            await self._writer.drain()
+            if transport.get_write_buffer_size():
+                await asyncio.sleep(_FLUSH_RETRY_S)
+
+    async def wait_closed(self) -> None:
+        """Waits until tasks and socket of an aborted connection are gone."""
+        tasks = {task for task in (self._reader_task, self._flush_task) if task is not None}
+        await asyncio.wait(tasks)
+        with suppress(OSError):
+            await self._writer.wait_closed()
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        """The reader task: runs until the connection ends and raises nothing but a cancel."""
+        try:
+            while True:
+                await self._read_response()
+        except asyncio.CancelledError:
+            self.abort(self._disconnected("the reader was cancelled"))
+            raise
+        except asyncio.IncompleteReadError as error:
+            self.abort(self._disconnected(_describe_end(error, self._awaiting)))
+        except OSError as error:
+            self.abort(self._disconnected(f"the connection broke: {error}"))
+        except KafkaError as error:
+            self.abort(error.with_context(node_id=self.node_id))
+        except Exception as error:  # a defect of ours must not leave a deaf connection behind
+            _logger.exception("node %s: reading a response failed unexpectedly", self.node_id)
+            failure = KafkaConnectionError(f"reading failed: {error!r}", node_id=self.node_id)
+            failure.__cause__ = error
+            self.abort(failure)
+
+    async def _read_response(self) -> None:
+        read = self._reader.readexactly
+        size = frame_size(await read(4))
+        if not self._awaiting:
+            raise ProtocolError(f"the broker sent a frame of {size} bytes nobody asked for")
+        frame = await read(size)
+        request = self._awaiting[0]
+        response = _decode(request, frame)
+        if not self._is_flushed(request):
+            # Answered before it was written to the end: its buffers must not be released yet.
+            await self.flush()
+        self._last_used = self._loop_time()
+        self._observer.response_received(request.kind, request.version, response)
+        self._awaiting.popleft()
+        request.finish(response)
+        self._observer.capacity_freed()
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def _is_flushed(self, request: _Request) -> bool:
+        return request.end <= self._bytes_written - self._transport.get_write_buffer_size()
+
+    def _watch_flush(self) -> None:
+        if self._flush_task is None and self.error is None:
+            self._flush_task = self._loop.create_task(
+                self._report_flush(), name=f"aioproducer-flush-{self.node_id}"
+            )
+
+    async def _report_flush(self) -> None:
+        """Ends the requests without answer, and tells when there is room again."""
+        try:
+            with suppress(OSError):  # the reader finds the same error and ends the connection
+                await self.flush()
+        finally:
+            self._flush_task = None
+        while self._unflushed and self._is_flushed(self._unflushed[0]):
+            self._unflushed.popleft().finish(None)
+        if self._unflushed:
+            self._watch_flush()
+        if self.error is None:
+            self._observer.capacity_freed()
+
+    # -- time -------------------------------------------------------------------------------------
+
+    def _wake_at(self, when: float) -> None:
+        """Makes sure that the timer fires at `when` or before."""
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._on_timer)
+
+    def _on_timer(self) -> None:
+        """Looks what is due; deadlines that were met or moved meanwhile cost one idle wake-up."""
+        self._timer = None
+        now = self._loop_time()
+        requests = [*self._awaiting, *self._unflushed]
+        if requests:
+            oldest = min(requests, key=lambda request: request.deadline)
+            if oldest.deadline <= now:
+                self.abort(self._timed_out(oldest, now))
+            else:
+                self._wake_at(oldest.deadline)
+        elif self._max_idle_s is not None:
+            idle_until = self._last_used + self._max_idle_s
+            if idle_until <= now:
+                self.abort(IdleConnectionError("closed after being idle", node_id=self.node_id))
+            else:
+                self._wake_at(idle_until)
+
+    # -- errors -----------------------------------------------------------------------------------
+
+    def _disconnected(self, reason: str) -> NodeDisconnectedError:
+        return NodeDisconnectedError(reason, node_id=self.node_id)
+
+    def _timed_out(self, request: _Request, now: float) -> NodeDisconnectedError:
+        elapsed_ms = round((now - request.sent_at) * 1000)
+        what = f"{request.kind.__name__} v{request.version} was not answered in time"
+        # Java (NetworkClient.handleTimedOutRequests): the broker is taken for dead, and every
+        # request of the connection fails as after any other disconnect.
+        error = NodeDisconnectedError(
+            f"disconnected because {what}", node_id=self.node_id, elapsed_ms=elapsed_ms
+        )
+        error.__cause__ = RequestTimeoutError(what, node_id=self.node_id, elapsed_ms=elapsed_ms)
+        return error
+
+
+def _decode(request: _Request, frame: bytes) -> Message:
+    # The id first: the bytes of a response to something else could not be understood anyway.
+    correlation_id = peek_correlation_id(frame)
+    if correlation_id != request.correlation_id:
+        raise ProtocolError(
+            f"correlation id {correlation_id} came where {request.correlation_id} was due"
+        )
+    version = request.version
+    if request.kind.API_KEY is ApiKey.API_VERSIONS and frame[4:6] == _UNSUPPORTED_VERSION:
+        # KIP-511: a broker that does not know our version answers in version 0, whatever was asked.
+        version = 0
+    return decode_response(request.kind, version, frame)[1]
+
+
+def _describe_end(error: asyncio.IncompleteReadError, awaiting: deque[_Request]) -> str:
+    if error.partial or error.expected != 4:
+        return "the broker closed the connection in the middle of a response"
+    if awaiting:
+        return f"the broker closed the connection with {len(awaiting)} request(s) unanswered"
+    return "the broker closed the connection"

@@ -1,0 +1,143 @@
+"""Names to addresses, addresses to streams: the only place where the network room does I/O.
+
+Owns: the `Dialer` protocol and its TCP implementation with the socket options. Must not know:
+Kafka, timeouts, retries; the caller bounds every call and cancels it when the bound is reached.
+
+Invariants: a `connect` that fails or is cancelled leaves no socket behind; failures are `OSError`.
+A TLS dialer passes its context to `open_connection` with the `server_hostname` it is given; a
+simulated network implements the same two methods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from typing import NamedTuple, Protocol
+
+
+class Address(NamedTuple):
+    """One place where a broker may listen; `host` is a numeric address."""
+
+    host: str
+    port: int
+    family: int = socket.AF_INET
+    scope_id: int = 0
+    canonical_name: str | None = None
+    """The name the address resolves back to, where that was asked for (client.dns.lookup)."""
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Dialer(Protocol):
+    """Opens byte streams to brokers."""
+
+    async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
+        """All addresses of the host, in the order they should be tried; raises OSError if none."""
+
+    async def connect(
+        self, address: Address, *, server_hostname: str, limit: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """An open stream; `limit` bounds what the reader buffers, the name is what TLS verifies."""
+
+
+class TcpDialer:
+    """Plain TCP through the running loop."""
+
+    def __init__(
+        self,
+        send_buffer_bytes: int = -1,
+        receive_buffer_bytes: int = -1,
+        keepalive: bool = True,
+    ) -> None:
+        self._buffer_options = {
+            option: size
+            for option, size in (
+                (socket.SO_SNDBUF, send_buffer_bytes),
+                (socket.SO_RCVBUF, receive_buffer_bytes),
+            )
+            if size > 0
+        }
+        self._keepalive = keepalive
+
+    async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
+        """The addresses the resolver gives, without repetitions, in its order (RFC 6724)."""
+        if not host or not 0 < port < 65536:
+            raise OSError(f"{host!r}, port {port} is no place to connect to")
+        literal = _literal_address(host, port)
+        if literal is not None and not canonical:
+            return [literal]
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except ValueError as error:  # not encodable, or a NUL inside
+            raise OSError(f"{host!r} is not a host name") from error
+        addresses = [
+            Address(str(where[0]), port, family, int(where[3]) if len(where) > 3 else 0)
+            for family, _type, _protocol, _name, where in found
+        ]
+        unique = list(dict.fromkeys(addresses))
+        if not canonical:
+            return unique
+        return [address._replace(canonical_name=await _reverse(address)) for address in unique]
+
+    async def connect(
+        self, address: Address, *, server_hostname: str, limit: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connected stream with the socket options set before the handshake."""
+        sock = self._socket(address.family)
+        try:
+            await asyncio.get_running_loop().sock_connect(sock, _socket_address(address))
+            if sock.getsockname() == sock.getpeername():
+                # A dead port of the ephemeral range may be given to our own end: TCP then connects
+                # the socket to itself (simultaneous open), and we would talk to a mirror.
+                raise ConnectionRefusedError("nobody listens, the socket met itself")
+            return await asyncio.open_connection(sock=sock, limit=limit)
+        except BaseException:
+            sock.close()
+            raise
+
+    def _socket(self, family: int) -> socket.socket:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._keepalive:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            # Before connect: the receive buffer decides the window scale of the TCP handshake.
+            for option, size in self._buffer_options.items():
+                sock.setsockopt(socket.SOL_SOCKET, option, size)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+
+def _literal_address(host: str, port: int) -> Address | None:
+    """The address a numeric host already is; spares the resolver's thread."""
+    try:
+        parsed = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.scope_id is not None:
+            return None  # the resolver turns an interface name into its number
+        return Address(host, port, socket.AF_INET6)
+    return Address(host, port, socket.AF_INET)
+
+
+def _socket_address(address: Address) -> tuple[str, int] | tuple[str, int, int, int]:
+    if address.family == socket.AF_INET6:
+        return (address.host, address.port, 0, address.scope_id)
+    return (address.host, address.port)
+
+
+async def _reverse(address: Address) -> str:
+    """The name of an address, or the address itself where it has none, as Java does."""
+    loop = asyncio.get_running_loop()
+    try:
+        name, _service = await loop.getnameinfo(_socket_address(address), socket.NI_NUMERICSERV)
+    except OSError:
+        return address.host
+    return name

@@ -1,0 +1,93 @@
+"""One attempt to reach a broker: resolve its name, try its addresses in order, within one bound.
+
+Owns: the sharing of the setup timeout among the addresses, and the error that says what was tried.
+Must not know: Kafka, backoff, how often this was tried before.
+
+Invariants: ends within `timeout_s`; an address that swallows packets uses up an equal share of what
+is left and no more, so that all addresses are tried in every attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from aioproducer.errors import ConnectionSetupTimeoutError, KafkaConnectionError
+from aioproducer.net.dialer import Address, Dialer
+from aioproducer.types import Node
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+_T = TypeVar("_T")
+
+READ_LIMIT = 64 * 1024
+"""What a stream reader buffers before it pauses its transport; it may come to hold twice this."""
+
+_ATTEMPTS_SHOWN = 4
+
+
+async def open_stream(
+    dialer: Dialer,
+    node: Node,
+    *,
+    canonical: bool,
+    timeout_s: float,
+    loop_time: Callable[[], float],
+) -> Streams:
+    """An open stream to the first address of the broker that accepts.
+
+    Raises:
+        ConnectionSetupTimeoutError: an address (or the resolver) did not answer in time.
+        KafkaConnectionError: all addresses refused, or the name has none.
+    """
+    started = loop_time()
+    deadline = started + timeout_s
+    failures: list[tuple[str, OSError]] = []
+    addresses: list[Address] = []
+    try:
+        addresses = await _until(
+            deadline, dialer.resolve(node.host, node.port, canonical=canonical)
+        )
+    except OSError as error:
+        failures.append(("name resolution", error))
+    for position, address in enumerate(addresses):
+        now = loop_time()
+        share = (deadline - now) / (len(addresses) - position)
+        name = address.canonical_name or node.host
+        try:
+            return await _until(
+                now + share, dialer.connect(address, server_hostname=name, limit=READ_LIMIT)
+            )
+        except OSError as error:
+            failures.append((str(address), error))
+    raise _failure(node, failures, round((loop_time() - started) * 1000))
+
+
+async def _until(when: float, work: Awaitable[_T]) -> _T:
+    """The work's result, or TimeoutError (an OSError) once the loop's clock reaches `when`."""
+    async with asyncio.timeout_at(when):
+        return await work
+
+
+def _failure(
+    node: Node, failures: list[tuple[str, OSError]], elapsed_ms: int
+) -> KafkaConnectionError:
+    timed_out = any(isinstance(error, TimeoutError) for _, error in failures)
+    kind = ConnectionSetupTimeoutError if timed_out else KafkaConnectionError
+    reasons = [f"{what}: {_reason(error)}" for what, error in failures[:_ATTEMPTS_SHOWN]]
+    if len(failures) > _ATTEMPTS_SHOWN:
+        reasons.append(f"and {len(failures) - _ATTEMPTS_SHOWN} more")
+    text = "; ".join(reasons) or "the name has no address"
+    failure = kind(
+        f"cannot connect to {node.host}:{node.port} ({text})",
+        node_id=node.id,
+        elapsed_ms=elapsed_ms,
+    )
+    failure.__cause__ = failures[-1][1] if failures else None
+    return failure
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, TimeoutError) and not str(error):
+        return "no answer in time"
+    return str(error) or type(error).__name__

@@ -1,0 +1,105 @@
+"""What happens on a fresh connection before it may carry requests.
+
+Owns: the ordered list of steps and what they learn. Must not know: dialing, backoff, who waits.
+
+A step is a coroutine function over a `Session`; it sends requests, stores what it learned in the
+session, and raises a typed error to refuse the connection. Steps run in the order of `STEPS`, all
+of them within one request timeout. Today there is one:
+
+    negotiate_versions   ApiVersions: which versions the broker speaks; who we are (KIP-35, KIP-511)
+
+Authentication is a matter of further steps behind it, and re-authentication of running them again.
+
+Invariants: every request of a step carries the session's deadline; the sequence of versions tried
+for ApiVersions strictly falls, so negotiation ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from aioproducer.errors import UnsupportedVersionError, error_from_code
+from aioproducer.net.connection import Connection
+from aioproducer.net.settings import NetSettings
+from aioproducer.net.versions import BrokerVersions
+from aioproducer.wire.framing import encode_request
+from aioproducer.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from aioproducer.wire.schema import Message
+
+_UNSUPPORTED_VERSION = 35
+_HIGHEST_API_VERSIONS = 4
+"""What Kafka 4.x clients open with; version 5 (KIP-1242) checks identities we do not assert."""
+
+
+@dataclass(slots=True)
+class Session:
+    """One connection on its way to being ready."""
+
+    connection: Connection
+    settings: NetSettings
+    deadline: float
+    versions: BrokerVersions | None = None
+
+    async def request(self, message: Message, version: int) -> Message:
+        """Sends one request of the handshake and waits for its answer."""
+        connection = self.connection
+        correlation_id = connection.next_correlation_id()
+        frame = encode_request(message, version, correlation_id, self.settings.client_id)
+        response = await connection.send(
+            [frame],
+            correlation_id=correlation_id,
+            request_type=type(message),
+            version=version,
+            deadline=self.deadline,
+        )
+        if response is None:
+            raise TypeError(f"{type(message).__name__} has no answer to wait for")
+        return response
+
+
+Step = Callable[[Session], Awaitable[None]]
+
+
+async def negotiate_versions(session: Session) -> None:
+    """Asks which versions the broker speaks, falling back to what it understands (KIP-511).
+
+    A broker that does not know the version answers UNSUPPORTED_VERSION and names the range it knows
+    for ApiVersions itself; one that names none (before 2.4) is asked again with version 0.
+    """
+    version = min(_HIGHEST_API_VERSIONS, ApiVersionsRequest.VALID_VERSIONS[1])
+    while True:
+        request = ApiVersionsRequest()
+        if version >= 3:
+            request.client_software_name = session.settings.software_name
+            request.client_software_version = session.settings.software_version
+        response = await session.request(request, version)
+        if not isinstance(response, ApiVersionsResponse):
+            raise TypeError(f"ApiVersions answered by {type(response).__name__}")
+        ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+        node_id = session.connection.node_id
+        if response.error_code == 0:
+            session.versions = BrokerVersions(ranges, node_id=node_id)
+            return
+        if response.error_code != _UNSUPPORTED_VERSION:
+            raise error_from_code(
+                response.error_code, "the broker refused ApiVersions", node_id=node_id
+            )
+        if version == 0:
+            raise UnsupportedVersionError(
+                "the broker supports no version of ApiVersions, not even 0", node_id=node_id
+            )
+        theirs = ranges.get(int(ApiVersionsRequest.API_KEY or 0), (0, 0))[1]
+        version = theirs if 0 <= theirs < version else 0
+
+
+STEPS: tuple[Step, ...] = (negotiate_versions,)
+
+
+async def shake_hands(session: Session) -> BrokerVersions:
+    """Runs all steps; returns the versions the broker speaks."""
+    for step in STEPS:
+        await step(session)
+    if session.versions is None:
+        raise TypeError("no step of the handshake negotiated the versions")
+    return session.versions

@@ -1,0 +1,367 @@
+"""One broker through all its connections: dial, handshake, ready, lost, backing off.
+
+Owns: the connection to one broker, the one background dial, reconnect backoff, setup timeout,
+throttle mute, the last error. Must not know: other brokers, what requests mean.
+
+    state         event                                    next          effect
+    ------------  ---------------------------------------  ------------  --------------------------
+    DISCONNECTED  connect(), backoff over                  CONNECTING    one dial task
+    CONNECTING    an address accepted                      HANDSHAKING   setup timeout reset
+    CONNECTING    no address left, or setup timeout        DISCONNECTED  backoff, setup timeout grow
+    HANDSHAKING   all steps done                           READY         requests may be sent
+    HANDSHAKING   refused, lost, request timeout           DISCONNECTED  backoff grows
+    READY         end of stream, reset, garbage, timeout   DISCONNECTED  requests fail, backoff
+    READY         idle for too long                        DISCONNECTED  no backoff
+    READY         throttle_time_ms (KIP-219)               READY         muted, deadlines extended
+    any           disconnect(error)                        DISCONNECTED  backoff
+    any           close()                                  CLOSED        everything ended
+
+`NodeState` is what users see: DISCONNECTED is told apart from BACKING_OFF, READY from THROTTLED.
+
+Invariants: at most one dial and one connection at a time; `on_event` is called after every change
+that may let somebody continue; the reconnect backoff starts anew only after a connection that
+proved useful (an answer, or a life longer than the longest backoff), so that a broker which accepts
+and drops us is not stormed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+
+from aioproducer import log
+from aioproducer.backoff import ExponentialBackoff
+from aioproducer.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    NodeDisconnectedError,
+)
+from aioproducer.net.connection import Connection, IdleConnectionError
+from aioproducer.net.dialer import Dialer
+from aioproducer.net.dialing import Streams, open_stream
+from aioproducer.net.handshake import Session, shake_hands
+from aioproducer.net.settings import NetSettings
+from aioproducer.net.versions import BrokerVersions, client_obeys_throttle
+from aioproducer.types import Node
+from aioproducer.wire.schema import Message
+
+DIAL_PATIENCE_S = 1.0
+"""After this long a dial no longer counts as a promising connection; others are tried beside it."""
+
+LONGEST_THROTTLE_S = 300.0
+"""No throttle time is obeyed beyond this: int32 milliseconds could park us for weeks."""
+
+_INFINITY = float("inf")
+_FAREWELL_S = 1.0
+
+
+class NodeState(Enum):
+    """How a broker is reachable, for `health()`."""
+
+    DISCONNECTED = "disconnected"
+    BACKING_OFF = "backing off"
+    CONNECTING = "connecting"
+    HANDSHAKING = "handshaking"
+    READY = "ready"
+    THROTTLED = "throttled"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all links of one client share."""
+
+    settings: NetSettings
+    dialer: Dialer
+    loop_time: Callable[[], float]
+    rng: Random
+    on_event: Callable[[], None]
+    warnings: log.RateLimitedLog
+
+
+class BrokerLink:
+    """The state machine of one broker; observer of its connection."""
+
+    def __init__(self, node: Node, around: Surroundings) -> None:
+        self.node = node
+        self.last_error: KafkaError | None = None
+        self.last_attempt_at = -_INFINITY
+        self.throttled_until = -_INFINITY
+        self.versions: BrokerVersions | None = None
+        self._around = around
+        settings = around.settings
+        self._setup_timeout = ExponentialBackoff(
+            settings.connection_setup_timeout_s, settings.connection_setup_timeout_max_s
+        )
+        self._reconnect_backoff = ExponentialBackoff(
+            settings.reconnect_backoff_s, settings.reconnect_backoff_max_s
+        )
+        self._state = NodeState.DISCONNECTED
+        self._connection: Connection | None = None  # the last one; usable only while READY
+        self._dial_task: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._patience: asyncio.TimerHandle | None = None
+        self._retiring = False
+        self._retry_at = -_INFINITY
+        self._failures = 0
+        self._setup_failures = 0
+        self._ready_since = 0.0
+        self._proved_useful = False
+
+    # -- questions --------------------------------------------------------------------------------
+
+    @property
+    def connection(self) -> Connection | None:
+        """The connection requests may be sent on, if the link is READY."""
+        return self._connection if self._state is NodeState.READY else None
+
+    @property
+    def in_flight(self) -> int:
+        """Requests under way."""
+        return 0 if self._connection is None else self._connection.in_flight
+
+    @property
+    def is_dialing(self) -> bool:
+        """Whether a dial or a handshake is under way."""
+        return self._dial_task is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the link is closed and has left nothing on the loop."""
+        over = self._connection is None or self._connection.is_over
+        return self._state is NodeState.CLOSED and not self._tasks and over
+
+    def state(self, now: float) -> NodeState:
+        """The state in the words of `NodeState`."""
+        if self._state is NodeState.DISCONNECTED and now < self._retry_at:
+            return NodeState.BACKING_OFF
+        if self._state is NodeState.READY and now < self.throttled_until:
+            return NodeState.THROTTLED
+        return self._state
+
+    def is_ready(self, now: float) -> bool:
+        """Whether a request may be sent now."""
+        connection = self.connection
+        return (
+            connection is not None
+            and connection.in_flight < self._around.settings.max_in_flight
+            and now >= self.throttled_until
+            and connection.can_write
+        )
+
+    def can_connect(self, now: float) -> bool:
+        """Whether a dial may start now."""
+        return self._state is NodeState.DISCONNECTED and now >= self._retry_at
+
+    def ready_at(self, now: float) -> float:
+        """When to look again; inf while only an event can change anything."""
+        if self._state is NodeState.READY:
+            if now < self.throttled_until:
+                return self.throttled_until
+            return now if self.is_ready(now) else _INFINITY
+        if self._state is NodeState.DISCONNECTED:
+            return max(now, self._retry_at)
+        return _INFINITY
+
+    def dial_is_promising(self, now: float) -> bool:
+        """Whether a connection is under way and not suspiciously slow."""
+        return self.is_dialing and now - self.last_attempt_at < DIAL_PATIENCE_S
+
+    # -- events from above ------------------------------------------------------------------------
+
+    def connect(self, now: float) -> None:
+        """Starts a dial in the background if none is under way and the backoff is over."""
+        if not self.can_connect(now):
+            return
+        self._state = NodeState.CONNECTING
+        self.last_attempt_at = now
+        loop = asyncio.get_running_loop()
+        self._patience = loop.call_at(now + DIAL_PATIENCE_S, self._around.on_event)
+        task = loop.create_task(self._dial(), name=f"aioproducer-dial-{self.node.id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        self._dial_task = task
+
+    def throttle(self, until: float) -> None:
+        """Mutes the broker until then."""
+        self.throttled_until = max(self.throttled_until, until)
+
+    def disconnect(self, error: KafkaError) -> None:
+        """Gives up the dial or the connection."""
+        if self._dial_task is not None:
+            self._dial_task.cancel()
+            self._setup_failed(error)
+        elif self._connection is not None:
+            self._connection.abort(error)
+
+    def retire(self) -> None:
+        """Closes as soon as nothing is in flight: the broker has left the cluster or moved."""
+        self._retiring = True
+        if self.is_dialing or self.in_flight == 0:
+            self._close_now(self._farewell("the broker left the cluster"))
+
+    async def close(self, timeout_s: float) -> None:
+        """Ends dial and connection; what was written without an answer to expect gets out first."""
+        try:
+            if self._connection is not None:
+                await _within(self._connection.flush(), timeout_s)
+        finally:
+            self._close_now(self._farewell("the client was closed"))
+        # What is cancelled and aborted needs a turn or two of the loop, and nothing of the network.
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=_FAREWELL_S)
+        if self._connection is not None:
+            await _within(self._connection.wait_closed(), _FAREWELL_S)
+
+    # -- events from the connection (ConnectionObserver) ------------------------------------------
+
+    def response_received(
+        self, request_type: type[Message], version: int, response: Message
+    ) -> None:
+        """Obeys a throttle time (KIP-219)."""
+        self._proved_useful = self._state is NodeState.READY
+        throttle_ms: int = getattr(response, "throttle_time_ms", 0)
+        key = request_type.API_KEY
+        if throttle_ms > 0 and key is not None and client_obeys_throttle(key, version):
+            seconds = min(throttle_ms / 1000, LONGEST_THROTTLE_S)
+            self.throttle(self._around.loop_time() + seconds)
+            if self._connection is not None:
+                self._connection.extend_deadlines(seconds)
+
+    def capacity_freed(self) -> None:
+        """Tells the client if it may have been waiting for room."""
+        if self._retiring and self.in_flight == 0:
+            self._close_now(self._farewell("the broker left the cluster"))
+        else:
+            self._around.on_event()
+
+    def connection_failed(self, connection: Connection, error: KafkaError, lost: int) -> None:
+        """Back to DISCONNECTED; failures during the handshake are the dial task's to report."""
+        if connection is not self._connection or self._state is not NodeState.READY:
+            return
+        around = self._around
+        now = around.loop_time()
+        self.versions = None
+        self._state = NodeState.CLOSED if self._retiring else NodeState.DISCONNECTED
+        lifetime = now - self._ready_since
+        if self._proved_useful or lifetime >= around.settings.reconnect_backoff_max_s:
+            self._failures = 0
+        if isinstance(error, IdleConnectionError):
+            return
+        self._failed(error, now, "connection to %s lost: %s", worth_a_warning=lost > 0)
+
+    # -- dialing ----------------------------------------------------------------------------------
+
+    async def _dial(self) -> None:
+        """The dial task: ends in READY or in DISCONNECTED, raises nothing but a cancel."""
+        try:
+            await self._establish()
+        except asyncio.CancelledError:
+            # Cancelled by `disconnect` or `close` it is no longer the current dial; else the loop
+            # is being torn down.
+            if asyncio.current_task() is self._dial_task:
+                self._setup_failed(self._farewell("the dial was cancelled"))
+            raise
+        except KafkaError as error:
+            self._setup_failed(error)
+        except Exception as error:  # a defect (ours or a dialer's) must end in a visible state
+            log.get("net").exception("connecting to node %s failed unexpectedly", self.node.id)
+            failure = KafkaConnectionError(f"connecting failed: {error!r}", node_id=self.node.id)
+            failure.__cause__ = error
+            self._setup_failed(failure)
+
+    async def _establish(self) -> None:
+        around, node = self._around, self.node
+        reader, writer = await self._open_stream()
+        self._state = NodeState.HANDSHAKING
+        self._setup_failures = 0
+        connection = Connection(
+            reader,
+            writer,
+            node_id=node.id,
+            observer=self,
+            loop_time=around.loop_time,
+            max_idle_s=around.settings.connections_max_idle_s,
+        )
+        self._connection = connection
+        deadline = around.loop_time() + around.settings.request_timeout_s
+        try:
+            versions = await shake_hands(Session(connection, around.settings, deadline))
+            if connection.error is not None:
+                raise connection.error
+        except BaseException:
+            connection.abort(self._farewell("the handshake failed"))
+            raise
+        self._setup_succeeded(versions)
+
+    async def _open_stream(self) -> Streams:
+        around, settings = self._around, self._around.settings
+        allowed = self._setup_timeout.delay(self._setup_failures, around.rng)
+        return await open_stream(
+            around.dialer,
+            self.node,
+            # Only the bootstrap servers' names are made canonical, as in Java's ClientUtils.
+            canonical=settings.dns_canonical and self.node.id < 0,
+            timeout_s=allowed,
+            loop_time=around.loop_time,
+        )
+
+    def _setup_succeeded(self, versions: BrokerVersions) -> None:
+        self._end_dial()
+        self.versions = versions
+        self._state = NodeState.READY
+        self._ready_since = self._around.loop_time()
+        self._proved_useful = False
+        self.last_error = None
+        self._around.on_event()
+
+    def _setup_failed(self, error: KafkaError) -> None:
+        if self._state is NodeState.CONNECTING:
+            self._setup_failures += 1
+        self._end_dial()
+        self._state = NodeState.DISCONNECTED
+        self._failed(error, self._around.loop_time(), "%s is not reachable: %s")
+
+    def _end_dial(self) -> None:
+        self._dial_task = None
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _failed(
+        self, error: KafkaError, now: float, text: str, *, worth_a_warning: bool = True
+    ) -> None:
+        around, node = self._around, self.node
+        delay = self._reconnect_backoff.delay(self._failures, around.rng)
+        self._failures += 1
+        self._retry_at = now + delay
+        self.last_error = error
+        where = f"node {node.id} ({node.host}:{node.port})"
+        if worth_a_warning:
+            around.warnings.warning(now, node.id, type(error).__name__, text, where, error)
+        else:
+            log.get("net").debug(text, where, error)
+        around.on_event()
+
+    def _close_now(self, error: KafkaError) -> None:
+        self._state = NodeState.CLOSED
+        if self._dial_task is not None:
+            self._dial_task.cancel()
+            self._end_dial()
+        if self._connection is not None:
+            self._connection.abort(error)
+
+    def _farewell(self, reason: str) -> NodeDisconnectedError:
+        return NodeDisconnectedError(reason, node_id=self.node.id)
+
+
+async def _within(work: Awaitable[None], timeout_s: float) -> None:
+    """Waits for the work, but no longer; its being late or broken is no error of the waiter."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await work
+    except OSError:
+        pass

@@ -1,0 +1,47 @@
+"""What the network room has to be told: option values in float seconds, nothing else.
+
+Owns: `NetSettings`. Must not know: option names, defaults of Kafka's configuration, where values
+come from. Invariant: the values are usable as they are; the software's name and version satisfy the
+pattern brokers check (KIP-511).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9\-.]+")
+
+
+def software_label(text: str) -> str:
+    """The text as a name or version brokers accept (KIP-511).
+
+    Brokers refuse ApiVersions with INVALID_REQUEST unless name and version match
+    `[a-zA-Z0-9](?:[a-zA-Z0-9\\-.]*[a-zA-Z0-9])?`; a local version like `1.0+git` would not.
+    """
+    return _NOT_ALLOWED.sub("-", text).strip("-.") or "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class NetSettings:
+    """Options of the network room; times in seconds."""
+
+    client_id: str | None = None
+    request_timeout_s: float = 30.0
+    connection_setup_timeout_s: float = 10.0
+    connection_setup_timeout_max_s: float = 30.0
+    reconnect_backoff_s: float = 0.05
+    reconnect_backoff_max_s: float = 1.0
+    max_in_flight: int = 5
+    connections_max_idle_s: float | None = 540.0
+    """None: idle connections stay open."""
+    dns_canonical: bool = False
+    """Ask for the canonical names of the bootstrap servers' addresses (client.dns.lookup)."""
+    rebootstrap: bool = True
+    """Fall back to the bootstrap servers when no broker of the metadata can be used (KIP-899)."""
+    software_name: str = "aioproducer"
+    software_version: str = "unknown"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "software_name", software_label(self.software_name))
+        object.__setattr__(self, "software_version", software_label(self.software_version))

@@ -1,0 +1,98 @@
+"""Which versions a broker speaks, and which one we use.
+
+Owns: the advertised ranges of one connection, the choice of the highest common version, and the
+versions from which a client obeys a throttle time. Must not know: sockets, tasks.
+
+Invariants: a choice lies in our range, the broker's and the caller's; a refusal names all ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aioproducer.errors import UnsupportedVersionError
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.framing import REQUEST_TYPES
+from aioproducer.wire.schema import Message
+
+_MUTED_FROM: Mapping[ApiKey, int] = {
+    ApiKey.PRODUCE: 6,
+    ApiKey.FETCH: 8,
+    ApiKey.LIST_OFFSETS: 3,
+    ApiKey.METADATA: 6,
+    ApiKey.OFFSET_COMMIT: 4,
+    ApiKey.OFFSET_FETCH: 4,
+    ApiKey.FIND_COORDINATOR: 2,
+    ApiKey.API_VERSIONS: 2,
+    ApiKey.CREATE_TOPICS: 3,
+    ApiKey.DELETE_TOPICS: 2,
+    ApiKey.DELETE_RECORDS: 1,
+    ApiKey.INIT_PRODUCER_ID: 1,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 1,
+    ApiKey.ADD_OFFSETS_TO_TXN: 1,
+    ApiKey.END_TXN: 1,
+    ApiKey.TXN_OFFSET_COMMIT: 1,
+    ApiKey.DESCRIBE_CONFIGS: 2,
+    ApiKey.CREATE_PARTITIONS: 1,
+}
+"""KIP-219: before these versions the broker itself delayed the response, so that waiting again
+would punish twice. An API that is not listed is muted by every version that has a throttle time
+(Java: AbstractResponse.shouldClientThrottle)."""
+
+
+def client_obeys_throttle(api_key: ApiKey, version: int) -> bool:
+    """Whether a throttle time in this response asks the client to wait (KIP-219)."""
+    return version >= _MUTED_FROM.get(api_key, 0)
+
+
+class BrokerVersions:
+    """The version ranges one broker advertised on one connection."""
+
+    __slots__ = ("_ranges",)
+
+    def __init__(
+        self, ranges: Mapping[int, tuple[int, int]], *, node_id: int | None = None
+    ) -> None:
+        """Takes `{api key: (lowest, highest)}`.
+
+        Raises:
+            UnsupportedVersionError: a range of an API this client speaks is no range at all.
+        """
+        for key, (lowest, highest) in ranges.items():
+            if key in REQUEST_TYPES and not 0 <= lowest <= highest:
+                raise UnsupportedVersionError(
+                    f"the broker advertises an impossible range for {ApiKey(key).name}: "
+                    f"versions {lowest} to {highest}",
+                    node_id=node_id,
+                )
+        self._ranges = dict(ranges)
+
+    def choose(
+        self,
+        request_type: type[Message],
+        lowest: int = 0,
+        highest: int | None = None,
+        *,
+        node_id: int | None = None,
+    ) -> int:
+        """The highest version that the broker, our message and the caller have in common.
+
+        Raises:
+            UnsupportedVersionError: there is none.
+        """
+        key = request_type.API_KEY
+        ours_low, ours_high = request_type.VALID_VERSIONS
+        low = max(ours_low, lowest)
+        high = ours_high if highest is None else min(ours_high, highest)
+        theirs = self._ranges.get(-1 if key is None else key)
+        if theirs is not None:
+            version = min(high, theirs[1])
+            if version >= max(low, theirs[0]):
+                return version
+        name = request_type.__name__ if key is None else key.name
+        offer = "nothing" if theirs is None else f"versions {theirs[0]} to {theirs[1]}"
+        raise UnsupportedVersionError(
+            f"no common version of {name}: the broker speaks {offer}, "
+            f"this client needs versions {low} to {high}",
+            node_id=node_id,
+        )

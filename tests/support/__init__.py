@@ -1,0 +1,1 @@
+"""Helpers shared by the tests: clusters, readers that are other people's code, random records."""

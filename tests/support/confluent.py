@@ -1,0 +1,142 @@
+"""Reads and creates topics with confluent-kafka (librdkafka), the compulsory foreign client."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from aioproducer.types import TimestampType
+from support.foreign import ForeignRecord
+
+DEFAULT_TIMEOUT_S = 60.0
+_QUIET: dict[str, str | int | float | bool] = {"log_level": 2}
+_POLL_S = 0.2
+_CHUNK = 1000
+
+
+async def read_all_confluent(
+    bootstrap: str,
+    topic: str,
+    isolation: str = "read_committed",
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> list[ForeignRecord]:
+    """Read a topic from its beginning to its present end, CRCs checked by librdkafka.
+
+    Raises:
+        TimeoutError: The ends of all partitions were not reached in time.
+        KafkaException: What the broker or librdkafka found wrong.
+    """
+    return await asyncio.to_thread(
+        read_all_blocking, bootstrap, topic, isolation, timeout_s=timeout_s
+    )
+
+
+def read_all_blocking(
+    bootstrap: str,
+    topic: str,
+    isolation: str = "read_committed",
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> list[ForeignRecord]:
+    """`read_all_confluent` for the calling thread."""
+    deadline = time.monotonic() + timeout_s
+    consumer = Consumer(
+        _QUIET
+        | {
+            "bootstrap.servers": bootstrap,
+            "group.id": "foreign-reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": isolation,
+            "check.crcs": True,
+            "fetch.wait.max.ms": 20,  # an end is told after this, not after half a second
+        }
+    )
+    try:
+        unread = _partitions(consumer, topic, timeout_s)
+        consumer.assign([TopicPartition(topic, id_, OFFSET_BEGINNING) for id_ in sorted(unread)])
+        records: list[ForeignRecord] = []
+        while unread:
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"{topic}: the ends of {sorted(unread)} not reached within {timeout_s} s; "
+                    f"{len(records)} records read"
+                )
+            for message in consumer.consume(_CHUNK, _POLL_S):
+                error = message.error()
+                if error is None:
+                    records.append(_foreign(message))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    unread.discard(message.partition())
+                else:
+                    raise KafkaException(error)
+        return records
+    finally:
+        consumer.close()
+
+
+async def create_topic_confluent(
+    bootstrap: str,
+    topic: str,
+    *,
+    partitions: int,
+    replication_factor: int,
+    configs: Mapping[str, str] | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Create a topic and wait until every partition has a leader."""
+    await asyncio.to_thread(
+        _create_topic,
+        bootstrap,
+        NewTopic(topic, partitions, replication_factor, config=dict(configs or {})),
+        timeout_s,
+    )
+
+
+def _create_topic(bootstrap: str, topic: NewTopic, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    admin = AdminClient(_QUIET | {"bootstrap.servers": bootstrap})
+    for created in admin.create_topics([topic], operation_timeout=timeout_s).values():
+        created.result(timeout_s)
+    while True:
+        described = admin.list_topics(topic.topic, timeout=timeout_s).topics[topic.topic]
+        leaders = [partition.leader for partition in described.partitions.values()]
+        if len(leaders) == topic.num_partitions and min(leaders) >= 0:
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{topic.topic} has the leaders {leaders} after {timeout_s} s")
+        time.sleep(_POLL_S)
+
+
+def _partitions(consumer: Consumer, topic: str, timeout_s: float) -> set[int]:
+    described = consumer.list_topics(topic, timeout=timeout_s).topics[topic]
+    if described.error is not None:
+        raise KafkaException(described.error)
+    return set(described.partitions)
+
+
+def _foreign(message: Message) -> ForeignRecord:
+    kind, timestamp = message.timestamp()
+    appended = kind == TIMESTAMP_LOG_APPEND_TIME
+    return ForeignRecord(
+        partition=message.partition(),
+        offset=message.offset(),
+        key=message.key(),
+        value=message.value(),
+        headers=tuple(message.headers() or ()),
+        timestamp=timestamp,
+        timestamp_type=TimestampType.LOG_APPEND_TIME if appended else TimestampType.CREATE_TIME,
+    )

@@ -1,0 +1,682 @@
+"""All brokers: readiness, backoff, choice of a node, throttling, changes of the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+
+import pytest
+from support import hostile
+from support.hostile import Peer, after_handshake
+
+from aioproducer.errors import (
+    ConnectionSetupTimeoutError,
+    KafkaConnectionError,
+    NodeDisconnectedError,
+    UnsupportedVersionError,
+)
+from aioproducer.net import NodeNotReady, NodeState, PreparedRequest
+from aioproducer.types import Node
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.framing import encode_request
+from aioproducer.wire.messages import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+)
+from net.harness import Harness, harness
+from net.virtual import MemoryDialer, black_hole, virtual_time
+
+obedient = after_handshake(hostile.obedient)
+silent = after_handshake(hostile.silent)
+
+
+def answers_after(seconds: float) -> hostile.Behaviour:
+    async def behave(peer: Peer) -> None:
+        while True:
+            header = await peer.request()
+            await asyncio.sleep(seconds)
+            peer.respond(header, MetadataResponse())
+
+    return after_handshake(behave)
+
+
+def throttles(milliseconds: int, ranges: hostile.Ranges = hostile.SANE_RANGES) -> hostile.Behaviour:
+    """Answers the first request with a throttle time, at once."""
+
+    async def behave(peer: Peer) -> None:
+        await peer.handshake(ranges)
+        header = await peer.request()
+        peer.respond(header, MetadataResponse(throttle_time_ms=milliseconds))
+        await peer.until_closed()
+
+    return behave
+
+
+# -- becoming ready, sending ----------------------------------------------------------------------
+
+
+@virtual_time
+async def test_a_node_becomes_ready_and_answers() -> None:
+    async with harness(MemoryDialer({"broker": obedient})) as it:
+        assert it.client.state(1) is NodeState.DISCONNECTED
+        assert not it.client.is_ready(1, it.now)
+        assert it.client.ready_at(1, it.now) == it.now
+        it.client.maybe_connect(1, it.now)
+        assert it.client.state(1) is NodeState.CONNECTING
+        assert it.client.ready_at(1, it.now) == math.inf
+        assert await it.connect() is None
+        assert it.client.is_ready(1, it.now)
+        assert it.client.ready_at(1, it.now) == it.now
+        assert isinstance(await it.ask(), MetadataResponse)
+
+
+@virtual_time
+async def test_asking_to_connect_again_and_again_dials_once() -> None:
+    dialer = MemoryDialer({"broker": obedient})
+    async with harness(dialer) as it:
+        for _ in range(5):
+            it.client.maybe_connect(1, it.now)
+        await it.connect()
+        it.client.maybe_connect(1, it.now)
+        assert len(dialer.dials) == 1
+
+
+@virtual_time
+async def test_a_node_that_is_not_ready_takes_no_request() -> None:
+    async with harness(MemoryDialer({})) as it:
+        with pytest.raises(NodeNotReady):
+            it.send()
+        with pytest.raises(NodeNotReady):
+            it.send(node_id=77)
+        with pytest.raises(NodeNotReady):
+            it.client.api_version(1, ApiKey.METADATA)
+        assert it.client.ready_at(77, it.now) == math.inf
+        it.client.maybe_connect(77, it.now)
+
+
+@virtual_time
+async def test_a_node_takes_max_in_flight_requests_and_tells_when_there_is_room() -> None:
+    async with harness(MemoryDialer({"broker": answers_after(1)}), max_in_flight=2) as it:
+        await it.connect()
+        requests = [it.send(), it.send()]
+        assert it.client.in_flight(1) == 2
+        assert not it.client.is_ready(1, it.now)
+        assert it.client.ready_at(1, it.now) == math.inf
+        with pytest.raises(NodeNotReady):
+            it.send()
+        await it.next_event()
+        assert it.client.is_ready(1, it.now)
+        await asyncio.gather(*requests)
+
+
+@virtual_time
+async def test_a_prepared_request_is_built_in_the_highest_common_version() -> None:
+    ranges = {**hostile.SANE_RANGES, ApiKey.METADATA: (2, 11)}
+    async with harness(MemoryDialer({"broker": hostile.advertises(ranges)})) as it:
+        await it.connect()
+        built: list[tuple[int, str | None]] = []
+
+        def build(version: int, correlation_id: int, client_id: str | None) -> list[bytes]:
+            built.append((version, client_id))
+            frame = encode_request(MetadataRequest(), version, correlation_id, client_id)
+            return [frame[:6], frame[6:]]
+
+        for bounds in ({}, {"max_version": 9}, {"min_version": 11}):
+            request = PreparedRequest(MetadataRequest, build, **bounds)
+            await it.client.send(1, request, now=it.now)
+        assert built == [(11, "tests"), (9, "tests"), (11, "tests")]
+        assert it.client.api_version(1, ApiKey.METADATA) == 11
+        assert it.client.api_version(1, ApiKey.METADATA, 0, 5) == 5
+        with pytest.raises(UnsupportedVersionError, match="12 to 13"):
+            it.client.send(1, PreparedRequest.of(MetadataRequest(), min_version=12), now=it.now)
+
+
+@virtual_time
+async def test_a_request_without_answer_keeps_the_following_answers_in_step() -> None:
+    async def behave(peer: Peer) -> None:
+        await peer.expect(ApiKey.PRODUCE)
+        peer.respond(await peer.expect(ApiKey.METADATA), MetadataResponse(cluster_id="after"))
+        await peer.until_closed()
+
+    async with harness(MemoryDialer({"broker": after_handshake(behave)})) as it:
+        await it.connect()
+
+        def build(version: int, correlation_id: int, client_id: str | None) -> list[bytes]:
+            return [encode_request(ProduceRequest(acks=0), version, correlation_id, client_id)]
+
+        request = PreparedRequest(ProduceRequest, build, expect_response=False)
+        assert await it.client.send(1, request, now=it.now) is None
+        answer = await it.ask()
+        assert isinstance(answer, MetadataResponse)
+        assert answer.cluster_id == "after"
+
+
+# -- dialing --------------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_all_addresses_of_a_name_are_tried_in_order() -> None:
+    dialer = MemoryDialer({"10.0.0.3": obedient}, {"broker": ["10.0.0.1", "10.0.0.2", "10.0.0.3"]})
+    async with harness(dialer) as it:
+        assert await it.connect() is None
+        assert [host for _, host in dialer.dials] == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
+        assert set(dialer.hostnames) == {"broker"}
+
+
+@virtual_time
+async def test_an_address_that_swallows_packets_leaves_time_for_the_next() -> None:
+    dialer = MemoryDialer(
+        {"10.0.0.1": black_hole, "10.0.0.2": obedient}, {"broker": ["10.0.0.1", "10.0.0.2"]}
+    )
+    async with harness(dialer) as it:
+        started = it.now
+        assert await it.connect() is None
+        assert 4 - 1e-6 <= it.now - started <= 6 + 1e-6  # half of 10 s ± 20 %
+
+
+@virtual_time
+async def test_the_setup_timeout_bounds_a_dial_and_grows_with_jitter() -> None:
+    dialer = MemoryDialer({"broker": black_hole})
+    async with harness(dialer) as it:
+        took = []
+        for _ in range(4):
+            started = it.now
+            error = await it.connect()
+            assert isinstance(error, ConnectionSetupTimeoutError)
+            took.append(it.now - started)
+            assert error.elapsed_ms == round(took[-1] * 1000)
+            await asyncio.sleep(2)
+        for seconds, expected in zip(took, (10, 20, 30, 30), strict=True):
+            assert expected * 0.8 - 1e-6 <= seconds <= min(expected * 1.2, 30) + 1e-6
+        assert took[0] != 10
+
+
+@virtual_time
+async def test_an_accepted_connection_resets_the_setup_timeout() -> None:
+    dialer = MemoryDialer({"broker": black_hole})
+    async with harness(dialer) as it:
+        for server in (black_hole, black_hole, hostile.closes, black_hole):
+            dialer.servers["broker"] = server
+            started = it.now
+            await it.connect()
+            took = it.now - started
+            await asyncio.sleep(2)
+        assert took <= 12 + 1e-6
+
+
+@virtual_time
+async def test_reconnects_back_off_exponentially_with_jitter() -> None:
+    dialer = MemoryDialer({})
+    async with harness(dialer) as it:
+        pauses = []
+        for _ in range(7):
+            assert isinstance(await it.connect(), KafkaConnectionError)
+            assert it.client.state(1) is NodeState.BACKING_OFF
+            pauses.append(it.client.ready_at(1, it.now) - it.now)
+            it.client.maybe_connect(1, it.now)
+            assert it.client.state(1) is NodeState.BACKING_OFF
+            await asyncio.sleep(pauses[-1] + 1e-6)
+            assert it.client.state(1) is NodeState.DISCONNECTED
+        for seconds, expected in zip(pauses, (0.05, 0.1, 0.2, 0.4, 0.8, 1, 1), strict=True):
+            assert expected * 0.8 - 1e-6 <= seconds <= min(expected * 1.2, 1) + 1e-6
+
+
+@virtual_time
+async def test_an_answered_request_resets_the_reconnect_backoff() -> None:
+    async def one_answer(peer: Peer) -> None:
+        peer.respond(await peer.request(), MetadataResponse())
+
+    dialer = MemoryDialer({"broker": after_handshake(hostile.closes)})
+    async with harness(dialer) as it:
+        for _ in range(4):
+            await it.connect()
+            await it.wait_for_state(NodeState.BACKING_OFF)
+            await asyncio.sleep(1)
+        dialer.servers["broker"] = after_handshake(one_answer)
+        await it.connect()
+        await it.ask()
+        await it.wait_for_state(NodeState.BACKING_OFF)
+        assert it.client.ready_at(1, it.now) - it.now <= 0.06
+
+
+@virtual_time
+async def test_a_connection_that_lasted_resets_the_reconnect_backoff() -> None:
+    async def lasts(peer: Peer) -> None:
+        await asyncio.sleep(2)
+
+    dialer = MemoryDialer({})
+    async with harness(dialer) as it:
+        for _ in range(4):
+            await it.connect()
+            await asyncio.sleep(1)
+        dialer.servers["broker"] = after_handshake(lasts)
+        await it.connect()
+        await it.wait_for_state(NodeState.BACKING_OFF)
+        assert it.client.ready_at(1, it.now) - it.now <= 0.06
+
+
+@virtual_time
+async def test_a_dead_broker_delays_no_other() -> None:
+    dialer = MemoryDialer({"dead": black_hole, "alive": obedient})
+    async with harness(dialer, {1: ("dead", 1), 2: ("alive", 1)}) as it:
+        started = it.now
+        it.client.maybe_connect(1, it.now)
+        assert await it.connect(2) is None
+        assert it.now == started
+        assert it.client.state(1) is NodeState.CONNECTING
+
+
+@virtual_time
+async def test_an_unknown_host_is_an_error_that_says_so() -> None:
+    async with harness(MemoryDialer({}, {"broker": []})) as it:
+        error = await it.connect()
+        assert type(error) is KafkaConnectionError
+        assert "name resolution: broker is unknown" in str(error)
+
+
+@virtual_time
+async def test_canonical_names_are_asked_for_bootstrap_servers_only() -> None:
+    dialer = MemoryDialer({"broker": obedient})
+    async with harness(dialer, dns_canonical=True) as it:
+        it.client.set_bootstrap([("broker", 9092)])
+        await it.connect(-1)
+        await it.connect(1)
+        assert dialer.canonical_asked == [True, False]
+        assert dialer.hostnames == ["canonical-broker", "broker"]
+
+
+@virtual_time
+async def test_a_dialer_with_a_defect_ends_in_a_visible_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(MemoryDialer):
+        async def resolve(self, host: str, port: int, *, canonical: bool) -> list[object]:
+            raise ZeroDivisionError
+
+    async with harness(Broken({})) as it:
+        error = await it.connect()
+        assert type(error) is KafkaConnectionError
+        assert isinstance(error.__cause__, ZeroDivisionError)
+        assert "failed unexpectedly" in caplog.text
+
+
+@virtual_time
+async def test_disconnecting_a_dial_abandons_it_and_another_may_follow() -> None:
+    dialer = MemoryDialer({"broker": black_hole})
+    async with harness(dialer, reconnect_backoff_s=0.0, reconnect_backoff_max_s=0.0) as it:
+        it.client.maybe_connect(1, it.now)
+        await asyncio.sleep(1)
+        it.client.disconnect(1, NodeDisconnectedError("not that one"))
+        assert it.client.state(1) is NodeState.DISCONNECTED
+        it.client.maybe_connect(1, it.now)
+        await asyncio.sleep(0.5)
+        assert it.client.state(1) is NodeState.CONNECTING  # not harmed by the first one's end
+        it.client.disconnect(1, NodeDisconnectedError("not that one either"))
+        dialer.servers["broker"] = obedient
+        assert await it.connect() is None
+        assert len(dialer.dials) == 3
+
+
+# -- losing connections ---------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_a_timed_out_request_disconnects_the_node() -> None:
+    async with harness(MemoryDialer({"broker": silent})) as it:
+        await it.connect()
+        started = it.now
+        errors = await asyncio.gather(
+            it.send(timeout_s=3), it.send(timeout_s=20), return_exceptions=True
+        )
+        assert [type(error) for error in errors] == [NodeDisconnectedError] * 2
+        assert it.now - started == pytest.approx(3)
+        assert it.client.state(1) is NodeState.BACKING_OFF
+
+
+@virtual_time
+async def test_an_idle_connection_is_closed_without_backoff_and_reopened_on_demand() -> None:
+    dialer = MemoryDialer({"broker": obedient})
+    async with harness(dialer, connections_max_idle_s=60.0) as it:
+        await it.connect()
+        await asyncio.sleep(61)
+        assert dialer.connections[0].is_lost
+        assert it.client.state(1) is NodeState.DISCONNECTED
+        assert it.client.connection_failures(1) is None
+        assert await it.connect() is None
+        assert isinstance(await it.ask(), MetadataResponse)
+
+
+@virtual_time
+async def test_disconnecting_fails_what_is_in_flight_with_the_given_error() -> None:
+    async with harness(MemoryDialer({"broker": silent})) as it:
+        await it.connect()
+        request = it.send()
+        it.client.disconnect(1, NodeDisconnectedError("fenced", node_id=1))
+        with pytest.raises(NodeDisconnectedError, match="fenced"):
+            await request
+        assert it.client.state(1) is NodeState.BACKING_OFF
+
+
+@virtual_time
+async def test_repeated_failures_are_logged_once_a_second(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with harness(
+        MemoryDialer({}), reconnect_backoff_s=0.01, reconnect_backoff_max_s=0.01
+    ) as it:
+        started = it.now
+        with caplog.at_level(logging.WARNING, "aioproducer.net"):
+            while it.now - started < 2.5:
+                await it.connect()
+                await asyncio.sleep(0.01)
+        assert len(caplog.records) == 3
+        assert "node 1 (broker:9092) is not reachable" in caplog.text
+
+
+@virtual_time
+async def test_a_close_that_cost_nothing_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async def closes_later(peer: Peer) -> None:
+        await asyncio.sleep(1)
+
+    async with harness(MemoryDialer({"broker": after_handshake(closes_later)})) as it:
+        with caplog.at_level(logging.DEBUG, "aioproducer.net"):
+            await it.connect()
+            await it.wait_for_state(NodeState.BACKING_OFF)
+        assert [record.levelname for record in caplog.records] == ["DEBUG"]
+        assert "closed the connection" in caplog.text
+
+
+# -- throttling (KIP-219) -------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_a_throttled_node_is_muted_until_the_time_is_over() -> None:
+    async with harness(MemoryDialer({"broker": throttles(500)})) as it:
+        await it.connect()
+        await it.ask()
+        until = it.now + 0.5
+        assert it.client.state(1) is NodeState.THROTTLED
+        assert not it.client.is_ready(1, it.now)
+        assert it.client.ready_at(1, it.now) == pytest.approx(until)
+        assert it.client.least_loaded_node(it.now) is None
+        await asyncio.sleep(0.5)
+        assert it.client.is_ready(1, it.now)
+
+
+@virtual_time
+async def test_throttling_extends_the_deadlines_of_what_is_in_flight() -> None:
+    async with harness(MemoryDialer({"broker": throttles(4000)})) as it:
+        await it.connect()
+        started = it.now
+        first, second = it.send(timeout_s=3), it.send(timeout_s=3)
+        await first
+        with pytest.raises(NodeDisconnectedError):
+            await second
+        assert it.now - started == pytest.approx(7)
+
+
+@virtual_time
+async def test_versions_whose_broker_did_the_waiting_are_not_muted() -> None:
+    ranges = {**hostile.SANE_RANGES, ApiKey.METADATA: (0, 5)}
+    async with harness(MemoryDialer({"broker": throttles(500, ranges)})) as it:
+        await it.connect()
+        await it.ask()
+        assert it.client.is_ready(1, it.now)
+
+
+@virtual_time
+async def test_no_throttle_time_parks_a_node_for_weeks() -> None:
+    async with harness(MemoryDialer({"broker": throttles(2**31 - 1)})) as it:
+        await it.connect()
+        await it.ask()
+        assert it.client.ready_at(1, it.now) - it.now == 300
+
+
+@virtual_time
+async def test_a_throttle_time_of_init_producer_id_counts_too() -> None:
+    async def behave(peer: Peer) -> None:
+        header = await peer.expect(ApiKey.INIT_PRODUCER_ID)
+        peer.respond(header, InitProducerIdResponse(throttle_time_ms=200))
+        await peer.until_closed()
+
+    async with harness(MemoryDialer({"broker": after_handshake(behave)})) as it:
+        await it.connect()
+        await it.send(InitProducerIdRequest())
+        assert it.client.state(1) is NodeState.THROTTLED
+
+
+# -- the least loaded node ------------------------------------------------------------------------
+
+
+async def three_nodes(it: Harness, *connected: int) -> None:
+    for node_id in connected:
+        assert await it.connect(node_id) is None
+
+
+THREE = {1: ("a", 1), 2: ("b", 1), 3: ("c", 1)}
+THREE_SILENT = {"a": silent, "b": silent, "c": silent}
+
+
+@virtual_time
+async def test_the_ready_node_with_the_fewest_requests_is_preferred() -> None:
+    async with harness(MemoryDialer(THREE_SILENT), THREE) as it:
+        await three_nodes(it, 1, 2)
+        requests = [it.send(node_id=1), it.send(node_id=1), it.send(node_id=2)]
+        assert {it.client.least_loaded_node(it.now) for _ in range(20)} == {2}
+        it.client.throttle(2, it.now + 1)
+        assert it.client.least_loaded_node(it.now) == 1
+        await it.client.close(0)
+        await asyncio.gather(*requests, return_exceptions=True)
+
+
+@virtual_time
+async def test_equally_good_nodes_take_turns() -> None:
+    async with harness(MemoryDialer(THREE_SILENT), THREE) as it:
+        await three_nodes(it, 1, 2, 3)
+        assert {it.client.least_loaded_node(it.now) for _ in range(50)} == {1, 2, 3}
+
+
+@virtual_time
+async def test_a_node_being_connected_to_comes_before_a_new_one() -> None:
+    async with harness(MemoryDialer({"b": black_hole}), THREE) as it:
+        it.client.maybe_connect(2, it.now)
+        assert {it.client.least_loaded_node(it.now) for _ in range(20)} == {2}
+
+
+@virtual_time
+async def test_a_dial_that_drags_on_makes_room_for_another_and_says_so() -> None:
+    async with harness(MemoryDialer({"b": black_hole}), THREE) as it:
+        started = it.now
+        it.client.maybe_connect(2, it.now)
+        await it.next_event()
+        assert it.now - started == pytest.approx(1)
+        assert it.client.least_loaded_node(it.now) in {1, 3}
+
+
+@virtual_time
+async def test_of_the_others_the_one_tried_longest_ago_is_next() -> None:
+    async with harness(MemoryDialer({}), THREE) as it:
+        for node_id in (2, 1, 3):
+            await it.connect(node_id)
+            await asyncio.sleep(1)
+        assert {it.client.least_loaded_node(it.now) for _ in range(20)} == {2}
+
+
+@virtual_time
+async def test_nodes_that_back_off_are_no_choice() -> None:
+    async with harness(MemoryDialer({}), {1: ("a", 1)}) as it:
+        await it.connect()
+        assert it.client.least_loaded_node(it.now) is None
+
+
+@pytest.mark.parametrize("rebootstrap", [True, False])
+def test_bootstrap_servers_are_the_last_resort(rebootstrap: bool) -> None:
+    @virtual_time
+    async def run() -> None:
+        async with harness(MemoryDialer({}), {}, rebootstrap=rebootstrap) as it:
+            it.client.set_bootstrap([("x", 1), ("y", 2)])
+            assert it.client.least_loaded_node(it.now) in {-1, -2}
+            it.client.set_nodes({1: Node(1, "a", 1)})
+            assert it.client.least_loaded_node(it.now) == 1
+            await it.connect(1)
+            expected = {-1, -2} if rebootstrap else {None}
+            assert it.client.least_loaded_node(it.now) in expected
+
+    run()
+
+
+# -- changes of the cluster, closing --------------------------------------------------------------
+
+
+@virtual_time
+async def test_unchanged_nodes_keep_their_connections() -> None:
+    dialer = MemoryDialer({"broker": obedient})
+    async with harness(dialer) as it:
+        await it.connect()
+        it.client.set_nodes({1: Node(1, "broker", 9092, "other-rack"), 2: Node(2, "new", 1)})
+        assert it.client.is_ready(1, it.now)
+        assert it.client.state(2) is NodeState.DISCONNECTED
+        assert len(dialer.dials) == 1
+
+
+@virtual_time
+async def test_a_node_that_moved_is_dialed_at_its_new_place() -> None:
+    dialer = MemoryDialer({"broker": obedient, "elsewhere": obedient})
+    async with harness(dialer) as it:
+        await it.connect()
+        it.client.set_nodes({1: Node(1, "elsewhere", 9092)})
+        assert not it.client.is_ready(1, it.now)
+        await asyncio.sleep(0)
+        assert dialer.connections[0].is_lost
+        assert await it.connect() is None
+        assert [host for _, host in dialer.dials] == ["broker", "elsewhere"]
+
+
+@virtual_time
+async def test_a_node_that_left_may_still_answer_what_was_asked() -> None:
+    dialer = MemoryDialer({"broker": answers_after(5)})
+    async with harness(dialer) as it:
+        await it.connect()
+        request = it.send()
+        it.client.set_nodes({})
+        assert it.client.state(1) is NodeState.DISCONNECTED
+        assert isinstance(await request, MetadataResponse)
+        await asyncio.sleep(0.1)
+        assert dialer.connections[0].is_lost
+
+
+@virtual_time
+async def test_what_a_node_that_left_still_owes_ends_with_the_client() -> None:
+    async with harness(MemoryDialer({"broker": silent})) as it:
+        await it.connect()
+        request = it.send()
+        it.client.set_nodes({})
+        await it.client.close(1)
+        assert isinstance(request.exception(), NodeDisconnectedError)
+
+
+@virtual_time
+async def test_nodes_that_left_are_forgotten_when_their_connections_have_ended() -> None:
+    async with harness(MemoryDialer({"broker": silent})) as it:
+        for _ in range(3):
+            await it.connect()
+            request = it.send(timeout_s=1)
+            it.client.set_nodes({})
+            await asyncio.wait({request})
+            assert request.exception() is not None
+            it.client.set_nodes({1: Node(1, "broker", 9092)})
+        await asyncio.sleep(1)
+        it.client.set_nodes({})
+        it.client.set_nodes({})
+        assert it.client._retired == set()
+
+
+@virtual_time
+async def test_a_dial_to_a_node_that_left_is_given_up() -> None:
+    async with harness(MemoryDialer({"broker": black_hole})) as it:
+        it.client.maybe_connect(1, it.now)
+        await asyncio.sleep(0.5)
+        it.client.set_nodes({})
+        await asyncio.sleep(0)
+        assert not [t for t in asyncio.all_tasks() if "dial" in t.get_name()]
+
+
+@virtual_time
+async def test_close_ends_dials_connections_and_requests_within_its_bound() -> None:
+    dialer = MemoryDialer({"a": silent, "b": black_hole, "c": hostile.silent})
+    async with harness(dialer, THREE) as it:
+        await it.connect(1)
+        request = it.send()
+        it.client.maybe_connect(2, it.now)
+        it.client.maybe_connect(3, it.now)
+        await asyncio.sleep(0.2)
+        assert it.client.state(3) is NodeState.HANDSHAKING
+        started = it.now
+        await it.client.close(5)
+        assert it.now == started
+        with pytest.raises(NodeDisconnectedError, match="client was closed"):
+            await request
+        assert [t for t in asyncio.all_tasks() if t.get_name().startswith("aioproducer")] == []
+        assert it.client.state(1) is NodeState.CLOSED
+        it.client.maybe_connect(1, it.now)
+        it.client.set_nodes({1: Node(1, "a", 1)})
+        assert it.client.ready_at(1, it.now) == math.inf
+        await it.client.close(5)
+
+
+@virtual_time
+async def test_close_lets_written_requests_without_answer_out() -> None:
+    received = bytearray()
+
+    async def behave(peer: Peer) -> None:
+        while data := await peer.reader.read(100):
+            received.extend(data)
+
+    dialer = MemoryDialer({"broker": after_handshake(behave)})
+    async with harness(dialer) as it:
+        await it.connect()
+        dialer.connections[0].stall()
+        request = PreparedRequest(ProduceRequest, lambda *_: [b"x" * 1000], expect_response=False)
+        written = it.client.send(1, request, now=it.now)
+        it.loop.call_later(2, dialer.connections[0].resume)
+        await it.client.close(5)
+        assert await written is None
+        await asyncio.sleep(1)
+        assert len(received) == 1000
+
+
+@virtual_time
+async def test_close_does_not_wait_longer_than_told_for_stuck_bytes() -> None:
+    dialer = MemoryDialer({"broker": silent})
+    async with harness(dialer) as it:
+        await it.connect()
+        dialer.connections[0].stall()
+        request = PreparedRequest(ProduceRequest, lambda *_: [b"x" * 1000], expect_response=False)
+        written = it.client.send(1, request, now=it.now)
+        started = it.now
+        await it.client.close(5)
+        assert it.now - started == pytest.approx(5)
+        with pytest.raises(NodeDisconnectedError):
+            await written
+
+
+@virtual_time
+async def test_a_cancelled_close_has_closed_all_the_same() -> None:
+    dialer = MemoryDialer({"broker": silent})
+    async with harness(dialer) as it:
+        await it.connect()
+        dialer.connections[0].stall()
+        request = PreparedRequest(ProduceRequest, lambda *_: [b"x" * 1000], expect_response=False)
+        written = it.client.send(1, request, now=it.now)
+        closing = asyncio.create_task(it.client.close(60))
+        await asyncio.sleep(1)
+        closing.cancel()
+        await asyncio.wait({closing})
+        with pytest.raises(NodeDisconnectedError):
+            await written
+        await asyncio.sleep(0.1)
+        assert dialer.connections[0].is_lost

@@ -1,0 +1,420 @@
+"""One connection: order, deadlines, idle clock, write buffer, buffers kept alive."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import struct
+import weakref
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.hostile import Peer
+
+from aioproducer.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    NodeDisconnectedError,
+    ProtocolError,
+)
+from aioproducer.net.connection import WRITE_HIGH_WATER, Connection, IdleConnectionError
+from aioproducer.wire.framing import encode_request, encode_response
+from aioproducer.wire.messages import MetadataRequest, MetadataResponse, ProduceRequest
+from aioproducer.wire.schema import Message
+from net.virtual import MemoryTransport, memory_pair, virtual_time
+
+
+class Observer:
+    def __init__(self) -> None:
+        self.responses: list[Message] = []
+        self.freed = 0
+        self.ended: list[tuple[KafkaError, int]] = []
+
+    def response_received(self, kind: type[Message], version: int, response: Message) -> None:
+        self.responses.append(response)
+
+    def capacity_freed(self) -> None:
+        self.freed += 1
+
+    def connection_failed(self, connection: Connection, error: KafkaError, lost: int) -> None:
+        self.ended.append((error, lost))
+
+
+class Fixture:
+    """A connection, the broker's end of it, and the client's transport."""
+
+    def __init__(self, max_idle_s: float | None) -> None:
+        near, far = memory_pair()
+        assert isinstance(near[1].transport, MemoryTransport)
+        self.transport = near[1].transport
+        self.peer = Peer(*far)
+        self.observer = Observer()
+        self.loop = asyncio.get_running_loop()
+        self.connection = Connection(
+            *near,
+            node_id=1,
+            observer=self.observer,
+            loop_time=self.loop.time,
+            max_idle_s=max_idle_s,
+        )
+
+    def ask(self, timeout_s: float = 30.0) -> asyncio.Future[Message | None]:
+        correlation_id = self.connection.next_correlation_id()
+        frame = encode_request(MetadataRequest(), 9, correlation_id, "tests")
+        return self.connection.send(
+            [frame],
+            correlation_id=correlation_id,
+            request_type=MetadataRequest,
+            version=9,
+            deadline=self.loop.time() + timeout_s,
+        )
+
+    def tell(
+        self, buffers: Sequence[bytes | memoryview], timeout_s: float = 30.0
+    ) -> asyncio.Future[Message | None]:
+        """A request without answer."""
+        return self.connection.send(
+            buffers,
+            correlation_id=self.connection.next_correlation_id(),
+            request_type=ProduceRequest,
+            version=9,
+            deadline=self.loop.time() + timeout_s,
+            expect_response=False,
+        )
+
+    async def answer(self, cluster_id: str = "c") -> None:
+        header = await self.peer.request()
+        self.peer.respond(header, MetadataResponse(cluster_id=cluster_id))
+
+
+@asynccontextmanager
+async def connected(max_idle_s: float | None = None) -> AsyncIterator[Fixture]:
+    it = Fixture(max_idle_s)
+    try:
+        yield it
+    finally:
+        it.connection.abort(NodeDisconnectedError("the test is over"))
+        await it.connection.wait_closed()
+        assert it.connection.is_over
+        assert it.transport.is_lost
+        it.peer.writer.transport.abort()
+
+
+@virtual_time
+async def test_pipelined_requests_get_their_answers_in_order() -> None:
+    async with connected() as it:
+        requests = [it.ask() for _ in range(5)]
+        assert it.connection.in_flight == 5
+        for i in range(5):
+            await it.answer(f"c{i}")
+        answers = [await request for request in requests]
+        assert [answer.cluster_id for answer in answers] == ["c0", "c1", "c2", "c3", "c4"]
+        assert it.connection.in_flight == 0
+        assert it.observer.freed == 5
+        assert it.observer.responses == answers
+
+
+@virtual_time
+async def test_an_answer_out_of_order_is_a_protocol_error_for_all_in_flight() -> None:
+    async with connected() as it:
+        first, second = it.ask(), it.ask()
+        await it.peer.request()
+        it.peer.respond(await it.peer.request(), MetadataResponse())
+        with pytest.raises(ProtocolError, match="correlation id 2 came where 1 was due"):
+            await first
+        with pytest.raises(ProtocolError):
+            await second
+        assert [lost for _, lost in it.observer.ended] == [2]
+
+
+@virtual_time
+async def test_the_second_answer_to_one_request_ends_the_connection() -> None:
+    async with connected() as it:
+        request = it.ask()
+        header = await it.peer.request()
+        it.peer.respond(header, MetadataResponse())
+        it.peer.respond(header, MetadataResponse())
+        await request
+        await it.connection.wait_closed()
+        assert isinstance(it.connection.error, ProtocolError)
+
+
+@virtual_time
+async def test_the_earliest_deadline_counts_even_if_it_was_set_last() -> None:
+    async with connected() as it:
+        started = it.loop.time()
+        long, short = it.ask(timeout_s=30), it.ask(timeout_s=2)
+        errors = await asyncio.gather(long, short, return_exceptions=True)
+        assert [type(error) for error in errors] == [NodeDisconnectedError] * 2
+        assert it.loop.time() - started == pytest.approx(2)
+
+
+@virtual_time
+async def test_an_answered_request_no_longer_times_out() -> None:
+    async with connected() as it:
+        first = it.ask(timeout_s=2)
+        await it.answer()
+        await first
+        await asyncio.sleep(5)
+        assert it.connection.is_open
+        second = it.ask(timeout_s=3)
+        started = it.loop.time()
+        with pytest.raises(NodeDisconnectedError):
+            await second
+        assert it.loop.time() - started == pytest.approx(3)
+
+
+@virtual_time
+async def test_extended_deadlines_hold_for_what_is_in_flight() -> None:
+    async with connected() as it:
+        started = it.loop.time()
+        request = it.ask(timeout_s=2)
+        it.connection.extend_deadlines(5)
+        with pytest.raises(NodeDisconnectedError) as caught:
+            await request
+        assert it.loop.time() - started == pytest.approx(7)
+        assert caught.value.elapsed_ms == 7000
+
+
+@virtual_time
+async def test_an_idle_connection_closes_itself_and_use_puts_that_off() -> None:
+    async with connected(max_idle_s=10) as it:
+        started = it.loop.time()
+        await asyncio.sleep(6)
+        request = it.ask()
+        await it.answer()
+        await request
+        assert await it.peer.reader.read() == b""
+        assert it.loop.time() - started == pytest.approx(16)
+        assert isinstance(it.connection.error, IdleConnectionError)
+
+
+@virtual_time
+async def test_a_connection_that_waits_for_an_answer_is_not_idle() -> None:
+    async with connected(max_idle_s=10) as it:
+        request = it.ask(timeout_s=60)
+        await asyncio.sleep(55)
+        await it.answer()
+        assert await request is not None
+        answered = it.loop.time()
+        await it.peer.reader.read()
+        assert it.loop.time() - answered == pytest.approx(10)
+
+
+@virtual_time
+async def test_writing_without_an_answer_to_expect_is_use_too() -> None:
+    async with connected(max_idle_s=10) as it:
+        started = it.loop.time()
+        await asyncio.sleep(6)
+        it.transport.stall()
+        written = it.tell([b"\0\0\0\x02", b"hi"])
+        it.transport.resume()
+        await written
+        await it.peer.reader.read()
+        assert it.loop.time() - started == pytest.approx(16)
+
+
+@virtual_time
+async def test_without_an_idle_limit_a_connection_stays_open() -> None:
+    async with connected(max_idle_s=None) as it:
+        await asyncio.sleep(1_000_000)
+        assert it.connection.is_open
+
+
+@virtual_time
+async def test_sending_on_an_ended_connection_fails_at_once_with_the_reason() -> None:
+    async with connected() as it:
+        it.connection.abort(KafkaConnectionError("enough", node_id=1))
+        with pytest.raises(KafkaConnectionError, match="enough"):
+            it.ask()
+
+
+@virtual_time
+async def test_a_request_without_answer_is_done_when_its_bytes_are_out() -> None:
+    async with connected() as it:
+        it.transport.stall()
+        request = it.tell([b"\0\0\0\x02", b"hi"])
+        await asyncio.sleep(1)
+        assert not request.done()
+        assert it.connection.in_flight == 1
+        it.transport.resume()
+        assert await request is None
+        assert it.connection.in_flight == 0
+        assert it.observer.freed >= 1
+
+
+@virtual_time
+async def test_a_request_without_answer_times_out_while_its_bytes_are_stuck() -> None:
+    async with connected() as it:
+        it.transport.stall()
+        started = it.loop.time()
+        with pytest.raises(NodeDisconnectedError):
+            await it.tell([b"\0\0\0\x02", b"hi"], timeout_s=4)
+        assert it.loop.time() - started == pytest.approx(4)
+
+
+@virtual_time
+async def test_a_full_write_buffer_refuses_and_tells_when_it_is_empty() -> None:
+    async with connected() as it:
+        it.transport.stall()
+        assert it.connection.can_write
+        request = it.tell([bytes(WRITE_HIGH_WATER + 1)])
+        assert not it.connection.can_write
+        await asyncio.sleep(1)
+        assert it.observer.freed == 0
+        it.transport.resume()
+        await request
+        assert it.connection.can_write
+        assert it.observer.freed == 1
+
+
+@virtual_time
+async def test_an_answer_before_the_request_is_written_waits_for_the_writing() -> None:
+    # KAFKA-19012: whoever gets the answer may reuse the request's memory.
+    async with connected() as it:
+        it.transport.stall()
+        request = it.ask()
+        it.peer.raw(encode_response(MetadataResponse(cluster_id="early"), 9, 1))
+        await asyncio.sleep(1)
+        assert not request.done()
+        it.transport.resume()
+        answer = await request
+        assert answer.cluster_id == "early"
+
+
+@virtual_time
+async def test_the_reader_ends_at_once_even_if_the_transport_is_slow_to_end() -> None:
+    async with connected() as it:
+        abort, it.transport.abort = it.transport.abort, lambda: None  # type: ignore[method-assign]
+        it.connection.abort(NodeDisconnectedError("test"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert it.connection.is_over
+        abort()
+
+
+@virtual_time
+async def test_the_transport_is_given_up_before_any_future_fails() -> None:
+    async with connected() as it:
+        it.transport.stall()
+        request = it.ask()
+        seen: list[int] = []
+        request.add_done_callback(lambda _: seen.append(it.transport.get_write_buffer_size()))
+        it.connection.abort(NodeDisconnectedError("test"))
+        assert it.transport.get_write_buffer_size() == 0
+        await asyncio.sleep(0)
+        assert isinstance(request.exception(), NodeDisconnectedError)
+        assert seen == [0]
+
+
+@virtual_time
+async def test_buffers_are_referenced_until_the_answer_and_no_longer() -> None:
+    async with connected() as it:
+        correlation_id = it.connection.next_correlation_id()
+        chunk = bytearray(encode_request(MetadataRequest(), 9, correlation_id, None))
+        view = memoryview(chunk)
+        alive = weakref.ref(view)
+        request = it.connection.send(
+            [view],
+            correlation_id=correlation_id,
+            request_type=MetadataRequest,
+            version=9,
+            deadline=it.loop.time() + 30,
+        )
+        del view
+        await asyncio.sleep(1)
+        gc.collect()
+        assert alive() is not None
+        await it.answer()
+        await request
+        gc.collect()
+        assert alive() is None
+
+
+@virtual_time
+async def test_cancelling_a_waiter_does_not_disturb_the_others() -> None:
+    async with connected() as it:
+        first, second = it.ask(), it.ask()
+        first.cancel()
+        await it.answer("one")
+        await it.answer("two")
+        answer = await second
+        assert answer.cluster_id == "two"
+        assert first.cancelled()
+
+
+@virtual_time
+async def test_cancelling_the_reader_from_outside_ends_the_connection() -> None:
+    async with connected() as it:
+        request = it.ask()
+        (reader,) = [t for t in asyncio.all_tasks() if t.get_name() == "aioproducer-read-1"]
+        reader.cancel()
+        with pytest.raises(NodeDisconnectedError):
+            await request
+
+
+@virtual_time
+async def test_a_defect_while_reading_ends_the_connection_visibly(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with connected() as it:
+
+        def stumble(kind: type[Message], version: int, response: Message) -> None:
+            raise ZeroDivisionError
+
+        it.observer.response_received = stumble  # type: ignore[method-assign]
+        requests = [it.ask(), it.ask()]
+        await it.answer()
+        errors = await asyncio.gather(*requests, return_exceptions=True)
+        assert [type(error) for error in errors] == [KafkaConnectionError] * 2
+        assert "failed unexpectedly" in caplog.text
+
+
+@virtual_time
+async def test_correlation_ids_wrap_around_without_becoming_negative() -> None:
+    async with connected() as it:
+        it.connection._correlation_id = 2**31 - 2
+        ids = [it.connection.next_correlation_id() for _ in range(3)]
+        assert ids == [2**31 - 1, 0, 1]
+
+
+@given(
+    sizes=st.lists(st.integers(0, 300), min_size=1, max_size=5),
+    cuts=st.lists(st.integers(1, 60), min_size=1, max_size=10),
+)
+def test_answers_survive_any_fragmentation(sizes: list[int], cuts: list[int]) -> None:
+    @virtual_time
+    async def run() -> None:
+        async with connected() as it:
+            requests = [it.ask() for _ in sizes]
+            stream = b"".join(
+                encode_response(MetadataResponse(cluster_id="x" * size), 9, number)
+                for number, size in enumerate(sizes, start=1)
+            )
+            position = turn = 0
+            while position < len(stream):
+                step = cuts[turn % len(cuts)]
+                it.peer.raw(stream[position : position + step])
+                position += step
+                turn += 1
+                await asyncio.sleep(0.001)
+            answers = [await request for request in requests]
+            assert [len(answer.cluster_id) for answer in answers] == sizes
+
+    run()
+
+
+@given(noise=st.binary(min_size=1, max_size=200))
+def test_noise_never_hangs_a_request(noise: bytes) -> None:
+    @virtual_time
+    async def run() -> None:
+        async with connected() as it:
+            request = it.ask(timeout_s=3)
+            it.peer.raw(struct.pack(">ii", len(noise) + 4, 1) + noise)
+            outcome = (await asyncio.gather(request, return_exceptions=True))[0]
+            assert isinstance(outcome, MetadataResponse | ProtocolError)
+
+    run()

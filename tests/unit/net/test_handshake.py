@@ -1,0 +1,154 @@
+"""ApiVersions negotiation (KIP-35, KIP-511)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from support.hostile import (
+    SANE_RANGES,
+    Behaviour,
+    Peer,
+    Ranges,
+    obedient,
+    silent,
+    versions_response,
+)
+
+from aioproducer.errors import InvalidRequestError, UnsupportedVersionError
+from aioproducer.net import NetSettings
+from aioproducer.net.settings import software_label
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.messages import ApiVersionsRequest
+from net.harness import harness
+from net.virtual import MemoryDialer, virtual_time
+
+UNSUPPORTED_VERSION = 35
+
+
+def old_broker(highest: int, *, tells: bool, asked: list[int]) -> Behaviour:
+    """Knows ApiVersions up to a version; answers others in version 0, as brokers do."""
+
+    async def behave(peer: Peer) -> None:
+        while True:
+            header = await peer.expect(ApiKey.API_VERSIONS)
+            asked.append(header.api_version)
+            if header.api_version <= highest:
+                peer.respond(header, versions_response())
+                break
+            ranges: Ranges = {ApiKey.API_VERSIONS: (0, highest)} if tells else {}
+            peer.respond(header, versions_response(ranges, UNSUPPORTED_VERSION), version=0)
+        await obedient(peer)
+
+    return behave
+
+
+@pytest.mark.parametrize(
+    ("highest", "tells", "expected"),
+    [(4, True, [4]), (3, True, [4, 3]), (0, True, [4, 0]), (2, False, [4, 0])],
+)
+def test_negotiation_falls_back_to_what_the_broker_knows(
+    highest: int, tells: bool, expected: list[int]
+) -> None:
+    @virtual_time
+    async def run() -> None:
+        asked: list[int] = []
+        broker = old_broker(highest, tells=tells, asked=asked)
+        async with harness(MemoryDialer({"broker": broker})) as it:
+            assert await it.connect() is None
+            assert asked == expected
+            assert await it.ask() is not None
+
+    run()
+
+
+@pytest.mark.parametrize("claimed", [-5, 4, 9, 3])
+def test_a_broker_that_refuses_every_version_does_not_hold_us_up(claimed: int) -> None:
+    @virtual_time
+    async def run() -> None:
+        asked: list[int] = []
+
+        async def behave(peer: Peer) -> None:
+            while True:
+                header = await peer.request()
+                asked.append(header.api_version)
+                ranges = {ApiKey.API_VERSIONS: (0, claimed)}
+                peer.respond(header, versions_response(ranges, UNSUPPORTED_VERSION), version=0)
+
+        async with harness(MemoryDialer({"broker": behave})) as it:
+            error = await it.connect()
+            assert type(error) is UnsupportedVersionError
+            assert error.node_id == 1
+            assert asked == ([4, 3, 0] if claimed == 3 else [4, 0])
+
+    run()
+
+
+@virtual_time
+async def test_another_error_code_refuses_the_connection() -> None:
+    async def behave(peer: Peer) -> None:
+        peer.respond(await peer.request(), versions_response(error_code=42))
+        await peer.until_closed()
+
+    async with harness(MemoryDialer({"broker": behave})) as it:
+        assert type(await it.connect()) is InvalidRequestError
+
+
+@virtual_time
+async def test_the_client_names_itself_and_its_version() -> None:
+    seen: list[ApiVersionsRequest] = []
+
+    async def behave(peer: Peer) -> None:
+        header = await peer.expect(ApiKey.API_VERSIONS)
+        assert header.client_id == "tests"
+        seen.append(ApiVersionsRequest.decode(header.body, header.api_version))
+        peer.respond(header, versions_response())
+        await peer.until_closed()
+
+    names = {"software_name": "aio producer", "software_version": "1.2+local"}
+    async with harness(MemoryDialer({"broker": behave}), **names) as it:
+        assert await it.connect() is None
+        assert seen[0].client_software_name == "aio-producer"
+        assert seen[0].client_software_version == "1.2-local"
+
+
+@virtual_time
+async def test_the_whole_handshake_has_one_request_timeout() -> None:
+    async def behave(peer: Peer) -> None:
+        header = await peer.request()
+        await asyncio.sleep(6)
+        ranges = {ApiKey.API_VERSIONS: (0, 2)}
+        peer.respond(header, versions_response(ranges, UNSUPPORTED_VERSION), version=0)
+        await silent(peer)
+
+    async with harness(MemoryDialer({"broker": behave}), request_timeout_s=10.0) as it:
+        started = it.now
+        assert await it.connect() is not None
+        assert it.now - started == pytest.approx(10)
+
+
+@virtual_time
+async def test_a_range_that_is_none_matters_only_for_what_we_speak() -> None:
+    async def behave(peer: Peer) -> None:
+        await peer.handshake({**SANE_RANGES, 9999: (5, 1), ApiKey.VOTE: (-1, -1)})
+        await obedient(peer)
+
+    async with harness(MemoryDialer({"broker": behave})) as it:
+        assert await it.connect() is None
+        assert await it.ask() is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("aioproducer", "aioproducer"),
+        ("1.0.dev3+g1a2b", "1.0.dev3-g1a2b"),
+        ("-x-", "x"),
+        ("größe", "gr-e"),
+        ("", "unknown"),
+        ("+++", "unknown"),
+    ],
+)
+def test_names_are_made_acceptable_to_brokers(text: str, label: str) -> None:
+    assert software_label(text) == label
+    assert NetSettings(software_version=text).software_version == label

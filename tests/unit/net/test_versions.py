@@ -1,0 +1,53 @@
+"""The choice of versions, and who obeys a throttle time."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aioproducer.errors import UnsupportedVersionError
+from aioproducer.net.versions import BrokerVersions, client_obeys_throttle
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.messages import MetadataRequest
+
+version = st.integers(0, 20)
+
+
+@given(a=version, b=version, lowest=version, highest=st.none() | version)
+def test_the_choice_is_the_highest_common_version_or_none(
+    a: int, b: int, lowest: int, highest: int | None
+) -> None:
+    low, high = min(a, b), max(a, b)
+    ours = range(MetadataRequest.VALID_VERSIONS[0], MetadataRequest.VALID_VERSIONS[1] + 1)
+    common = {v for v in ours if low <= v <= high and v >= lowest}
+    common = {v for v in common if highest is None or v <= highest}
+    versions = BrokerVersions({ApiKey.METADATA: (low, high)})
+    if common:
+        assert versions.choose(MetadataRequest, lowest, highest) == max(common)
+    else:
+        with pytest.raises(UnsupportedVersionError, match=f"versions {low} to {high}"):
+            versions.choose(MetadataRequest, lowest, highest)
+
+
+@pytest.mark.parametrize(("low", "high"), [(3, 2), (-1, 5), (-2, -1)])
+def test_an_impossible_range_is_refused(low: int, high: int) -> None:
+    with pytest.raises(UnsupportedVersionError, match=f"METADATA: versions {low} to {high}"):
+        BrokerVersions({ApiKey.METADATA: (low, high)}, node_id=4)
+
+
+@pytest.mark.parametrize(
+    ("key", "first"),
+    [
+        (ApiKey.PRODUCE, 6),
+        (ApiKey.METADATA, 6),
+        (ApiKey.FETCH, 8),
+        (ApiKey.INIT_PRODUCER_ID, 1),
+        (ApiKey.API_VERSIONS, 2),
+        (ApiKey.FIND_COORDINATOR, 2),
+        (ApiKey.DESCRIBE_CLUSTER, 0),
+    ],
+)
+def test_the_client_waits_from_the_version_on_that_brokers_do_not(key: ApiKey, first: int) -> None:
+    assert client_obeys_throttle(key, first)
+    assert not client_obeys_throttle(key, first - 1)
