@@ -1,0 +1,54 @@
+"""Kafka for tests: an embedded cluster, real brokers on the JVM, and tools to read topics back.
+
+Owns: the public names, imported when first used. Must not know: the CLI. Nothing that produces
+imports this package.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aioproducer.testing.admin import create_topic as create_topic
+    from aioproducer.testing.admin import delete_topic as delete_topic
+    from aioproducer.testing.admin import list_topics as list_topics
+    from aioproducer.testing.broker import BrokerSpec as BrokerSpec
+    from aioproducer.testing.broker import ClusterSettings as ClusterSettings
+    from aioproducer.testing.broker import ClusterState as ClusterState
+    from aioproducer.testing.broker import Faults as Faults
+    from aioproducer.testing.broker import TopicSpec as TopicSpec
+    from aioproducer.testing.embedded import EmbeddedCluster as EmbeddedCluster
+    from aioproducer.testing.embedded import serve as serve
+    from aioproducer.testing.reader import end_offsets as end_offsets
+    from aioproducer.testing.reader import read_topic as read_topic
+    from aioproducer.testing.reader import stream_batches as stream_batches
+    from aioproducer.testing.reader import stream_topic as stream_topic
+
+_HOMES = {
+    "BrokerSpec": "broker",
+    "ClusterSettings": "broker",
+    "ClusterState": "broker",
+    "EmbeddedCluster": "embedded",
+    "Faults": "broker",
+    "TopicSpec": "broker",
+    "create_topic": "admin",
+    "delete_topic": "admin",
+    "end_offsets": "reader",
+    "list_topics": "admin",
+    "read_topic": "reader",
+    "serve": "embedded",
+    "stream_batches": "reader",
+    "stream_topic": "reader",
+}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = found
+    return found

@@ -1,0 +1,174 @@
+"""Creating, deleting and listing topics on any cluster, over the wire.
+
+Owns: what has to be true before a topic counts as created or deleted. Must not know: which kind of
+cluster answers.
+
+Brokers learn of a topic one after the other, so both changes are awaited at every broker: a client
+may bootstrap from any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from aioproducer.errors import (
+    BrokerError,
+    KafkaConnectionError,
+    KafkaError,
+    RequestTimedOutError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from aioproducer.testing.wire_client import WireClient, raise_for_code
+from aioproducer.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from aioproducer.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from aioproducer.wire.messages.metadata import MetadataResponseTopic
+from aioproducer.wire.schema import Message
+
+CREATE_VERSIONS, DELETE_VERSIONS = (2, 7), (1, 5)
+"""v6 of DeleteTopics has another layout and nothing that is needed here."""
+
+_NO_LEADER = -1
+
+
+async def create_topic(
+    bootstrap: str,
+    name: str,
+    partitions: int = 1,
+    replication_factor: int = -1,
+    configs: Mapping[str, str] | None = None,
+    *,
+    timeout_s: float = 30.0,
+) -> None:
+    """Create a topic and wait until every broker knows a leader for each partition.
+
+    Args:
+        bootstrap: `host:port` of one or more brokers, separated by commas.
+        name: The topic.
+        partitions: How many; -1 for the cluster's default.
+        replication_factor: -1 for the cluster's default.
+        configs: Topic options by Kafka's names.
+        timeout_s: For all of it.
+
+    Raises:
+        TopicAlreadyExistsError: It was there before.
+        BrokerError: The cluster refused for another reason.
+        KafkaTimeoutError: It did not get done in time.
+    """
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        configs=[
+            CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()
+        ],
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=int(timeout_s * 1000))
+    async with WireClient(bootstrap, timeout_s=timeout_s) as client:
+        change = _Change(client, request, CREATE_VERSIONS, TopicAlreadyExistsError)
+        await client.retry(change.attempt)
+        await _wait_everywhere(client, name, _has_leaders)
+
+
+async def delete_topic(bootstrap: str, name: str, *, timeout_s: float = 30.0) -> None:
+    """Delete a topic and wait until no broker knows it.
+
+    Raises:
+        UnknownTopicOrPartitionError: There is no such topic.
+        BrokerError: The cluster refused for another reason.
+        KafkaTimeoutError: It did not get done in time.
+    """
+    request = DeleteTopicsRequest(topic_names=[name], timeout_ms=int(timeout_s * 1000))
+    async with WireClient(bootstrap, timeout_s=timeout_s) as client:
+        change = _Change(client, request, DELETE_VERSIONS, UnknownTopicOrPartitionError)
+        await client.retry(change.attempt, final=(UnknownTopicOrPartitionError,))
+        await _wait_everywhere(client, name, _is_gone)
+
+
+async def list_topics(bootstrap: str, *, timeout_s: float = 30.0) -> list[MetadataResponseTopic]:
+    """Every topic of the cluster with its partitions, by name.
+
+    Raises:
+        KafkaTimeoutError: No broker answered in time.
+    """
+    async with WireClient(bootstrap, timeout_s=timeout_s) as client:
+        metadata = await client.retry(lambda: client.metadata(None))
+        return sorted(metadata.topics, key=lambda topic: topic.name or "")
+
+
+class _Change:
+    """A request to the controller whose answer may get lost after it was carried out.
+
+    `done_already` is the error that then answers the next try; a first try it fails.
+    """
+
+    def __init__(
+        self,
+        client: WireClient,
+        request: CreateTopicsRequest | DeleteTopicsRequest,
+        versions: tuple[int, int],
+        done_already: type[BrokerError],
+    ) -> None:
+        self._client = client
+        self._request = request
+        self._versions = versions
+        self._done_already = done_already
+        self._may_be_done = False
+
+    async def attempt(self) -> None:
+        controller = (await self._client.metadata([])).controller_id
+        try:
+            response = await self._client.ask(controller, self._request, *self._versions)
+        except KafkaConnectionError:
+            self._may_be_done = True
+            raise
+        result = _only_result(response)
+        if result.error_code == self._done_already.code and self._may_be_done:
+            return
+        if result.error_code == RequestTimedOutError.code:
+            self._may_be_done = True
+        raise_for_code(result.error_code, result.error_message, topic=result.name)
+
+
+def _only_result(response: Message) -> CreatableTopicResult | DeletableTopicResult:
+    if isinstance(response, CreateTopicsResponse):
+        return response.topics[0]
+    return cast(DeleteTopicsResponse, response).responses[0]
+
+
+async def _wait_everywhere(
+    client: WireClient, name: str, is_done: Callable[[MetadataResponseTopic], bool]
+) -> None:
+    """Return when every broker describes the topic as wanted."""
+    await client.retry(lambda: client.metadata([]))
+    for node_id in client.node_ids:
+        while True:
+            try:
+                if is_done((await client.metadata([name], node_id=node_id)).topics[0]):
+                    break
+                failure: KafkaError | None = None
+            except KafkaConnectionError as error:
+                failure = error
+            await client.pause(failure)
+
+
+def _has_leaders(topic: MetadataResponseTopic) -> bool:
+    return bool(topic.partitions) and all(
+        partition.error_code == 0 and partition.leader_id != _NO_LEADER
+        for partition in topic.partitions
+    )
+
+
+def _is_gone(topic: MetadataResponseTopic) -> bool:
+    return topic.error_code == UnknownTopicOrPartitionError.code

@@ -1,0 +1,28 @@
+"""A multi-broker Kafka as a pure state machine.
+
+Owns: everything a cluster decides: topics, leaders, logs, validation, what is answered, scripted
+faults. Must not know: sockets, tasks, the clock (`now_ms` is passed in), a random source of its own
+(`rng` is passed in). `aioproducer.testing.embedded` serves it on TCP.
+
+    settings, refusal < log, producers < topics, validation < api/* < dispatch < cluster
+"""
+
+from aioproducer.testing.broker.cluster import ClusterState
+from aioproducer.testing.broker.dispatch import Reply, RequestWait
+from aioproducer.testing.broker.faults import ConnectionFault, ErrorAnswer, Fault, Faults
+from aioproducer.testing.broker.refusal import RefusedError
+from aioproducer.testing.broker.settings import BrokerSpec, ClusterSettings, TopicSpec
+
+__all__ = [
+    "BrokerSpec",
+    "ClusterSettings",
+    "ClusterState",
+    "ConnectionFault",
+    "ErrorAnswer",
+    "Fault",
+    "Faults",
+    "RefusedError",
+    "Reply",
+    "RequestWait",
+    "TopicSpec",
+]

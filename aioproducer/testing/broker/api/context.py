@@ -1,0 +1,108 @@
+"""What every API handler gets and may give back besides a response.
+
+Owns: the surroundings of one request (which broker, which version, when) and the two other ways a
+request can end: a long poll and a hang-up. Must not know: any single API.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from aioproducer import errors
+from aioproducer.testing.broker.refusal import RefusedError
+from aioproducer.testing.broker.topics import Partition, Topic
+from aioproducer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from aioproducer.testing.broker.cluster import ClusterState
+    from aioproducer.testing.broker.faults import ErrorAnswer
+    from aioproducer.wire.api_keys import ApiKey
+
+ERRORS_WITH_LEADER = frozenset(
+    {errors.NotLeaderOrFollowerError.code, errors.FencedLeaderEpochError.code}
+)
+"""The errors beside which a broker names the leader it knows (KIP-951)."""
+
+
+class HangUpError(Exception):
+    """The broker closes the connection without an answer; the text says why."""
+
+
+class LongPoll(NamedTuple):
+    """Nothing to answer yet: ask again when a watched partition changes, or at the deadline."""
+
+    deadline_ms: int
+    watching: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """The surroundings of one request.
+
+    Attributes:
+        cluster: The cluster.
+        node_id: The broker that was asked.
+        api: The API.
+        version: The request's version.
+        now_ms: The brokers' clock.
+        deadline_ms: When a long poll that already waited has to end; None on first sight.
+    """
+
+    cluster: ClusterState
+    node_id: int
+    api: ApiKey
+    version: int
+    now_ms: int
+    deadline_ms: int | None = None
+
+    def scripted_error(self, topic: str | None, partition: int | None = None) -> ErrorAnswer | None:
+        """The fault that strikes this topic or partition now, if any."""
+        return self.cluster.faults.take_error(self.api, self.node_id, topic, partition)
+
+    def find_topic(self, name: str | None, topic_id: UUID, *, by_id: bool) -> Topic:
+        """The topic a request means, by id in the versions that have ids (KIP-516).
+
+        Raises:
+            RefusedError: There is none.
+        """
+        if by_id:
+            found = self.cluster.topic_by_id(topic_id)
+            missing: type[errors.BrokerError] = errors.UnknownTopicIdError
+        else:
+            found = self.cluster.topics.get(name or "")
+            missing = errors.UnknownTopicOrPartitionError
+        if found is None:
+            raise RefusedError(missing)
+        return found
+
+    def led_partition(self, topic: Topic, index: int) -> Partition:
+        """A partition that this broker leads.
+
+        Raises:
+            RefusedError: There is no such partition, or another broker leads it.
+        """
+        partition = topic.partition(index)
+        if partition is None:
+            raise RefusedError(errors.UnknownTopicOrPartitionError)
+        if partition.leader != self.node_id:
+            raise RefusedError(
+                errors.NotLeaderOrFollowerError,
+                f"broker {self.node_id} is not the leader of {topic.name}-{index}",
+            )
+        return partition
+
+
+def check_leader_epoch(partition: Partition, epoch: int) -> None:
+    """Compare the leader epoch a client knows with ours (KIP-320).
+
+    Raises:
+        RefusedError: The client is behind (FENCED) or ahead (UNKNOWN).
+    """
+    if epoch < 0 or epoch == partition.leader_epoch:
+        return
+    if epoch < partition.leader_epoch:
+        raise RefusedError(errors.FencedLeaderEpochError)
+    raise RefusedError(errors.UnknownLeaderEpochError)

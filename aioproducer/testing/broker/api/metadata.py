@@ -1,0 +1,168 @@
+"""Metadata (3), FindCoordinator (10) and DescribeCluster (60): who is where.
+
+Owns: what a client is told about brokers, topics and leaders, and auto-creation. Must not know: how
+a topic gets its replicas.
+
+A topic auto-created by a request is answered UNKNOWN_TOPIC_OR_PARTITION that once and is there the
+next time, as with a real broker, whose creation takes a moment (Java: AutoTopicCreationManager).
+"""
+
+from __future__ import annotations
+
+from aioproducer import errors
+from aioproducer.testing.broker.api.context import HangUpError, RequestContext
+from aioproducer.testing.broker.refusal import RefusedError
+from aioproducer.testing.broker.topics import (
+    NO_LEADER,
+    Partition,
+    Topic,
+    check_topic_name,
+)
+from aioproducer.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from aioproducer.wire.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from aioproducer.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+_BROKER_ENDPOINTS = 1
+_FIRST_VERSION_WITH_IDS = 12
+_FIRST_COORDINATOR_VERSION_WITH_KEYS = 4
+_NO_COORDINATOR = "this cluster has no group or transaction coordinator"
+
+
+def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    """Describe the cluster, and the topics asked for (null, in v0 an empty list: all)."""
+    cluster = ctx.cluster
+    asked = request.topics
+    if asked is None or (ctx.version == 0 and not asked):
+        asked = [MetadataRequestTopic(name=name) for name in sorted(cluster.topics)]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=node.node_id, host=node.host, port=node.port, rack=node.rack
+            )
+            for node in cluster.live_brokers
+        ],
+        cluster_id=cluster.settings.cluster_id,
+        controller_id=cluster.controller_id,
+        topics=[_topic(ctx, each, request.allow_auto_topic_creation) for each in asked],
+    )
+
+
+def describe_cluster(
+    ctx: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    """Describe the brokers (KIP-700)."""
+    cluster = ctx.cluster
+    answer = DescribeClusterResponse(
+        cluster_id=cluster.settings.cluster_id, controller_id=cluster.controller_id
+    )
+    if request.endpoint_type != _BROKER_ENDPOINTS:
+        answer.error_code = errors.MismatchedEndpointTypeError.code
+        answer.error_message = "The request was sent to an endpoint of the wrong type."
+        return answer
+    if ctx.version >= 1:
+        answer.endpoint_type = _BROKER_ENDPOINTS
+    answer.brokers = [
+        DescribeClusterBroker(
+            broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack
+        )
+        for node in cluster.live_brokers
+    ]
+    return answer
+
+
+def find_coordinator(
+    ctx: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    """Say that there is none.
+
+    Served all the same: librdkafka takes a broker without it for one too old for lz4.
+    """
+    code = errors.CoordinatorNotAvailableError.code
+    if ctx.version < _FIRST_COORDINATOR_VERSION_WITH_KEYS:
+        return FindCoordinatorResponse(
+            error_code=code,
+            error_message=_NO_COORDINATOR,
+            node_id=-1,
+            port=-1,
+        )
+    return FindCoordinatorResponse(
+        coordinators=[
+            Coordinator(
+                key=key, node_id=-1, port=-1, error_code=code, error_message=_NO_COORDINATOR
+            )
+            for key in request.coordinator_keys
+        ]
+    )
+
+
+def _topic(
+    ctx: RequestContext, asked: MetadataRequestTopic, may_create: bool
+) -> MetadataResponseTopic:
+    if asked.name is None and ctx.version < _FIRST_VERSION_WITH_IDS:
+        raise HangUpError(f"Metadata v{ctx.version} asks for a topic without a name")
+    if (scripted := ctx.scripted_error(asked.name)) is not None:
+        return _failed(asked, scripted.code)
+    try:
+        topic = ctx.find_topic(asked.name, asked.topic_id, by_id=asked.name is None)
+    except RefusedError as refusal:
+        return _unknown(ctx, asked, refusal, may_create)
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[_partition(ctx, topic, each) for each in topic.partitions],
+    )
+
+
+def _unknown(
+    ctx: RequestContext, asked: MetadataRequestTopic, refusal: RefusedError, may_create: bool
+) -> MetadataResponseTopic:
+    if asked.name is None:
+        return _failed(asked, refusal.code)
+    try:
+        check_topic_name(asked.name)
+        if may_create and ctx.cluster.settings.auto_create_topics:
+            ctx.cluster.create_topic(asked.name)
+    except RefusedError as invalid:
+        return _failed(asked, invalid.code)
+    return _failed(asked, refusal.code)
+
+
+def _failed(asked: MetadataRequestTopic, code: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=asked.name, topic_id=asked.topic_id)
+
+
+def _partition(
+    ctx: RequestContext, topic: Topic, partition: Partition
+) -> MetadataResponsePartition:
+    cluster = ctx.cluster
+    scripted = ctx.scripted_error(topic.name, partition.index)
+    if scripted is not None:
+        code = scripted.code
+    elif partition.leader == NO_LEADER:
+        code = errors.LeaderNotAvailableError.code
+    else:
+        code = 0
+    return MetadataResponsePartition(
+        error_code=code,
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=[node for node in partition.replicas if not cluster.is_live(node)],
+    )

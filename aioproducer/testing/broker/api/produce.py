@@ -1,0 +1,225 @@
+"""Produce (0) and InitProducerId (22): what a leader does with record batches.
+
+Owns: the walk over a request's partitions, the order of checks (acks, topic, leader, in-sync
+replicas, records, sequence) and the response's leader hints. Must not know: how a batch is
+validated or stored.
+
+With `acks=0` there is no response; an error then closes the connection, as a broker's only way to
+say that something went wrong (Java: KafkaApis.handleProduceRequest).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aioproducer import errors
+from aioproducer.testing.broker.api.context import (
+    ERRORS_WITH_LEADER,
+    HangUpError,
+    RequestContext,
+)
+from aioproducer.testing.broker.refusal import RefusedError
+from aioproducer.testing.broker.topics import NO_LEADER, Partition, Topic
+from aioproducer.testing.broker.validation import only_batch, validate_batch
+from aioproducer.wire.messages.common import LeaderIdAndEpoch, NodeEndpoint
+from aioproducer.wire.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from aioproducer.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+ACKS_ALL = -1
+_VALID_ACKS = frozenset({ACKS_ALL, 0, 1})
+_FIRST_VERSION_WITH_LEADER_HINTS = 10
+_FIRST_VERSION_WITH_TOPIC_IDS = 13
+_NOT_WRITTEN = -1
+
+_ERRORS_WITHOUT_LOG_START = frozenset(
+    error.code
+    for error in (
+        errors.CorruptMessageError,
+        errors.UnknownTopicOrPartitionError,
+        errors.NotLeaderOrFollowerError,
+        errors.RecordTooLargeError,
+        errors.RecordListTooLargeError,
+        errors.KafkaStorageError,
+        errors.UnknownTopicIdError,
+    )
+)
+"""The others tell where the log begins (Java: ReplicaManager.appendToLocalLog); clients take an
+unknown sequence behind a log that was cut for a loss of data."""
+
+
+def produce(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
+    """Append every batch that may be appended, and say what became of each."""
+    responses = [
+        TopicProduceResponse(
+            name=data.name,
+            topic_id=data.topic_id,
+            partition_responses=list(_produce_topic(ctx, request, data)),
+        )
+        for data in request.topic_data
+    ]
+    if request.acks == 0:
+        _hang_up_on_error(responses)
+        return None
+    return ProduceResponse(responses=responses, node_endpoints=_leaders_named(ctx, responses))
+
+
+def init_producer_id(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    """Give out a producer id; without a transactional id always a new one (KIP-98, KIP-360)."""
+    if (scripted := ctx.scripted_error(None)) is not None:
+        return InitProducerIdResponse(error_code=scripted.code, producer_epoch=_NOT_WRITTEN)
+    if request.transactional_id is not None:
+        return InitProducerIdResponse(
+            error_code=errors.NotCoordinatorError.code, producer_epoch=_NOT_WRITTEN
+        )
+    return InitProducerIdResponse(producer_id=ctx.cluster.new_producer_id(), producer_epoch=0)
+
+
+def _produce_topic(
+    ctx: RequestContext, request: ProduceRequest, data: TopicProduceData
+) -> Iterable[PartitionProduceResponse]:
+    try:
+        by_id = ctx.version >= _FIRST_VERSION_WITH_TOPIC_IDS
+        topic = ctx.find_topic(data.name, data.topic_id, by_id=by_id)
+    except RefusedError as refusal:
+        return [_refused(ctx, None, each, refusal) for each in data.partition_data]
+    return [_produce_partition(ctx, request, topic, each) for each in data.partition_data]
+
+
+def _produce_partition(
+    ctx: RequestContext, request: ProduceRequest, topic: Topic, data: PartitionProduceData
+) -> PartitionProduceResponse:
+    scripted = ctx.scripted_error(topic.name, data.index)
+    if scripted is None or scripted.apply:
+        try:
+            answer = _append(ctx, request, topic, data)
+        except RefusedError as refusal:
+            answer = _refused(ctx, topic, data, refusal)
+        if scripted is None:
+            return answer
+    answer = _failed(ctx, topic, data.index, scripted.code, scripted.message)
+    if (partition := topic.partition(data.index)) is not None:
+        answer.log_start_offset = _told_log_start(partition, scripted.code)
+    return answer
+
+
+def _append(
+    ctx: RequestContext, request: ProduceRequest, topic: Topic, data: PartitionProduceData
+) -> PartitionProduceResponse:
+    if request.acks not in _VALID_ACKS:
+        raise RefusedError(errors.InvalidRequiredAcksError)
+    partition = ctx.led_partition(topic, data.index)
+    batch = only_batch(data.records, version=ctx.version)
+    if batch.is_transactional:
+        _refuse_transaction(request)
+    try:
+        if request.acks == ACKS_ALL:
+            _check_in_sync_replicas(topic, partition)
+        validate_batch(
+            batch,
+            topic.config,
+            ctx.now_ms,
+            verify_records=ctx.cluster.settings.verify_records,
+        )
+        appended = partition.append(data.records or b"", batch, topic.config, ctx.now_ms)
+    except RefusedError as refusal:
+        refusal.log_start_offset = _told_log_start(partition, refusal.code)
+        raise
+    if appended.is_new:
+        ctx.cluster.notify(topic.name, data.index)
+    return PartitionProduceResponse(
+        index=data.index,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.log_append_time_ms,
+        log_start_offset=partition.log.start_offset,
+    )
+
+
+def _check_in_sync_replicas(topic: Topic, partition: Partition) -> None:
+    # No more can be asked for than there are replicas (Java: Partition.effectiveMinIsr).
+    needed = min(topic.config.min_insync_replicas, len(partition.replicas))
+    if len(partition.isr) < needed:
+        raise RefusedError(
+            errors.NotEnoughReplicasError,
+            f"The size of the current ISR {len(partition.isr)} is insufficient to satisfy the "
+            f"min.isr requirement of {needed} for partition {topic.name}-{partition.index}",
+        )
+
+
+def _refuse_transaction(request: ProduceRequest) -> None:
+    if request.transactional_id is None:
+        raise RefusedError(errors.TransactionalIdAuthorizationFailedError)
+    raise RefusedError(
+        errors.InvalidTxnStateError, "The cluster has no ongoing transaction of this producer"
+    )
+
+
+def _told_log_start(partition: Partition, code: int) -> int:
+    return _NOT_WRITTEN if code in _ERRORS_WITHOUT_LOG_START else partition.log.start_offset
+
+
+def _refused(
+    ctx: RequestContext, topic: Topic | None, data: PartitionProduceData, refusal: RefusedError
+) -> PartitionProduceResponse:
+    answer = _failed(ctx, topic, data.index, refusal.code, refusal.message)
+    answer.log_start_offset = refusal.log_start_offset
+    answer.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+        for index, message in refusal.record_errors
+    ]
+    return answer
+
+
+def _failed(
+    ctx: RequestContext, topic: Topic | None, index: int, code: int, message: str | None
+) -> PartitionProduceResponse:
+    answer = PartitionProduceResponse(
+        index=index, error_code=code, base_offset=_NOT_WRITTEN, error_message=message
+    )
+    partition = topic.partition(index) if topic else None
+    has_hint = ctx.version >= _FIRST_VERSION_WITH_LEADER_HINTS and code in ERRORS_WITH_LEADER
+    if has_hint and partition is not None:
+        answer.current_leader = LeaderIdAndEpoch(
+            leader_id=partition.leader, leader_epoch=partition.leader_epoch
+        )
+    return answer
+
+
+def _leaders_named(
+    ctx: RequestContext, responses: list[TopicProduceResponse]
+) -> list[NodeEndpoint]:
+    named = {
+        answer.current_leader.leader_id
+        for topic in responses
+        for answer in topic.partition_responses
+        if answer.current_leader.leader_id != NO_LEADER
+    }
+    return node_endpoints(ctx, named)
+
+
+def node_endpoints(ctx: RequestContext, node_ids: set[int]) -> list[NodeEndpoint]:
+    """Where the brokers named as leaders are (KIP-951)."""
+    return [
+        NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+        for node in ctx.cluster.live_brokers
+        if node.node_id in node_ids
+    ]
+
+
+def _hang_up_on_error(responses: list[TopicProduceResponse]) -> None:
+    for topic in responses:
+        for answer in topic.partition_responses:
+            if answer.error_code:
+                raise HangUpError(
+                    f"error {answer.error_code} for {topic.name}-{answer.index} with acks=0"
+                )

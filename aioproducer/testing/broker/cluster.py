@@ -1,0 +1,330 @@
+"""The simulated cluster: brokers, topics, leaders, and one entrance for requests.
+
+Owns: which brokers are up, which topics exist, who leads, and every change of these. Must not know:
+sockets, tasks, the clock, a random source of its own: `now_ms` and `rng` come from the caller, so
+the same calls give the same cluster, on TCP as on virtual time.
+
+Invariants:
+- All brokers share one view: a change is known to every broker at once.
+- A broker that is down is in no partition's leadership and answers nothing.
+- `subscribe`d callbacks hear of every append and every change of leader, after it happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from aioproducer import errors
+from aioproducer.testing.broker import dispatch
+from aioproducer.testing.broker.dispatch import Reply, RequestWait
+from aioproducer.testing.broker.faults import Fault, Faults
+from aioproducer.testing.broker.refusal import RefusedError
+from aioproducer.testing.broker.settings import (
+    BrokerSpec,
+    ClusterSettings,
+    TopicConfig,
+    TopicSpec,
+)
+from aioproducer.testing.broker.topics import (
+    NO_LEADER,
+    Partition,
+    Topic,
+    check_topic_name,
+)
+from aioproducer.types import TopicPartition
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.framing import RequestHeader
+
+if TYPE_CHECKING:
+    import random
+
+_MAX_PARTITIONS = 10_000
+"""What a KRaft controller creates at once (Java: ReplicationControlManager)."""
+
+
+class ClusterState:
+    """A whole cluster as one state machine.
+
+    Attributes:
+        settings: How its brokers behave.
+        brokers: Every broker by id, up or down.
+        topics: Every topic by name.
+        faults: Scripted misbehaviour.
+    """
+
+    def __init__(
+        self,
+        brokers: Sequence[BrokerSpec],
+        *,
+        settings: ClusterSettings | None = None,
+        rng: random.Random,
+    ) -> None:
+        """Make a cluster with all `brokers` up and no topic.
+
+        Args:
+            brokers: At least one.
+            settings: Kafka's defaults if left out.
+            rng: Where topic ids come from.
+        """
+        if not brokers:
+            raise ValueError("a cluster needs at least one broker")
+        self.settings = settings or ClusterSettings()
+        self.brokers = {broker.node_id: broker for broker in brokers}
+        self.topics: dict[str, Topic] = {}
+        self.faults = Faults()
+        self._rng = rng
+        self._live = set(self.brokers)
+        self._names_by_id: dict[UUID, str] = {}
+        self._listeners: list[Callable[[TopicPartition], None]] = []
+        self._next_producer_id = 0
+        self._topics_placed = 0
+
+    # Requests
+
+    def respond(
+        self, node_id: int, header: RequestHeader, now_ms: int, *, wait: RequestWait | None = None
+    ) -> Reply:
+        """Carry out one request as broker `node_id` would.
+
+        Args:
+            node_id: The broker whose connection it came from.
+            header: The request, its body still encoded.
+            now_ms: The brokers' clock, epoch milliseconds.
+            wait: What an earlier call for the same request returned in `Reply.wait`.
+        """
+        return dispatch.respond(self, node_id, header, now_ms, wait)
+
+    def handle(self, node_id: int, header: RequestHeader, now_ms: int) -> bytes | None:
+        """The framed response alone, a long poll answered at once.
+
+        None where nothing is to be sent; `respond` says why.
+        """
+        reply = self.respond(node_id, header, now_ms)
+        if reply.wait is not None:
+            reply = self.respond(node_id, header, reply.wait.deadline_ms, wait=reply.wait)
+        return reply.frame
+
+    def subscribe(self, on_change: Callable[[TopicPartition], None]) -> None:
+        """Call `on_change` after every append to, and change of leader of, a partition."""
+        self._listeners.append(on_change)
+
+    def notify(self, topic: str, partition: int) -> None:
+        """Tell the subscribers that a partition changed."""
+        for listener in self._listeners:
+            listener(TopicPartition(topic, partition))
+
+    # Brokers
+
+    @property
+    def live_brokers(self) -> list[BrokerSpec]:
+        """The brokers that are up, by id."""
+        return [self.brokers[node_id] for node_id in sorted(self._live)]
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that clients are told is the controller; -1 when all are down."""
+        return min(self._live, default=-1)
+
+    def is_live(self, node_id: int) -> bool:
+        """Whether that broker is up."""
+        return node_id in self._live
+
+    def set_broker_address(self, node_id: int, host: str, port: int) -> None:
+        """Change where clients are told to find a broker."""
+        self.brokers[node_id] = self.brokers[node_id]._replace(host=host, port=port)
+
+    def set_broker_down(self, node_id: int) -> None:
+        """Take a broker away: another in-sync replica, if there is one, leads its partitions."""
+        if node_id not in self._live:
+            return
+        self._live.remove(node_id)
+        for partition in self._partitions():
+            if partition.lose_replica(node_id):
+                self.notify(partition.topic, partition.index)
+
+    def set_broker_up(self, node_id: int) -> None:
+        """Bring a broker back; it catches up at once and leads what has no leader."""
+        if node_id not in self.brokers:
+            raise ValueError(f"there is no broker {node_id}")
+        if node_id in self._live:
+            return
+        self._live.add(node_id)
+        for partition in self._partitions():
+            if partition.regain_replica(node_id, self._live):
+                self.notify(partition.topic, partition.index)
+
+    def move_leader(self, topic: str, partition: int, node_id: int | None = None) -> int:
+        """Give a partition another leader, under a new epoch.
+
+        Args:
+            topic: The topic.
+            partition: The partition.
+            node_id: The new leader, an in-sync replica; None for the next one in the ISR.
+
+        Returns:
+            The new leader.
+
+        Raises:
+            ValueError: There is no such partition, or `node_id` is not in sync.
+        """
+        found = self.partition(topic, partition)
+        if found is None:
+            raise ValueError(f"there is no partition {topic}-{partition}")
+        candidates = [node for node in found.isr if node in self._live]
+        if node_id is None:
+            after = candidates.index(found.leader) + 1 if found.leader in candidates else 0
+            node_id = candidates[after % len(candidates)] if candidates else NO_LEADER
+        if node_id not in candidates:
+            raise ValueError(f"broker {node_id} is not an in-sync replica of {topic}-{partition}")
+        found.lead_by(node_id)
+        self.notify(topic, partition)
+        return node_id
+
+    def throttle(
+        self, throttle_ms: int, *, node_id: int | None = None, times: int | None = None
+    ) -> Fault:
+        """Throttle Produce requests, at one broker or all, until `faults.remove` of the result."""
+        return self.faults.throttle(throttle_ms, ApiKey.PRODUCE, node_id=node_id, times=times)
+
+    # Topics
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        """A partition, or None."""
+        found = self.topics.get(topic)
+        return None if found is None else found.partition(index)
+
+    def topic_by_id(self, topic_id: UUID) -> Topic | None:
+        """The topic that has this id, or None."""
+        name = self._names_by_id.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def create_topic(
+        self,
+        name: str,
+        spec: TopicSpec | None = None,
+        *,
+        assignments: Mapping[int, Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> Topic:
+        """Create a topic, its replicas spread over the brokers that are up.
+
+        Args:
+            name: The topic's name.
+            spec: Partitions, replication factor, options.
+            assignments: The replicas of each partition, in place of counts.
+            validate_only: Check, and leave no trace.
+
+        Raises:
+            RefusedError: With the code a broker answers.
+        """
+        spec = spec or TopicSpec()
+        check_topic_name(name)
+        if name in self.topics:
+            raise RefusedError(errors.TopicAlreadyExistsError, f"Topic '{name}' already exists.")
+        try:
+            config = TopicConfig(spec.configs, self.settings.topic_defaults)
+        except ValueError as error:
+            raise RefusedError(errors.InvalidConfigError, str(error)) from error
+        placed = self._assigned(assignments) if assignments else self._spread(spec)
+        topic_id = UUID(int=self._rng.getrandbits(128))
+        partitions = [
+            Partition(name, index, replicas, self._live) for index, replicas in enumerate(placed)
+        ]
+        topic = Topic(name, topic_id, config, partitions)
+        if not validate_only:
+            self.topics[name] = topic
+            self._names_by_id[topic_id] = name
+            self._topics_placed += 1
+        return topic
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with its data.
+
+        Raises:
+            RefusedError: There is no such topic.
+        """
+        topic = self.topics.pop(name, None)
+        if topic is None:
+            raise RefusedError(errors.UnknownTopicOrPartitionError)
+        del self._names_by_id[topic.topic_id]
+        for partition in topic.partitions:
+            self.notify(name, partition.index)
+
+    def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> None:
+        """Let a topic grow to `count` partitions.
+
+        Raises:
+            RefusedError: There is no such topic, or it has as many already.
+        """
+        topic = self.topics.get(name)
+        if topic is None:
+            raise RefusedError(errors.UnknownTopicOrPartitionError)
+        have = len(topic.partitions)
+        if count <= have:
+            raise RefusedError(
+                errors.InvalidPartitionsError,
+                f"The topic {name} currently has {have} partition(s); {count} would not be an "
+                "increase.",
+            )
+        _check_partition_count(count)
+        if validate_only:
+            return
+        factor = len(topic.partitions[0].replicas)
+        for index in range(have, count):
+            replicas = self._replicas_for(index, factor)
+            topic.partitions.append(Partition(name, index, replicas, self._live))
+
+    def new_producer_id(self) -> int:
+        """A producer id nobody has (KIP-98)."""
+        producer_id = self._next_producer_id
+        self._next_producer_id += 1
+        return producer_id
+
+    def _partitions(self) -> list[Partition]:
+        return [partition for topic in self.topics.values() for partition in topic.partitions]
+
+    def _spread(self, spec: TopicSpec) -> list[list[int]]:
+        count = self.settings.default_partitions if spec.partitions == -1 else spec.partitions
+        if count < 1:
+            raise RefusedError(
+                errors.InvalidPartitionsError, "Number of partitions was set to an invalid value."
+            )
+        _check_partition_count(count)
+        factor = spec.replication_factor
+        if factor == -1:
+            factor = min(self.settings.default_replication_factor, len(self.brokers))
+        if not 1 <= factor <= len(self.brokers):
+            raise RefusedError(
+                errors.InvalidReplicationFactorError,
+                f"Unable to replicate the partition {factor} time(s): the cluster has "
+                f"{len(self.brokers)} broker(s)",
+            )
+        return [self._replicas_for(index, factor) for index in range(count)]
+
+    def _replicas_for(self, index: int, factor: int) -> list[int]:
+        # Topics begin at different brokers, or all topics of one partition would share a leader.
+        nodes = sorted(self.brokers)
+        first = self._topics_placed + index
+        return [nodes[(first + step) % len(nodes)] for step in range(factor)]
+
+    def _assigned(self, assignments: Mapping[int, Sequence[int]]) -> list[Sequence[int]]:
+        if sorted(assignments) != list(range(len(assignments))):
+            raise RefusedError(
+                errors.InvalidReplicaAssignmentError,
+                "partitions should be a consecutive 0-based integer sequence",
+            )
+        for replicas in assignments.values():
+            if not replicas or len({*replicas}) < len(replicas) or {*replicas} - {*self.brokers}:
+                raise RefusedError(
+                    errors.InvalidReplicaAssignmentError, f"impossible replicas {list(replicas)}"
+                )
+        return [assignments[index] for index in range(len(assignments))]
+
+
+def _check_partition_count(count: int) -> None:
+    if count > _MAX_PARTITIONS:
+        raise RefusedError(
+            errors.PolicyViolationError, "Excessively large number of partitions per request."
+        )

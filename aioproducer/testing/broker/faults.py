@@ -1,0 +1,247 @@
+"""Scripted misbehaviour of the simulated brokers.
+
+Owns: the list of faults and how often each may still strike. Must not know: requests' contents
+beyond API, node, topic and partition; what striking does (the handlers and the dispatcher do it).
+
+Two kinds of fault:
+- an `ErrorAnswer` concerns one topic or partition inside a request, before or after the work;
+- a `ConnectionFault` concerns a whole request: its connection drops, its answer comes late, never,
+  throttled, or is not an answer at all.
+
+Invariants: faults strike in the order they were scripted, one per request and kind; each counts
+in `struck`, so a test can insist that its fault happened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from aioproducer.errors import BrokerError
+from aioproducer.wire.api_keys import ApiKey
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer:
+    """Answer an error for a topic or partition.
+
+    With `apply` the work is done first (the batch is in the log, the topic exists), as when a
+    broker fails after the write.
+    """
+
+    code: int
+    apply: bool = False
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionFault:
+    """What happens to a whole request.
+
+    Attributes:
+        apply: Whether the request is carried out at all.
+        answer: Whether an answer is sent.
+        close: Whether the connection ends then.
+        delay_ms: How long the answer is held back.
+        throttle_ms: The throttle time told to the client, for which the broker also stops reading
+            from the connection (KIP-219).
+        frame: Bytes to send instead of the answer, size prefix included.
+        cut_at: Send only so many bytes of the answer.
+    """
+
+    apply: bool = True
+    answer: bool = True
+    close: bool = False
+    delay_ms: int = 0
+    throttle_ms: int = 0
+    frame: bytes | None = None
+    cut_at: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Fault:
+    """One scripted fault: where it strikes, after how many skips, how often (None: for ever)."""
+
+    action: ErrorAnswer | ConnectionFault
+    api: ApiKey | None = None
+    node_id: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+    times: int | None = 1
+    skip: int = 0
+    struck: int = field(default=0, init=False)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it has struck as often as it may."""
+        return self.times is not None and self.struck >= self.times
+
+    def strikes(self, api: ApiKey, node_id: int, topic: str | None, partition: int | None) -> bool:
+        """Decide about one opportunity, counting it."""
+        fits = (
+            self.api in {None, api}
+            and self.node_id in {None, node_id}
+            and self.topic in {None, topic}
+            and self.partition in {None, partition}
+        )
+        if not fits or self.is_spent:
+            return False
+        if self.skip:
+            self.skip -= 1
+            return False
+        self.struck += 1
+        return True
+
+
+class Faults:
+    """The faults of one cluster."""
+
+    def __init__(self) -> None:
+        self._errors: list[Fault] = []
+        self._connections: list[Fault] = []
+
+    def error(
+        self,
+        api: ApiKey,
+        error: int | type[BrokerError],
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        node_id: int | None = None,
+        times: int | None = 1,
+        skip: int = 0,
+        apply: bool = False,
+        message: str | None = None,
+    ) -> Fault:
+        """Answer `error` the next `times` times a topic or partition occurs in a request of `api`.
+
+        Args:
+            api: PRODUCE, FETCH, LIST_OFFSETS (per partition), METADATA, CREATE_TOPICS,
+                DELETE_TOPICS, CREATE_PARTITIONS (per topic) or INIT_PRODUCER_ID.
+            error: A broker error code or its class.
+            topic: Only this topic.
+            partition: Only this partition.
+            node_id: Only at this broker.
+            times: How often; None until removed.
+            skip: How many opportunities pass first.
+            apply: Whether the work is done before the error is answered.
+            message: The text beside the code, where the response has room for one.
+        """
+        code = error if isinstance(error, int) else error.code
+        action = ErrorAnswer(code, apply, message)
+        return self.add(Fault(action, api, node_id, topic, partition, times, skip))
+
+    def drop(
+        self,
+        api: ApiKey | None = None,
+        *,
+        node_id: int | None = None,
+        times: int | None = 1,
+        skip: int = 0,
+        apply: bool = False,
+    ) -> Fault:
+        """Close the connection instead of answering, after the work with `apply`, else before."""
+        action = ConnectionFault(apply=apply, answer=False, close=True)
+        return self.add(Fault(action, api, node_id, times=times, skip=skip))
+
+    def delay(
+        self,
+        delay_ms: int,
+        api: ApiKey | None = None,
+        *,
+        node_id: int | None = None,
+        times: int | None = 1,
+        skip: int = 0,
+    ) -> Fault:
+        """Do the work, answer `delay_ms` later (and whatever is behind on that connection)."""
+        action = ConnectionFault(delay_ms=delay_ms)
+        return self.add(Fault(action, api, node_id, times=times, skip=skip))
+
+    def swallow(
+        self,
+        api: ApiKey | None = None,
+        *,
+        node_id: int | None = None,
+        times: int | None = 1,
+        skip: int = 0,
+        apply: bool = False,
+    ) -> Fault:
+        """Never answer; the connection stays open."""
+        action = ConnectionFault(apply=apply, answer=False)
+        return self.add(Fault(action, api, node_id, times=times, skip=skip))
+
+    def throttle(
+        self,
+        throttle_ms: int,
+        api: ApiKey | None = None,
+        *,
+        node_id: int | None = None,
+        times: int | None = 1,
+        skip: int = 0,
+    ) -> Fault:
+        """Tell the client to pause for `throttle_ms`."""
+        action = ConnectionFault(throttle_ms=throttle_ms)
+        return self.add(Fault(action, api, node_id, times=times, skip=skip))
+
+    def garble(
+        self,
+        frame: bytes,
+        api: ApiKey | None = None,
+        *,
+        node_id: int | None = None,
+        times: int | None = 1,
+        close: bool = False,
+    ) -> Fault:
+        """Send `frame` (size prefix included) in place of the answer."""
+        action = ConnectionFault(apply=False, frame=frame, close=close)
+        return self.add(Fault(action, api, node_id, times=times))
+
+    def cut(
+        self,
+        size: int,
+        api: ApiKey | None = None,
+        *,
+        node_id: int | None = None,
+        times: int | None = 1,
+    ) -> Fault:
+        """Do the work, send the first `size` bytes of the answer and close."""
+        action = ConnectionFault(cut_at=size, close=True)
+        return self.add(Fault(action, api, node_id, times=times))
+
+    def add(self, fault: Fault) -> Fault:
+        """Script a fault; returned for its `struck` and for `remove`."""
+        (self._errors if isinstance(fault.action, ErrorAnswer) else self._connections).append(fault)
+        return fault
+
+    def remove(self, fault: Fault) -> None:
+        """End a fault early."""
+        for faults in (self._errors, self._connections):
+            if fault in faults:
+                faults.remove(fault)
+
+    def clear(self) -> None:
+        """End all faults."""
+        self._errors.clear()
+        self._connections.clear()
+
+    def take_error(
+        self, api: ApiKey, node_id: int, topic: str | None = None, partition: int | None = None
+    ) -> ErrorAnswer | None:
+        """The error to answer for this topic or partition now, if any."""
+        action = _take(self._errors, api, node_id, topic, partition)
+        return action if isinstance(action, ErrorAnswer) else None
+
+    def take_connection_fault(self, api: ApiKey, node_id: int) -> ConnectionFault | None:
+        """What is to happen to this request, if anything."""
+        action = _take(self._connections, api, node_id, None, None)
+        return action if isinstance(action, ConnectionFault) else None
+
+
+def _take(
+    faults: list[Fault], api: ApiKey, node_id: int, topic: str | None, partition: int | None
+) -> ErrorAnswer | ConnectionFault | None:
+    for fault in faults:
+        if fault.strikes(api, node_id, topic, partition):
+            if fault.is_spent:
+                faults.remove(fault)
+            return fault.action
+    return None

@@ -1,0 +1,124 @@
+"""What a partition remembers of idempotent producers, to recognise duplicates and gaps (KIP-98).
+
+Owns: per producer id the epoch and the last five batches. Must not know: logs, topics, requests;
+who is a legitimate producer (brokers do not check that an id was ever given out either).
+
+Rules (Java: ProducerStateManager, ProducerAppendInfo):
+- A batch equal in epoch and sequences to one of the last five is a duplicate: not written again,
+  its first answer is repeated.
+- An older epoch is refused (INVALID_PRODUCER_EPOCH); a newer one must begin at sequence 0.
+- Within an epoch sequences follow each other; 0 follows 2^31-1. Anything else is
+  OUT_OF_ORDER_SEQUENCE_NUMBER.
+- A producer id the partition does not know may begin anywhere (KIP-360).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from aioproducer import errors
+from aioproducer.testing.broker.refusal import RefusedError
+
+REMEMBERED_BATCHES = 5
+"""Java: ProducerStateEntry.NUM_BATCHES_TO_RETAIN; why in-flight requests are limited to five."""
+
+_MAX_SEQUENCE = 2**31 - 1
+
+
+def sequence_after(sequence: int, count: int) -> int:
+    """The sequence `count` steps behind `sequence`, wrapping to 0 after 2^31-1."""
+    return (sequence + count) % (_MAX_SEQUENCE + 1)
+
+
+class ProducerBatchKey(NamedTuple):
+    """What identifies a batch of an idempotent producer within one partition."""
+
+    producer_id: int
+    epoch: int
+    first_sequence: int
+    last_sequence: int
+
+
+class WrittenBatch(NamedTuple):
+    """A remembered batch and what is answered for it again."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    timestamp_ms: int
+
+
+class _ProducerEntry:
+    __slots__ = ("epoch", "written")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.written: deque[WrittenBatch] = deque(maxlen=REMEMBERED_BATCHES)
+
+
+class ProducerStates:
+    """The idempotent producers of one partition."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: dict[int, _ProducerEntry] = {}
+
+    def find_duplicate(self, key: ProducerBatchKey) -> WrittenBatch | None:
+        """The remembered batch that `key` repeats, or None for a batch to be written.
+
+        Raises:
+            RefusedError: The batch is from a fenced epoch or does not follow the last one.
+        """
+        entry = self._entries.get(key.producer_id)
+        if entry is None:
+            return None
+        if key.epoch < entry.epoch:
+            raise RefusedError(
+                errors.InvalidProducerEpochError,
+                f"Epoch of producer {key.producer_id} is {key.epoch}, "
+                f"which is smaller than the last seen epoch {entry.epoch}",
+            )
+        if key.epoch > entry.epoch:
+            self._check_begins_epoch(key)
+            return None
+        for written in entry.written:
+            if (written.first_sequence, written.last_sequence) == key[2:]:
+                return written
+        self._check_follows(key, entry)
+        return None
+
+    def remember(self, key: ProducerBatchKey, base_offset: int, timestamp_ms: int) -> None:
+        """Note a batch that has been written."""
+        entry = self._entries.get(key.producer_id)
+        if entry is None or entry.epoch != key.epoch:
+            entry = self._entries[key.producer_id] = _ProducerEntry(key.epoch)
+        entry.written.append(
+            WrittenBatch(key.first_sequence, key.last_sequence, base_offset, timestamp_ms)
+        )
+
+    def forget(self, producer_id: int) -> None:
+        """Lose what is known of a producer, as a broker does when the state expires."""
+        self._entries.pop(producer_id, None)
+
+    @staticmethod
+    def _check_begins_epoch(key: ProducerBatchKey) -> None:
+        if key.first_sequence != 0:
+            raise RefusedError(
+                errors.OutOfOrderSequenceNumberError,
+                f"Invalid sequence number for new epoch of producer {key.producer_id}: "
+                f"{key.epoch} (request epoch), {key.first_sequence} (seq. number)",
+            )
+
+    @staticmethod
+    def _check_follows(key: ProducerBatchKey, entry: _ProducerEntry) -> None:
+        if not entry.written:
+            return
+        last = entry.written[-1].last_sequence
+        if key.first_sequence != sequence_after(last, 1):
+            raise RefusedError(
+                errors.OutOfOrderSequenceNumberError,
+                f"Out of order sequence number for producer {key.producer_id}: "
+                f"{key.first_sequence} (incoming seq. number), {last} (current end seq. number)",
+            )

@@ -1,0 +1,204 @@
+"""What a simulated cluster is made of: its brokers, its settings, its topics' settings.
+
+Owns: the values a cluster is started with, and the one table of topic options it understands. Must
+not know: logs, requests, sockets.
+
+Invariants:
+- An option name that Kafka does not have is refused (INVALID_CONFIG), one that Kafka has but that
+  changes nothing here (segment sizes, flush intervals ...) is kept and described, as by a broker.
+- Values are validated when they are set, so reading them never fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from aioproducer.wire.api_keys import ApiKey
+
+MAX_REQUEST_BYTES = 100 * 1024 * 1024
+"""The broker option `socket.request.max.bytes`."""
+
+
+class BrokerSpec(NamedTuple):
+    """One broker: its id and the address it tells clients to use."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic to be created: -1 stands for the cluster's default."""
+
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """How the simulated brokers behave.
+
+    Attributes:
+        cluster_id: What Metadata and DescribeCluster answer.
+        auto_create_topics: Whether Metadata for an unknown topic creates it (KIP-487 lets the
+            client refuse).
+        default_partitions: Partitions of a topic created without a count.
+        default_replication_factor: Bounded by the number of brokers.
+        topic_defaults: Topic options that hold for every topic not setting its own.
+        verify_records: Decode every record of every batch on produce and check offsets, counts and
+            timestamps, not just the batch header and its CRC. Costs CPU per record.
+        max_request_bytes: A larger frame closes the connection.
+        api_versions: Overrides of the advertised and served version range per API; None takes the
+            API away. Stands in for an older broker.
+    """
+
+    cluster_id: str = "aioproducer-embedded-1"
+    auto_create_topics: bool = True
+    default_partitions: int = 1
+    default_replication_factor: int = 3
+    topic_defaults: Mapping[str, str] = field(default_factory=dict)
+    verify_records: bool = False
+    max_request_bytes: int = MAX_REQUEST_BYTES
+    api_versions: Mapping[ApiKey, tuple[int, int] | None] = field(default_factory=dict)
+
+
+def _whole_number(minimum: int) -> Callable[[str], None]:
+    def check(text: str) -> None:
+        if int(text) < minimum:
+            raise ValueError(f"must be at least {minimum}")
+
+    return check
+
+
+def _one_of(*choices: str) -> Callable[[str], None]:
+    def check(text: str) -> None:
+        if text not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}")
+
+    return check
+
+
+def _cleanup_policy(text: str) -> None:
+    for policy in filter(None, text.split(",")):
+        _one_of("delete", "compact")(policy.strip())
+
+
+def _anything(text: str) -> None:
+    """Options that are kept but have no effect here are not checked."""
+
+
+class _Option(NamedTuple):
+    default: str
+    check: Callable[[str], None] = _anything
+
+
+SOURCE_TOPIC, SOURCE_STATIC_BROKER, SOURCE_DEFAULT = 1, 4, 5
+
+_LONG_MAX = str(2**63 - 1)
+
+TOPIC_OPTIONS: Mapping[str, _Option] = {
+    "cleanup.policy": _Option("delete", _cleanup_policy),
+    # The broker keeps whatever codec the producer chose; recompressing is not what is tested here.
+    "compression.type": _Option("producer", _one_of("producer")),
+    "max.message.bytes": _Option("1048588", _whole_number(0)),
+    "message.timestamp.after.max.ms": _Option("3600000", _whole_number(0)),
+    "message.timestamp.before.max.ms": _Option(_LONG_MAX, _whole_number(0)),
+    "message.timestamp.type": _Option("CreateTime", _one_of("CreateTime", "LogAppendTime")),
+    "min.insync.replicas": _Option("1", _whole_number(1)),
+    "retention.bytes": _Option("-1", _whole_number(-1)),
+    "compression.gzip.level": _Option("-1"),
+    "compression.lz4.level": _Option("9"),
+    "compression.zstd.level": _Option("3"),
+    "delete.retention.ms": _Option("86400000"),
+    "file.delete.delay.ms": _Option("60000"),
+    "flush.messages": _Option(_LONG_MAX),
+    "flush.ms": _Option(_LONG_MAX),
+    "index.interval.bytes": _Option("4096"),
+    "max.compaction.lag.ms": _Option(_LONG_MAX),
+    "min.cleanable.dirty.ratio": _Option("0.5"),
+    "min.compaction.lag.ms": _Option("0"),
+    "preallocate": _Option("false"),
+    "retention.ms": _Option("604800000"),
+    "segment.bytes": _Option("1073741824"),
+    "segment.index.bytes": _Option("10485760"),
+    "segment.jitter.ms": _Option("0"),
+    "segment.ms": _Option("604800000"),
+    "unclean.leader.election.enable": _Option("false"),
+}
+"""Every topic option with its default (Java: TopicConfig, LogConfig)."""
+
+
+class TopicConfig:
+    """The effective options of one topic: its own, over the cluster's, over Kafka's defaults."""
+
+    __slots__ = ("_defaults", "own")
+
+    def __init__(self, own: Mapping[str, str], defaults: Mapping[str, str]) -> None:
+        """Check and keep the options.
+
+        Raises:
+            ValueError: An unknown option or an impossible value; the text names it.
+        """
+        for name, value in own.items():
+            _check_option(name, value)
+        self.own = dict(own)
+        self._defaults = defaults
+
+    def __getitem__(self, name: str) -> str:
+        """The value in force for an option of `TOPIC_OPTIONS`."""
+        if name in self.own:
+            return self.own[name]
+        return self._defaults.get(name, TOPIC_OPTIONS[name].default)
+
+    def source(self, name: str) -> int:
+        """Where the value in force comes from (Java: DescribeConfigsResponse.ConfigSource)."""
+        if name in self.own:
+            return SOURCE_TOPIC
+        return SOURCE_STATIC_BROKER if name in self._defaults else SOURCE_DEFAULT
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether records need keys (`cleanup.policy` names compact)."""
+        return "compact" in self["cleanup.policy"]
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether the broker's clock replaces the records' timestamps (KIP-32)."""
+        return self["message.timestamp.type"] == "LogAppendTime"
+
+    @property
+    def max_message_bytes(self) -> int:
+        """The largest batch the topic takes, header included."""
+        return int(self["max.message.bytes"])
+
+    @property
+    def min_insync_replicas(self) -> int:
+        """How many in-sync replicas `acks=all` asks for."""
+        return int(self["min.insync.replicas"])
+
+    @property
+    def retention_bytes(self) -> int | None:
+        """How many bytes of a partition are kept; None for all of them."""
+        limit = int(self["retention.bytes"])
+        return None if limit < 0 else limit
+
+    @property
+    def timestamp_bounds_ms(self) -> tuple[int, int]:
+        """How far before and after the broker's clock a record's timestamp may lie (KIP-937)."""
+        before = int(self["message.timestamp.before.max.ms"])
+        return before, int(self["message.timestamp.after.max.ms"])
+
+
+def _check_option(name: str, value: str) -> None:
+    option = TOPIC_OPTIONS.get(name)
+    if option is None:
+        raise ValueError(f"Unknown topic config name: {name}")
+    try:
+        option.check(value)
+    except ValueError as error:
+        raise ValueError(f"Invalid value {value} for configuration {name}: {error}") from None

@@ -1,0 +1,166 @@
+"""Topics and partitions of the simulated cluster: replicas, leader, epoch, log.
+
+Owns: a partition's place on brokers and the append of a validated batch. Must not know: requests,
+which brokers are up (told by `ClusterState`), when faults strike.
+
+Replication is instantaneous: every replica in `isr` has every batch, so a new leader never loses
+one and the high watermark is the log's end.
+
+Invariants:
+- `leader` is -1 or a member of `isr`; `isr` is a subset of `replicas`.
+- `leader_epoch` grows by one at every change of leader, also to none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from aioproducer import errors
+from aioproducer.records.batch import RecordBatch
+from aioproducer.testing.broker.log import PartitionLog
+from aioproducer.testing.broker.producers import ProducerBatchKey, ProducerStates, sequence_after
+from aioproducer.testing.broker.refusal import RefusedError
+from aioproducer.testing.broker.settings import TopicConfig
+
+NO_LEADER = -1
+
+_MAX_NAME_LENGTH = 249
+_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+class Appended(NamedTuple):
+    """What the producer is told about its batch."""
+
+    base_offset: int
+    log_append_time_ms: int
+    is_new: bool
+
+
+class Partition:
+    """One partition of one topic."""
+
+    __slots__ = ("index", "isr", "leader", "leader_epoch", "log", "producers", "replicas", "topic")
+
+    def __init__(self, topic: str, index: int, replicas: Sequence[int], live: set[int]) -> None:
+        self.topic = topic
+        self.index = index
+        self.replicas = tuple(replicas)
+        in_sync = tuple(node for node in self.replicas if node in live)
+        self.leader = in_sync[0] if in_sync else NO_LEADER
+        self.isr = in_sync or self.replicas
+        self.leader_epoch = 0
+        self.log = PartitionLog()
+        self.producers = ProducerStates()
+
+    def lead_by(self, node_id: int) -> None:
+        """Change the leader, which begins a new leader epoch."""
+        if node_id != self.leader:
+            self.leader = node_id
+            self.leader_epoch += 1
+
+    def lose_replica(self, node_id: int) -> bool:
+        """A broker went away: it leaves the ISR, maybe the leadership moves.
+
+        Returns:
+            Whether the leader changed.
+        """
+        # The last one in sync stays in the ISR, or nobody would know whose log is complete.
+        if len(self.isr) > 1:
+            self.isr = tuple(node for node in self.isr if node != node_id)
+        if self.leader != node_id:
+            return False
+        heirs = [node for node in self.replicas if node in self.isr and node != node_id]
+        self.lead_by(heirs[0] if heirs else NO_LEADER)
+        return True
+
+    def regain_replica(self, node_id: int, live: set[int]) -> bool:
+        """A broker is back; it leads when nobody else does.
+
+        Returns:
+            Whether the leader changed.
+        """
+        if node_id not in self.replicas:
+            return False
+        if self.leader == NO_LEADER:
+            if node_id not in self.isr:
+                return False
+            self.lead_by(node_id)
+            self.isr = tuple(node for node in self.replicas if node in live)
+            return True
+        members = {*self.isr, node_id}
+        self.isr = tuple(node for node in self.replicas if node in members)
+        return False
+
+    def append(
+        self, data: bytes | memoryview, batch: RecordBatch, config: TopicConfig, now_ms: int
+    ) -> Appended:
+        """Write a validated batch, or recognise it as a repeated one.
+
+        Raises:
+            RefusedError: Its producer epoch or sequence does not fit.
+        """
+        key = _producer_key(batch)
+        if key is not None and (written := self.producers.find_duplicate(key)) is not None:
+            return Appended(written.base_offset, written.timestamp_ms, is_new=False)
+        append_time_ms = now_ms if config.is_log_append_time else None
+        stored = self.log.append(
+            data,
+            count=batch.count,
+            max_timestamp=batch.max_timestamp,
+            leader_epoch=self.leader_epoch,
+            append_time_ms=append_time_ms,
+        )
+        if key is not None:
+            # A repeated batch is answered with a time even where the first answer had none (Java:
+            # UnifiedLog.append takes it from the remembered batch).
+            self.producers.remember(key, stored.base_offset, stored.max_timestamp)
+        if (limit := config.retention_bytes) is not None:
+            self.log.trim_to_size(limit)
+        answered_ms = -1 if append_time_ms is None else append_time_ms
+        return Appended(stored.base_offset, answered_ms, is_new=True)
+
+
+def _producer_key(batch: RecordBatch) -> ProducerBatchKey | None:
+    if batch.producer_id < 0:
+        return None
+    last_sequence = sequence_after(batch.base_sequence, batch.last_offset_delta)
+    return ProducerBatchKey(
+        batch.producer_id, batch.producer_epoch, batch.base_sequence, last_sequence
+    )
+
+
+class Topic:
+    """A named set of partitions with one configuration."""
+
+    __slots__ = ("config", "name", "partitions", "topic_id")
+
+    def __init__(
+        self, name: str, topic_id: UUID, config: TopicConfig, partitions: list[Partition]
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.config = config
+        self.partitions = partitions
+
+    def partition(self, index: int) -> Partition | None:
+        """The partition of that number, or None."""
+        return self.partitions[index] if 0 <= index < len(self.partitions) else None
+
+
+def check_topic_name(name: str) -> None:
+    """Refuse a name Kafka does not allow (Java: org.apache.kafka.common.internals.Topic).
+
+    Raises:
+        RefusedError: INVALID_TOPIC_EXCEPTION with the reason.
+    """
+    if name in {"", ".", ".."}:
+        reason = f"Topic name is invalid: '{name}'"
+    elif len(name) > _MAX_NAME_LENGTH:
+        reason = f"Topic name is invalid: its length is more than {_MAX_NAME_LENGTH} characters"
+    elif not _NAME_CHARACTERS.issuperset(name):
+        reason = f"Topic name is invalid: '{name}' contains other than ASCII alphanumerics, . _ -"
+    else:
+        return
+    raise RefusedError(errors.InvalidTopicError, reason)

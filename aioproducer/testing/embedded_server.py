@@ -1,0 +1,208 @@
+"""One simulated broker's TCP side: its port, its connections, its waits.
+
+Owns: sockets, connection tasks, and the waiting a `Reply` asks for. Must not know: requests beyond
+their header.
+
+    read frame -> decode header -> [frozen?] -> respond -> [long poll] -> [delay] -> write -> [mute]
+
+Invariants: every connection is one task in `_tasks`; `stop` cancels and awaits them all; nothing a
+peer sends ends anything but its own connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+
+from aioproducer import log
+from aioproducer.errors import ProtocolError
+from aioproducer.testing.broker import ClusterState, Reply
+from aioproducer.types import TopicPartition
+from aioproducer.wire.framing import RequestHeader, decode_request_header, frame_size
+
+_log = log.get("testing")
+
+_BACKLOG = 128
+_READ_AHEAD_BYTES = 1024 * 1024
+
+
+class PartitionWatch:
+    """Wakes the long polls that watch a partition when it changes."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[TopicPartition, set[asyncio.Future[None]]] = {}
+
+    def watchers(self, partition: TopicPartition) -> int:
+        """How many long polls watch a partition."""
+        return len(self._waiting.get(partition, ()))
+
+    def changed(self, partition: TopicPartition) -> None:
+        """Wake everyone who watches `partition`."""
+        for waiter in self._waiting.get(partition, ()):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait(self, partitions: frozenset[TopicPartition], timeout_s: float) -> None:
+        """Return when one of `partitions` changes, or after `timeout_s`."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for partition in partitions:
+            self._waiting.setdefault(partition, set()).add(waiter)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await waiter
+        finally:
+            for partition in partitions:
+                waiting = self._waiting[partition]
+                waiting.discard(waiter)
+                if not waiting:
+                    del self._waiting[partition]
+
+
+class BrokerServer:
+    """The port and the connections of one broker."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        node_id: int,
+        watch: PartitionWatch,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._state = state
+        self._node_id = node_id
+        self._watch = watch
+        self._clock_ms = clock_ms
+        self._server: asyncio.Server | None = None
+        self._kept_port: socket.socket | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._running = asyncio.Event()
+        self._running.set()
+
+    @property
+    def connection_count(self) -> int:
+        """How many clients are connected."""
+        return len(self._writers)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port, chosen by the system if `port` was 0."""
+        listener, self._kept_port = self._kept_port, None
+        if listener is None or listener.getsockname()[1] != port:
+            if listener is not None:
+                listener.close()
+            listener = _bind(host, port)
+        self._running.set()
+        self._server = await asyncio.start_server(
+            self._accept, sock=listener, limit=_READ_AHEAD_BYTES, backlog=_BACKLOG
+        )
+        return int(listener.getsockname()[1])
+
+    async def stop(self, *, keep_port: bool = False) -> None:
+        """Close the port and reset every connection.
+
+        With `keep_port` a bound socket that does not listen keeps others from taking the port
+        meanwhile; connecting to it is refused.
+        """
+        server, self._server = self._server, None
+        kept, self._kept_port = self._kept_port, None
+        if kept is not None:
+            kept.close()
+        if server is not None:
+            address = server.sockets[0].getsockname()[:2]
+            server.close()
+        self.drop_connections()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if server is not None:
+            await server.wait_closed()
+            if keep_port:
+                self._kept_port = _bind(*address)
+
+    def freeze(self) -> None:
+        """Answer nothing until `thaw`."""
+        self._running.clear()
+
+    def thaw(self) -> None:
+        """Go on after `freeze`."""
+        self._running.set()
+
+    def drop_connections(self) -> None:
+        """Reset every connection."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Our own task, not the one asyncio makes of a coroutine function: 3.11 logs an error for
+        # each of those that is cancelled.
+        self._writers.add(writer)
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._serve_requests(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # The client went away, maybe in the middle of a frame.
+        except ProtocolError as error:
+            _log.info("broker %d closes a connection: %s", self._node_id, error.message)
+        except Exception:
+            _log.exception("broker %d failed at a request", self._node_id)
+        finally:
+            writer.close()
+            try:
+                with suppress(OSError):
+                    await writer.wait_closed()
+            finally:
+                self._writers.discard(writer)
+
+    async def _serve_requests(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        limit = self._state.settings.max_request_bytes
+        while True:
+            size = frame_size(await reader.readexactly(4))
+            if size > limit:
+                raise ProtocolError(f"a request of {size} bytes, the limit is {limit}")
+            header = decode_request_header(await reader.readexactly(size))
+            await self._running.wait()
+            reply = await self._respond(header)
+            await self._running.wait()
+            if reply.delay_ms:
+                await asyncio.sleep(reply.delay_ms / 1000)
+            if reply.frame is not None:
+                writer.write(reply.frame)
+                await writer.drain()
+            if reply.close is not None:
+                _log.info("broker %d closes a connection: %s", self._node_id, reply.close)
+                return
+            if reply.mute_ms:
+                await asyncio.sleep(reply.mute_ms / 1000)
+
+    async def _respond(self, header: RequestHeader) -> Reply:
+        now_ms = self._clock_ms()
+        reply = self._state.respond(self._node_id, header, now_ms)
+        while reply.wait is not None:
+            left_ms = reply.wait.deadline_ms - now_ms
+            await self._watch.wait(reply.wait.poll.watching, left_ms / 1000)
+            now_ms = self._clock_ms()
+            reply = self._state.respond(self._node_id, header, now_ms, wait=reply.wait)
+        return reply
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

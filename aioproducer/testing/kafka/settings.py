@@ -1,0 +1,84 @@
+"""The server.properties of one broker of a small test cluster.
+
+Owns: which settings a test cluster has, and how they are written. Must not know: processes.
+
+Each broker is a controller as well (KRaft, combined mode). Internal topics are small, replicated
+three times where there are three brokers, so that any one of them may be killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAddress:
+    """Where one combined broker and controller listens."""
+
+    node_id: int
+    host: str
+    port: int
+    controller_port: int
+
+
+def common_settings(brokers: int) -> dict[str, str]:
+    """What all brokers of a cluster of this size share, wherever they run."""
+    replicas = str(min(3, brokers))
+    in_sync = str(min(2, brokers))
+    return {
+        "process.roles": "broker,controller",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "num.partitions": "3",
+        "default.replication.factor": replicas,
+        "auto.create.topics.enable": "true",
+        "offsets.topic.replication.factor": replicas,
+        "offsets.topic.num.partitions": "3",
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "transaction.state.log.num.partitions": "3",
+        "group.initial.rebalance.delay.ms": "0",
+        # A killed broker is noticed within seconds; a busy one must not be taken for a dead one.
+        "broker.session.timeout.ms": "5000",
+        "broker.heartbeat.interval.ms": "500",
+        "replica.lag.time.max.ms": "10000",
+        # Little memory and few threads: three brokers share a small machine with the tests. The
+        # cleaner's buffer alone is 128 MiB of heap by default.
+        "log.cleaner.dedupe.buffer.size": str(2 << 20),
+        "num.network.threads": "2",
+        "num.io.threads": "2",
+        "background.threads": "2",
+        "log.index.size.max.bytes": str(2 << 20),
+    }
+
+
+def node_settings(
+    address: NodeAddress, quorum: Sequence[NodeAddress], log_dir: Path
+) -> dict[str, str]:
+    """What belongs to one broker alone."""
+    return {
+        "node.id": str(address.node_id),
+        "controller.quorum.voters": ",".join(
+            f"{peer.node_id}@{peer.host}:{peer.controller_port}" for peer in quorum
+        ),
+        "listeners": (
+            f"PLAINTEXT://{address.host}:{address.port},"
+            f"CONTROLLER://{address.host}:{address.controller_port}"
+        ),
+        "advertised.listeners": f"PLAINTEXT://{address.host}:{address.port}",
+        "log.dirs": str(log_dir),
+    }
+
+
+def write_properties(path: Path, settings: Mapping[str, str]) -> None:
+    """Write a Java properties file; backslashes and line ends in values are escaped."""
+    lines = (f"{name}={_escaped(value)}\n" for name, value in settings.items())
+    path.write_text("".join(lines), encoding="latin-1")
+
+
+def _escaped(value: str) -> str:
+    plain = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return "".join(c if " " <= c <= "~" else f"\\u{ord(c):04x}" for c in plain)

@@ -1,0 +1,243 @@
+"""Reading a topic back, from its start to the end it had when the reading began.
+
+Owns: the walk over partitions and leaders, fetch sizes, what to do when a leader moves. Must not
+know: which kind of cluster answers; the producer.
+
+Invariants:
+- Each record comes once and in offset order per partition; every batch's CRC is checked.
+- Control records are skipped; aborted transactions are not (the reading is uncommitted).
+- All waiting ends at `timeout_s`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
+from typing import Self, cast
+
+from aioproducer.errors import (
+    FencedLeaderEpochError,
+    KafkaConnectionError,
+    LeaderNotAvailableError,
+    NotLeaderOrFollowerError,
+    UnknownLeaderEpochError,
+    UnknownTopicOrPartitionError,
+)
+from aioproducer.records.batch import DecodedRecord, read_batches
+from aioproducer.testing.admin import create_topic, delete_topic, list_topics
+from aioproducer.testing.wire_client import WireClient, raise_for_code
+from aioproducer.types import TopicPartition
+from aioproducer.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from aioproducer.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+__all__ = [
+    "create_topic",
+    "delete_topic",
+    "end_offsets",
+    "list_topics",
+    "read_topic",
+    "stream_batches",
+    "stream_topic",
+]
+
+_LATEST, _EARLIEST = -1, -2
+_MAX_WAIT_MS = 500
+_FETCH_BYTES = 8 * 1024 * 1024
+_PARTITION_BYTES = 1024 * 1024
+
+_LEADER_MOVED = (
+    NotLeaderOrFollowerError,
+    LeaderNotAvailableError,
+    FencedLeaderEpochError,
+    UnknownLeaderEpochError,
+)
+
+
+async def read_topic(
+    bootstrap: str, topic: str, *, timeout_s: float = 60.0
+) -> dict[int, list[DecodedRecord]]:
+    """All records of a topic by partition, every partition named even if empty.
+
+    Raises:
+        UnknownTopicOrPartitionError: There is no such topic.
+        KafkaTimeoutError: It took longer than `timeout_s`.
+        ProtocolError: A batch is corrupt.
+    """
+    async with WireClient(bootstrap, timeout_s=timeout_s) as client:
+        reading = await _Reading.begin(client, topic)
+        found: dict[int, list[DecodedRecord]] = {index: [] for index in reading.partitions}
+        async with aclosing(reading.batches()) as batches:
+            async for partition, records in batches:
+                found[partition.partition].extend(records)
+        return found
+
+
+async def stream_topic(
+    bootstrap: str, topic: str, *, timeout_s: float = 60.0
+) -> AsyncGenerator[tuple[TopicPartition, DecodedRecord], None]:
+    """Yield all records of a topic; partitions come interleaved. Errors as `read_topic`."""
+    async with aclosing(stream_batches(bootstrap, topic, timeout_s=timeout_s)) as batches:
+        async for partition, records in batches:
+            for record in records:
+                yield partition, record
+
+
+async def stream_batches(
+    bootstrap: str, topic: str, *, timeout_s: float = 60.0
+) -> AsyncGenerator[tuple[TopicPartition, list[DecodedRecord]], None]:
+    """Yield all records of a topic batch by batch, which costs least per record."""
+    async with WireClient(bootstrap, timeout_s=timeout_s) as client:
+        reading = await _Reading.begin(client, topic)
+        async with aclosing(reading.batches()) as batches:
+            async for found in batches:
+                yield found
+
+
+async def end_offsets(bootstrap: str, topic: str, *, timeout_s: float = 30.0) -> dict[int, int]:
+    """The offset behind the last record of each partition. Errors as `read_topic`."""
+    async with WireClient(bootstrap, timeout_s=timeout_s) as client:
+        return await _list_offsets(client, topic, _LATEST)
+
+
+class TopicMissingError(UnknownTopicOrPartitionError):
+    """No broker knows the topic."""
+
+    retriable = False
+
+
+async def _leaders(client: WireClient, topic: str) -> dict[int, int]:
+    """The leader of each partition; one attempt.
+
+    Brokers learn of a new topic one after the other, so it counts as missing only if none knows it.
+    """
+    described = (await client.metadata([topic])).topics[0]
+    for node_id in client.node_ids:
+        if described.error_code != UnknownTopicOrPartitionError.code:
+            break
+        described = (await client.metadata([topic], node_id=node_id)).topics[0]
+    else:
+        raise TopicMissingError(topic=topic)
+    raise_for_code(described.error_code, topic=topic)
+    for partition in described.partitions:
+        raise_for_code(partition.error_code, topic=topic)
+    return {each.partition_index: each.leader_id for each in described.partitions}
+
+
+async def _list_offsets(client: WireClient, topic: str, timestamp: int) -> dict[int, int]:
+    async def attempt() -> dict[int, int]:
+        found: dict[int, int] = {}
+        for node_id, indexes in _by_leader(await _leaders(client, topic)).items():
+            found |= await _offsets_at(client, topic, node_id, indexes, timestamp)
+        return dict(sorted(found.items()))
+
+    return await client.retry(attempt)
+
+
+async def _offsets_at(
+    client: WireClient, topic: str, node_id: int, indexes: list[int], timestamp: int
+) -> dict[int, int]:
+    partitions = [
+        ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in indexes
+    ]
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=partitions)]
+    )
+    response = cast(ListOffsetsResponse, await client.ask(node_id, request, 1, 7))
+    answers = response.topics[0].partitions
+    for answer in answers:
+        raise_for_code(answer.error_code, topic=topic)
+    return {answer.partition_index: answer.offset for answer in answers}
+
+
+def _by_leader(leaders: Mapping[int, int]) -> dict[int, list[int]]:
+    led: defaultdict[int, list[int]] = defaultdict(list)
+    for index, node_id in sorted(leaders.items()):
+        led[node_id].append(index)
+    return led
+
+
+class _Reading:
+    """One pass over a topic: where each partition stands, and where it ends."""
+
+    def __init__(
+        self, client: WireClient, topic: str, starts: dict[int, int], ends: dict[int, int]
+    ) -> None:
+        self.partitions = sorted(ends)
+        self._client = client
+        self._topic = topic
+        self._next = starts
+        self._end = ends
+
+    @classmethod
+    async def begin(cls, client: WireClient, topic: str) -> Self:
+        # Ends first: records that arrive meanwhile belong to a later reading.
+        ends = await _list_offsets(client, topic, _LATEST)
+        return cls(client, topic, await _list_offsets(client, topic, _EARLIEST), ends)
+
+    async def batches(self) -> AsyncGenerator[tuple[TopicPartition, list[DecodedRecord]], None]:
+        while self._unread():
+            leaders = await self._client.retry(lambda: _leaders(self._client, self._topic))
+            try:
+                while by_leader := _by_leader({index: leaders[index] for index in self._unread()}):
+                    for node_id, indexes in by_leader.items():
+                        for data in await self._fetch(node_id, indexes):
+                            for found in self._decode(data):
+                                yield found
+                                # Decoding is all CPU: let others run between two batches.
+                                await asyncio.sleep(0)
+            except (KafkaConnectionError, *_LEADER_MOVED) as error:
+                await self._client.pause(error)
+
+    def _unread(self) -> list[int]:
+        return [index for index in self.partitions if self._next[index] < self._end[index]]
+
+    async def _fetch(self, node_id: int, indexes: list[int]) -> list[PartitionData]:
+        partitions = [
+            FetchPartition(
+                partition=index,
+                fetch_offset=self._next[index],
+                partition_max_bytes=_PARTITION_BYTES,
+            )
+            for index in indexes
+        ]
+        request = FetchRequest(
+            max_wait_ms=_MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=_FETCH_BYTES,
+            topics=[FetchTopic(topic=self._topic, partitions=partitions)],
+        )
+        # v12 is the last that names topics by name.
+        response = cast(FetchResponse, await self._client.ask(node_id, request, 4, 12))
+        raise_for_code(response.error_code, topic=self._topic)
+        return response.responses[0].partitions if response.responses else []
+
+    def _decode(self, data: PartitionData) -> Iterator[tuple[TopicPartition, list[DecodedRecord]]]:
+        raise_for_code(data.error_code, topic=self._topic)
+        index = data.partition_index
+        for batch in read_batches(data.records or b"", allow_partial=True):
+            batch.check_crc()
+            if batch.last_offset < self._next[index]:
+                continue
+            records = [] if batch.is_control else self._wanted(index, batch.records())
+            self._next[index] = batch.last_offset + 1
+            if records:
+                yield TopicPartition(self._topic, index), records
+
+    def _wanted(self, index: int, records: list[DecodedRecord]) -> list[DecodedRecord]:
+        start, end = self._next[index], self._end[index]
+        if records and start <= records[0].offset and records[-1].offset < end:
+            return records
+        return [record for record in records if start <= record.offset < end]

@@ -1,0 +1,252 @@
+"""A small client for the tools that look at a cluster from outside: one request at a time.
+
+Owns: connections to bootstrap servers and brokers, version choice, which failures are worth another
+try. Must not know: what is asked, the producer's own network layer (a tool that checks the
+producer shares nothing with it but the wire format).
+
+Invariants: every wait ends at the client's deadline with a `KafkaTimeoutError` that names the last
+failure; a connection that failed is closed and dialed anew; `close()` leaves nothing open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import Self, TypeVar, cast
+
+from aioproducer.errors import (
+    BrokerError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProtocolError,
+    UnsupportedVersionError,
+    error_from_code,
+)
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.framing import decode_response, encode_request, frame_size
+from aioproducer.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from aioproducer.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from aioproducer.wire.schema import Message
+
+_CLIENT_ID = "aioproducer-testing"
+_READ_AHEAD_BYTES = 4 * 1024 * 1024
+_RETRY_PAUSE_S = 0.1
+_ATTEMPT_S = 10.0
+
+Address = tuple[str, int]
+_Result = TypeVar("_Result")
+
+
+def parse_bootstrap(bootstrap: str | Iterable[str]) -> list[Address]:
+    """`"host:port,[::1]:port"` (or a sequence of such) as addresses."""
+    parts = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
+    addresses = []
+    for part in filter(None, map(str.strip, parts)):
+        host, _, port = part.rpartition(":")
+        addresses.append((host.strip("[]"), int(port)))
+    if not addresses:
+        raise ValueError("no bootstrap server given")
+    return addresses
+
+
+class _Link:
+    """One connection, its broker's versions known."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._correlation_id = 0
+        self._ranges: dict[int, tuple[int, int]] = {}
+
+    @classmethod
+    async def open(cls, address: Address) -> Self:
+        link = cls(*await asyncio.open_connection(*address, limit=_READ_AHEAD_BYTES))
+        try:
+            versions = cast(ApiVersionsResponse, await link._exchange(ApiVersionsRequest(), 0))
+        except BaseException:
+            link.abort()
+            raise
+        link._ranges = {
+            each.api_key: (each.min_version, each.max_version) for each in versions.api_keys
+        }
+        return link
+
+    async def ask(self, request: Message, lowest: int, highest: int) -> Message:
+        key = cast(ApiKey, request.API_KEY)
+        low, high = self._ranges.get(int(key), (0, -1))
+        version = min(highest, high)
+        if version < max(lowest, low):
+            raise UnsupportedVersionError(
+                f"the broker serves {key.name} {low}-{high}, asked for {lowest}-{highest}"
+            )
+        return await self._exchange(request, version)
+
+    async def _exchange(self, request: Message, version: int) -> Message:
+        self._correlation_id += 1
+        self._writer.write(encode_request(request, version, self._correlation_id, _CLIENT_ID))
+        await self._writer.drain()
+        size = frame_size(await self._reader.readexactly(4))
+        frame = await self._reader.readexactly(size)
+        correlation_id, response = decode_response(type(request), version, frame)
+        if correlation_id != self._correlation_id:
+            raise ProtocolError(f"answer {correlation_id} to request {self._correlation_id}")
+        return response
+
+    def abort(self) -> None:
+        self._writer.transport.abort()
+
+    async def close(self) -> None:
+        self._writer.close()
+        with suppress(OSError):
+            await self._writer.wait_closed()
+
+
+class WireClient:
+    """Asks brokers questions until a deadline.
+
+    async with WireClient("localhost:9092", timeout_s=30) as client:
+        metadata = await client.metadata(["orders"])
+    """
+
+    def __init__(self, bootstrap: str | Iterable[str], *, timeout_s: float) -> None:
+        """Nothing is dialed yet; the deadline runs from `__aenter__`."""
+        self._bootstrap = parse_bootstrap(bootstrap)
+        self._timeout_s = timeout_s
+        self._deadline = 0.0
+        self._nodes: dict[int, Address] = {}
+        self._links: dict[Address, _Link] = {}
+
+    async def __aenter__(self) -> Self:
+        self._deadline = asyncio.get_running_loop().time() + self._timeout_s
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        links, self._links = self._links, {}
+        for link in links.values():
+            await link.close()
+
+    @property
+    def node_ids(self) -> list[int]:
+        """The brokers the last cluster-wide metadata named."""
+        return sorted(self._nodes)
+
+    async def metadata(
+        self, topics: Iterable[str] | None, *, node_id: int | None = None
+    ) -> MetadataResponse:
+        """What a broker says about topics (None: all); any broker unless one is named.
+
+        Topics are never created by asking. One attempt per known broker.
+        """
+        asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+        # v4 is the first that can ask without creating; up to v9 there are no topic ids to null.
+        response = cast(MetadataResponse, await self.ask(node_id, request, 4, 12))
+        if node_id is None:
+            self._nodes = {node.node_id: (node.host, node.port) for node in response.brokers}
+        return response
+
+    async def ask(
+        self, node_id: int | None, request: Message, lowest: int, highest: int
+    ) -> Message:
+        """Send a request to one broker, or to the first that answers, and await its response.
+
+        Raises:
+            KafkaConnectionError: Nobody answered.
+            KafkaTimeoutError: The deadline passed.
+            UnsupportedVersionError: The broker has none of the versions.
+        """
+        failure: KafkaConnectionError | None = None
+        for address in self._addresses(node_id):
+            try:
+                return await self._ask_at(address, request, lowest, highest)
+            except KafkaConnectionError as error:
+                failure = error
+        raise failure or KafkaConnectionError(f"broker {node_id} is not known", node_id=node_id)
+
+    async def retry(
+        self,
+        attempt: Callable[[], Awaitable[_Result]],
+        *,
+        final: tuple[type[BrokerError], ...] = (),
+    ) -> _Result:
+        """Repeat `attempt` until the deadline while it fails with something that may pass.
+
+        Errors named `final` are raised at once although they are retriable in general.
+        """
+        while True:
+            try:
+                return await attempt()
+            except (KafkaConnectionError, BrokerError) as error:
+                if not error.retriable or isinstance(error, final):
+                    raise
+                failure: KafkaError = error
+            await self.pause(failure)
+
+    async def pause(self, failure: KafkaError | None = None) -> None:
+        """Wait a moment before another try.
+
+        Raises:
+            KafkaTimeoutError: There is no time left for one; `failure` is its cause.
+        """
+        if self._left_s() <= _RETRY_PAUSE_S:
+            raise self._timeout(failure) from failure
+        await asyncio.sleep(_RETRY_PAUSE_S)
+
+    def _addresses(self, node_id: int | None) -> list[Address]:
+        if node_id is None:
+            return list(dict.fromkeys([*self._nodes.values(), *self._bootstrap]))
+        return [self._nodes[node_id]] if node_id in self._nodes else []
+
+    async def _ask_at(
+        self, address: Address, request: Message, lowest: int, highest: int
+    ) -> Message:
+        left_s = self._left_s()
+        if left_s <= 0:
+            raise self._timeout(None)
+        link = self._links.pop(address, None)
+        try:
+            async with asyncio.timeout(min(left_s, _ATTEMPT_S)):
+                link = link or await _Link.open(address)
+                response = await link.ask(request, lowest, highest)
+        except (OSError, EOFError, TimeoutError, ProtocolError) as error:
+            if link is not None:
+                link.abort()
+            host, port = address
+            raise KafkaConnectionError(
+                f"{host}:{port} does not answer: {type(error).__name__} {error}"
+            ) from error
+        except BaseException:
+            if link is not None:
+                link.abort()
+            raise
+        self._links[address] = link
+        return response
+
+    def _left_s(self) -> float:
+        return self._deadline - asyncio.get_running_loop().time()
+
+    def _timeout(self, failure: KafkaError | None) -> KafkaTimeoutError:
+        because = f": {failure}" if failure else ""
+        return KafkaTimeoutError(f"no success within {self._timeout_s:g} s{because}")
+
+
+def raise_for_code(code: int, message: str | None = None, *, topic: str | None = None) -> None:
+    """Raise the error a broker answered, if it is one."""
+    if code:
+        raise error_from_code(code, message, topic=topic)
