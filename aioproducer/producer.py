@@ -16,7 +16,7 @@ import weakref
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from aioproducer import log
 from aioproducer.config import ProducerConfig
@@ -303,7 +303,6 @@ class Producer:
     def _usable(self) -> ProducerEngine:
         if self._state is not _State.RUNNING or self._engine is None:
             self._refuse()
-            raise AssertionError("unreachable")
         if asyncio._get_running_loop() is not self._loop:
             self._check_loop()
         engine = self._engine
@@ -311,7 +310,7 @@ class Producer:
             engine.check_usable()
         return engine
 
-    def _refuse(self) -> None:
+    def _refuse(self) -> NoReturn:
         match self._state:
             case _State.NEW | _State.STARTING:
                 raise IllegalStateError(

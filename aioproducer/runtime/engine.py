@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 from aioproducer import log
 from aioproducer._version import __version__
+from aioproducer.backoff import ExponentialBackoff
 from aioproducer.core.accumulator import AccumulatorSettings, RecordAccumulator
-from aioproducer.core.backoff import ExponentialBackoff
 from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.metadata import Metadata
 from aioproducer.core.partitioners import BuiltInPartitioner, NodeLatencies
@@ -91,7 +91,7 @@ class ProducerEngine:
             allow_auto_create=config.allow_auto_create_topics,
             rng=rng,
         )
-        self._latencies = latencies = NodeLatencies(config.partitioner_availability_timeout_ms / 1000)
+        self._latencies = NodeLatencies(config.partitioner_availability_timeout_ms / 1000)
         self.pool = BufferPool(config.buffer_memory, config.batch_size, HEADER_SIZE)
         self.accumulator = RecordAccumulator(
             AccumulatorSettings(
@@ -116,7 +116,7 @@ class ProducerEngine:
             ),
             rng=rng,
             stats=self.stats,
-            latencies=latencies,
+            latencies=self._latencies,
         )
         self.client = NetworkClient(
             _net_settings(config),
@@ -171,7 +171,7 @@ class ProducerEngine:
                 adaptive=config.partitioner_adaptive_partitioning_enable,
                 rng=rng,
             ),
-            latencies=latencies,
+            latencies=self._latencies,
             loop=loop,
             wall_ms=wall_ms,
             stats=self.stats,

@@ -13,7 +13,7 @@ from aioproducer.testing.embedded import EmbeddedCluster
 
 LIMIT_S = 0.05
 
-PROGRAM = '''
+PROGRAM = """
 import asyncio, asyncio.events, sys, time
 
 slowest = []
@@ -48,7 +48,7 @@ async def main(bootstrap, codec):
 asyncio.run(main(sys.argv[1], sys.argv[2]))
 for spent, handle in slowest:
     print(f"{spent * 1000:.0f} ms {handle}")
-'''
+"""
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
@@ -71,7 +71,7 @@ async def test_no_callback_takes_more_than_50_ms(codec: str) -> None:
 
 
 def test_the_measure_sees_a_slow_callback() -> None:
-    head = PROGRAM.split("from aioproducer")[0]
+    head = PROGRAM.split("from aioproducer", maxsplit=1)[0]
     burn = (
         "async def main():\n"
         "    end = time.thread_time() + 0.1\n"

@@ -187,8 +187,6 @@ CLASSES: dict[str, tuple[str, ...]] = {
 }
 _MODULE_OF = {name: module for module, names in CLASSES.items() for name in names}
 
-__all__ = list(_MODULE_OF)
-
 
 def __getattr__(name: str) -> Any:
     """Load the module that declares `name`, once."""

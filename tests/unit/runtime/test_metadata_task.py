@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
+from aioproducer.backoff import ExponentialBackoff
 from aioproducer.config import ProducerConfig
-from aioproducer.core.backoff import ExponentialBackoff
 from aioproducer.core.metadata import Metadata
 from aioproducer.errors import (
     AuthenticationError,

@@ -254,3 +254,33 @@ def test_a_traceback_shows_the_generated_line_that_failed() -> None:
     with pytest.raises(ValueError, match="does not fit") as caught:
         Everything(tiny=128).encode(0)
     assert "m.tiny" in "".join(traceback.format_exception(caught.value.__cause__))
+
+
+@struct
+class Pair(Message):
+    """A string and an array; version 1 is flexible."""
+
+    VALID_VERSIONS = (0, 1)
+    FLEXIBLE_FROM = 1
+
+    text: str = f(string, "0+")
+    numbers: list[int] = f(array(int32), "0+")
+
+
+@pytest.mark.parametrize(
+    ("data", "version", "complaint"),
+    [
+        (b"\0\x04ab", 0, "4 bytes announced at offset 2, 2 left"),
+        (b"\x05ab", 1, "4 bytes announced at offset 1, 2 left"),
+        (b"\xff\x01ab", 1, "254 bytes announced at offset 2, 2 left"),
+        (b"\0\0\0\0\0\x02abcd", 0, "8 bytes announced at offset 6, 4 left"),
+        (b"\x01\x03abcd", 1, "8 bytes announced at offset 2, 4 left"),
+        (b"\x01\xff\x01abcd", 1, "1016 bytes announced at offset 3, 4 left"),
+        (b"\x01\x01\x01\x00\x05abc", 1, "5 bytes announced at offset 5, 3 left"),
+    ],
+)
+def test_a_length_beyond_the_end_is_refused_before_it_is_used(
+    data: bytes, version: int, complaint: str
+) -> None:
+    with pytest.raises(ProtocolError, match=complaint):
+        Pair.decode(data, version)
