@@ -158,6 +158,7 @@ class BrokerError(KafkaError):
         transaction_effect: What it does to an open transaction.
     """
 
+    default_message: ClassVar[str] = ""
     code: int = -1
     error_name: str = "UNKNOWN_SERVER_ERROR"
     refreshes_metadata: bool = False
@@ -190,7 +191,9 @@ class BrokerError(KafkaError):
 class UnknownBrokerError(BrokerError, effect=TransactionEffect.ABORTABLE):
     """The broker answered a code this client does not know; `code` is the instance's own."""
 
-    default_message = "The broker answered a code this client does not know."
+    default_message: ClassVar[str] = "The broker answered a code this client does not know."
+    code: int = -1
+    error_name: str = "UNKNOWN_CODE"
 
     def __init__(
         self, message: str | None = None, *, code: int = -1, **facts: Unpack[ErrorFacts]
@@ -203,25 +206,29 @@ class UnknownBrokerError(BrokerError, effect=TransactionEffect.ABORTABLE):
 class RetriableBrokerError(BrokerError):
     """A broker error that may go away when the request is sent again."""
 
-    retriable = True
+    retriable: bool = True
 
 
 class InvalidMetadataError(RetriableBrokerError):
     """A broker error that says the client's view of the cluster is out of date."""
 
-    refreshes_metadata = True
+    refreshes_metadata: bool = True
 
 
 class AuthorizationError(BrokerError):
     """The broker knows who the client is and does not allow what it asks for."""
 
-    advice = "Grant the principal the missing ACL; until then every try fails the same way."
+    advice: str | None = (
+        "Grant the principal the missing ACL; until then every try fails the same way."
+    )
 
 
 class AuthenticationError(KafkaError):
     """The broker refused the client's identity, or the client the broker's."""
 
-    advice = "Check the security options against the broker's listener; retrying does not help."
+    advice: str | None = (
+        "Check the security options against the broker's listener; retrying does not help."
+    )
 
 
 def error_for_code(code: int) -> type[BrokerError]:

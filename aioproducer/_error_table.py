@@ -61,7 +61,7 @@ class ReplicaNotAvailableError(InvalidMetadataError, code=9):
 class RecordTooLargeError(BrokerError, code=10, name="MESSAGE_TOO_LARGE", effect=_ABORTABLE):
     """The record is larger than what the topic, the broker or the client accepts."""
 
-    advice = "Send smaller records, or raise max_request_size and max.message.bytes."
+    advice: str | None = "Send smaller records, or raise max_request_size and max.message.bytes."
 
 
 class OffsetMetadataTooLargeError(BrokerError, code=12):
@@ -87,7 +87,7 @@ class NotCoordinatorError(RetriableBrokerError, code=16):
 class InvalidTopicError(BrokerError, code=17, name="INVALID_TOPIC_EXCEPTION", effect=_ABORTABLE):
     """The topic's name is not valid, or clients may not use the topic this way."""
 
-    advice = "Topic names are 1-249 letters, digits, dots, underscores and hyphens."
+    advice: str | None = "Topic names are 1-249 letters, digits, dots, underscores and hyphens."
 
 
 class RecordListTooLargeError(BrokerError, code=18, effect=_ABORTABLE):
@@ -97,7 +97,7 @@ class RecordListTooLargeError(BrokerError, code=18, effect=_ABORTABLE):
 class NotEnoughReplicasError(RetriableBrokerError, code=19):
     """Fewer replicas are in sync than min.insync.replicas asks for; nothing was written."""
 
-    advice = "Bring the missing replicas back, or lower min.insync.replicas."
+    advice: str | None = "Bring the missing replicas back, or lower min.insync.replicas."
 
 
 class NotEnoughReplicasAfterAppendError(RetriableBrokerError, code=20):
@@ -147,7 +147,7 @@ class IllegalSaslStateError(BrokerError, AuthenticationError, code=34):
 class UnsupportedVersionError(BrokerError, code=35, effect=_FATAL):
     """No version of the request is understood by both sides."""
 
-    advice = "Upgrade the side that is too old."
+    advice: str | None = "Upgrade the side that is too old."
 
 
 class TopicAlreadyExistsError(BrokerError, code=36):

@@ -38,7 +38,7 @@ class WrongLoopError(IllegalStateError):
 class ForkedError(IllegalStateError):
     """The producer was started in a parent process; its sockets are not ours."""
 
-    advice = "Create and start a new producer after fork()."
+    advice: str | None = "Create and start a new producer after fork()."
 
 
 class ProducerFailedError(KafkaError):
@@ -56,20 +56,20 @@ class InvalidPartitionError(KafkaError):
 class BufferFullError(KafkaError):
     """`send_nowait()` would have had to wait for memory or for metadata."""
 
-    retriable = True
-    advice = "Await send() instead: it waits its turn."
+    retriable: bool = True
+    advice: str | None = "Await send() instead: it waits its turn."
 
 
 class KafkaTimeoutError(KafkaError, TimeoutError):
     """A wait reached its bound."""
 
-    retriable = True
+    retriable: bool = True
 
 
 class BufferExhaustedError(KafkaTimeoutError):
     """No memory became free within `max_block_ms`."""
 
-    advice = "Send slower, or raise buffer_memory or max_block_ms."
+    advice: str | None = "Send slower, or raise buffer_memory or max_block_ms."
 
 
 class MetadataTimeoutError(KafkaTimeoutError):
@@ -87,7 +87,7 @@ class RequestTimeoutError(KafkaTimeoutError):
 class KafkaConnectionError(KafkaError):
     """A broker cannot be reached, or the connection to it broke."""
 
-    retriable = True
+    retriable: bool = True
 
 
 class NodeDisconnectedError(KafkaConnectionError):
@@ -101,7 +101,9 @@ class ConnectionSetupTimeoutError(KafkaConnectionError):
 class BootstrapError(KafkaConnectionError):
     """None of the bootstrap servers led to a cluster."""
 
-    advice = "Check bootstrap_servers and that the brokers' listeners can be reached from here."
+    advice: str | None = (
+        "Check bootstrap_servers and that the brokers' listeners can be reached from here."
+    )
 
 
 class ProtocolError(KafkaError):

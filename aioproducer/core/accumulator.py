@@ -59,10 +59,10 @@ class PartitionQueue:
     __slots__ = ("batches", "muted", "placed", "ready_at", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition) -> None:
-        self.topic_partition = topic_partition
+        self.topic_partition: TopicPartition = topic_partition
         self.batches: deque[ProducerBatch] = deque()
-        self.muted = False
-        self.ready_at = inf
+        self.muted: bool = False
+        self.ready_at: float = inf
         self.placed: int | None = _NOWHERE
 
     def is_full_up(self) -> bool:

@@ -28,11 +28,11 @@ class MemoryRequest:
     __slots__ = ("buffer", "error", "granted", "on_settled", "size")
 
     def __init__(self, size: int, on_settled: Callable[[MemoryRequest], None]) -> None:
-        self.size = size
-        self.granted = 0
+        self.size: int = size
+        self.granted: int = 0
         self.buffer: bytearray | None = None
         self.error: KafkaError | None = None
-        self.on_settled = on_settled
+        self.on_settled: Callable[[MemoryRequest], None] = on_settled
 
 
 class BufferPool:

@@ -74,7 +74,7 @@ class Metadata:
         allow_auto_create: bool,
         rng: Random,
     ) -> None:
-        self.cluster = ClusterSnapshot()
+        self.cluster: ClusterSnapshot = ClusterSnapshot()
         self.fatal_error: KafkaError | None = None
         """Why no answer can be had (authentication, versions), until the next good answer."""
         self.on_event: Callable[[], None] | None = None

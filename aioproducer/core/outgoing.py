@@ -32,10 +32,10 @@ class OutgoingRecord:
         headers: HeaderPairs,
         size: int,
     ) -> None:
-        self.meta = meta
-        self.partition = partition
-        self.timestamp_ms = timestamp_ms
-        self.key = key
-        self.value = value
-        self.headers = headers
-        self.size = size
+        self.meta: TopicMetadata = meta
+        self.partition: int | None = partition
+        self.timestamp_ms: int = timestamp_ms
+        self.key: bytes | None = key
+        self.value: bytes | None = value
+        self.headers: HeaderPairs = headers
+        self.size: int = size

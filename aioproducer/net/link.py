@@ -88,8 +88,8 @@ class BrokerLink:
     def __init__(self, node: Node, around: Surroundings) -> None:
         self.node = node
         self.last_error: KafkaError | None = None
-        self.last_attempt_at = -_INFINITY
-        self.throttled_until = -_INFINITY
+        self.last_attempt_at: float = -_INFINITY
+        self.throttled_until: float = -_INFINITY
         self.versions: BrokerVersions | None = None
         self._around = around
         settings = around.settings

@@ -75,16 +75,16 @@ class ProducerEngine:
     ) -> None:
         self.config = config
         self.loop = loop
-        self.stats = ProducerStats()
+        self.stats: ProducerStats = ProducerStats()
         self.failure: KafkaError | None = None
-        self.closing = False
+        self.closing: bool = False
         self._started_at = loop.time()
         self._closed: asyncio.Future[None] | None = None
         rng = rng or random.Random()
         retry_backoff = ExponentialBackoff(
             config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000
         )
-        self.metadata = Metadata(
+        self.metadata: Metadata = Metadata(
             max_age_s=config.metadata_max_age_ms / 1000,
             max_idle_s=config.metadata_max_idle_ms / 1000,
             backoff=retry_backoff,
@@ -92,8 +92,8 @@ class ProducerEngine:
             rng=rng,
         )
         self._latencies = NodeLatencies(config.partitioner_availability_timeout_ms / 1000)
-        self.pool = BufferPool(config.buffer_memory, config.batch_size, HEADER_SIZE)
-        self.accumulator = RecordAccumulator(
+        self.pool: BufferPool = BufferPool(config.buffer_memory, config.batch_size, HEADER_SIZE)
+        self.accumulator: RecordAccumulator = RecordAccumulator(
             AccumulatorSettings(
                 batch_size=config.batch_size,
                 linger=config.linger_ms / 1000,
@@ -106,7 +106,7 @@ class ProducerEngine:
             owner=loop,
             on_unretrieved=self._on_unretrieved,
         )
-        self.sender = Sender(
+        self.sender: Sender = Sender(
             self.accumulator,
             self.metadata,
             SenderSettings(
@@ -118,7 +118,7 @@ class ProducerEngine:
             stats=self.stats,
             latencies=self._latencies,
         )
-        self.client = NetworkClient(
+        self.client: NetworkClient = NetworkClient(
             _net_settings(config),
             dialer=dialer
             or TcpDialer(
@@ -129,7 +129,7 @@ class ProducerEngine:
             rng=rng,
             on_event=self._on_network_event,
         )
-        self.metadata_task = MetadataTask(
+        self.metadata_task: MetadataTask = MetadataTask(
             self.metadata,
             self.client,
             config,
@@ -141,8 +141,8 @@ class ProducerEngine:
         if config.compression_type != "none":
             codec = codec_for(config.compression_type, config.compression_level)
         self._encoder = BatchEncoder(codec, config.compression_threads_threshold_bytes)
-        self.memory = BufferMemory(self.pool, loop, self.stats, self._on_memory_wait)
-        self.sender_task = SenderTask(
+        self.memory: BufferMemory = BufferMemory(self.pool, loop, self.stats, self._on_memory_wait)
+        self.sender_task: SenderTask = SenderTask(
             self.sender,
             self.client,
             self.metadata,
@@ -153,7 +153,7 @@ class ProducerEngine:
             wake_metadata=self.metadata_task.wake,
             on_end=self._on_task_end,
         )
-        self.appender = RecordAppender(
+        self.appender: RecordAppender = RecordAppender(
             AppenderSettings(
                 max_block=config.max_block_ms / 1000,
                 batch_size=config.batch_size,

@@ -32,7 +32,7 @@ class BufferMemory:
         on_wait: Callable[[], None],
     ) -> None:
         self.pool = pool
-        self.lock = asyncio.Lock()
+        self.lock: asyncio.Lock = asyncio.Lock()
         self._loop = loop
         self._stats = stats
         self._on_wait = on_wait

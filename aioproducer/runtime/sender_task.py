@@ -75,7 +75,7 @@ class SenderTask:
         self._stopping = False
         self._preparing: dict[asyncio.Task[None], None] = {}
         self._task: asyncio.Task[None] | None = None
-        self.sleeping_until = -inf
+        self.sleeping_until: float = -inf
 
     def start(self) -> None:
         """Starts the task."""

@@ -77,7 +77,9 @@ class EmbeddedCluster:
             BrokerSpec(index + 1, host, port, racks[index] if racks else None)
             for index, port in enumerate(given)
         ]
-        self.state = ClusterState(specs, settings=settings, rng=rng or random.Random())
+        self.state: ClusterState = ClusterState(
+            specs, settings=settings, rng=rng or random.Random()
+        )
         self._watch = PartitionWatch()
         self.state.subscribe(self._watch.changed)
         self._servers = {

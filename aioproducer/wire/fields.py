@@ -82,16 +82,16 @@ class Array:
     element: Primitive | type[Struct]
 
 
-boolean = Primitive("bool", False, "?")
-int8 = Primitive("int8", 0, "b")
-int16 = Primitive("int16", 0, "h")
-int32 = Primitive("int32", 0, "i")
-int64 = Primitive("int64", 0, "q")
-uuid = Primitive("uuid", ZERO_UUID, "16s")
-string = Primitive("string", "")
-blob = Primitive("bytes", b"")
+boolean: Primitive = Primitive("bool", False, "?")
+int8: Primitive = Primitive("int8", 0, "b")
+int16: Primitive = Primitive("int16", 0, "h")
+int32: Primitive = Primitive("int32", 0, "i")
+int64: Primitive = Primitive("int64", 0, "q")
+uuid: Primitive = Primitive("uuid", ZERO_UUID, "16s")
+string: Primitive = Primitive("string", "")
+blob: Primitive = Primitive("bytes", b"")
 """Kafka's `bytes`; decoded into a copy."""
-record_set = Primitive("records", None)
+record_set: Primitive = Primitive("records", None)
 """Record batches; decoded into a view of the received buffer, never copied."""
 
 

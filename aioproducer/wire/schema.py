@@ -63,6 +63,22 @@ class Message(Struct):
     RESPONSE: ClassVar[type[Message]]
     """Requests only: the message that answers it."""
 
+    def __init_subclass__(
+        cls,
+        *,
+        api_key: ApiKey | None = None,
+        versions: tuple[int, int] | None = None,
+        flexible_from: int | None = None,
+        response: type[Message] | None = None,
+    ) -> None:
+        """Takes the facts in the head of a message's class statement."""
+        super().__init_subclass__()
+        # `struct` makes the class anew, with its attributes but without these arguments.
+        if versions is not None:
+            cls.API_KEY, cls.VALID_VERSIONS, cls.FLEXIBLE_FROM = api_key, versions, flexible_from
+        if response is not None:
+            cls.RESPONSE = response
+
     @classmethod
     def is_flexible(cls, version: int) -> bool:
         """Whether the version has compact lengths and tagged fields (KIP-482)."""

@@ -39,10 +39,10 @@ async def start_against(behaviour: hostile.Behaviour) -> KafkaError:
     async with HostileServer(behaviour) as server:
         producer = Producer(
             bootstrap_servers=f"{server.host}:{server.port}",
-            max_block_ms=1000,
-            request_timeout_ms=300,
-            delivery_timeout_ms=1000,
-            socket_connection_setup_timeout_ms=300,
+            max_block_ms=600,
+            request_timeout_ms=200,
+            delivery_timeout_ms=600,
+            socket_connection_setup_timeout_ms=200,
         )
         loop = asyncio.get_running_loop()
         started = loop.time()

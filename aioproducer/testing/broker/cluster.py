@@ -70,10 +70,10 @@ class ClusterState:
         """
         if not brokers:
             raise ValueError("a cluster needs at least one broker")
-        self.settings = settings or ClusterSettings()
-        self.brokers = {broker.node_id: broker for broker in brokers}
+        self.settings: ClusterSettings = settings or ClusterSettings()
+        self.brokers: dict[int, BrokerSpec] = {broker.node_id: broker for broker in brokers}
         self.topics: dict[str, Topic] = {}
-        self.faults = Faults()
+        self.faults: Faults = Faults()
         self._rng = rng
         self._live = set(self.brokers)
         self._names_by_id: dict[UUID, str] = {}

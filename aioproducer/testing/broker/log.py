@@ -68,9 +68,9 @@ class PartitionLog:
     def __init__(self) -> None:
         self._batches: list[StoredBatch] = []
         self._base_offsets: list[int] = []
-        self.start_offset = 0
-        self.end_offset = 0
-        self.size_bytes = 0
+        self.start_offset: int = 0
+        self.end_offset: int = 0
+        self.size_bytes: int = 0
 
     @property
     def batches(self) -> tuple[StoredBatch, ...]:

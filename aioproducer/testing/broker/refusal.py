@@ -26,8 +26,8 @@ class RefusedError(Exception):
         super().__init__(message or error.error_name)
         self.error = error
         # A text may quote what a client sent, and a classic string ends at 32767 bytes.
-        self.message = message and message[:_LONGEST_MESSAGE]
-        self.record_errors = tuple(record_errors)
+        self.message: str | None = message and message[:_LONGEST_MESSAGE]
+        self.record_errors: tuple[tuple[int, str], ...] = tuple(record_errors)
         self.log_start_offset = -1
         """Where the log begins, once the batch got as far as the log."""
 

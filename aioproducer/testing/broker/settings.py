@@ -146,7 +146,7 @@ class TopicConfig:
         """
         for name, value in own.items():
             _check_option(name, value)
-        self.own = dict(own)
+        self.own: dict[str, str] = dict(own)
         self._defaults = defaults
 
     def __getitem__(self, name: str) -> str:

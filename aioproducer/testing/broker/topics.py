@@ -44,15 +44,15 @@ class Partition:
     __slots__ = ("index", "isr", "leader", "leader_epoch", "log", "producers", "replicas", "topic")
 
     def __init__(self, topic: str, index: int, replicas: Sequence[int], live: set[int]) -> None:
-        self.topic = topic
-        self.index = index
-        self.replicas = tuple(replicas)
+        self.topic: str = topic
+        self.index: int = index
+        self.replicas: tuple[int, ...] = tuple(replicas)
         in_sync = tuple(node for node in self.replicas if node in live)
-        self.leader = in_sync[0] if in_sync else NO_LEADER
-        self.isr = in_sync or self.replicas
-        self.leader_epoch = 0
-        self.log = PartitionLog()
-        self.producers = ProducerStates()
+        self.leader: int = in_sync[0] if in_sync else NO_LEADER
+        self.isr: tuple[int, ...] = in_sync or self.replicas
+        self.leader_epoch: int = 0
+        self.log: PartitionLog = PartitionLog()
+        self.producers: ProducerStates = ProducerStates()
 
     def lead_by(self, node_id: int) -> None:
         """Change the leader, which begins a new leader epoch."""
@@ -139,10 +139,10 @@ class Topic:
     def __init__(
         self, name: str, topic_id: UUID, config: TopicConfig, partitions: list[Partition]
     ) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.config = config
-        self.partitions = partitions
+        self.name: str = name
+        self.topic_id: UUID = topic_id
+        self.config: TopicConfig = config
+        self.partitions: list[Partition] = partitions
 
     def partition(self, index: int) -> Partition | None:
         """The partition of that number, or None."""

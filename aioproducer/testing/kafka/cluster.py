@@ -67,7 +67,7 @@ class KafkaCluster(KafkaBackend):
     ) -> None:
         if brokers < 1:
             raise ClusterError(f"a cluster needs at least one broker, not {brokers}")
-        self.release = KafkaRelease.parse(version)
+        self.release: KafkaRelease = KafkaRelease.parse(version)
         self.java: Java = find_java(self.release.java, executable=java)
         self._brokers = brokers
         self._config = dict(config or {})

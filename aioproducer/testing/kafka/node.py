@@ -75,8 +75,8 @@ class BrokerProcess:
     ) -> None:
         self.address = address
         self.directory = directory
-        self.log_path = directory / "server.log"
-        self.data_dir = Path(settings["log.dirs"])
+        self.log_path: Path = directory / "server.log"
+        self.data_dir: Path = Path(settings["log.dirs"])
         self._settings = settings
         self._properties = directory / "server.properties"
         self._command = [str(java.executable), f"-Xmx{heap_mb}m", *_JVM_OPTIONS]

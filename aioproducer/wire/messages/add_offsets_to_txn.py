@@ -9,25 +9,24 @@ from aioproducer.wire.schema import ApiKey, Message, f, int16, int32, int64, str
 
 
 @struct
-class AddOffsetsToTxnResponse(Message):
+class AddOffsetsToTxnResponse(
+    Message, api_key=ApiKey.ADD_OFFSETS_TO_TXN, versions=(0, 4), flexible_from=3
+):
     """Whether the group was added. From v1 it is sent before the quota delay (KIP-219)."""
-
-    API_KEY = ApiKey.ADD_OFFSETS_TO_TXN
-    VALID_VERSIONS = (0, 4)
-    FLEXIBLE_FROM = 3
 
     throttle_time_ms: int = f(int32, "0+")
     error_code: int = f(int16, "0+")
 
 
 @struct
-class AddOffsetsToTxnRequest(Message):
+class AddOffsetsToTxnRequest(
+    Message,
+    api_key=ApiKey.ADD_OFFSETS_TO_TXN,
+    versions=(0, 4),
+    flexible_from=3,
+    response=AddOffsetsToTxnResponse,
+):
     """The group whose offsets the transaction will commit."""
-
-    API_KEY = ApiKey.ADD_OFFSETS_TO_TXN
-    VALID_VERSIONS = (0, 4)
-    FLEXIBLE_FROM = 3
-    RESPONSE = AddOffsetsToTxnResponse
 
     transactional_id: str = f(string, "0+")
     producer_id: int = f(int64, "0+")

@@ -39,12 +39,10 @@ class AddPartitionsToTxnTopicResult(Struct):
 
 
 @struct
-class AddPartitionsToTxnResponse(Message):
+class AddPartitionsToTxnResponse(
+    Message, api_key=ApiKey.ADD_PARTITIONS_TO_TXN, versions=(0, 3), flexible_from=3
+):
     """Whether each partition was added. From v1 it is sent before the quota delay (KIP-219)."""
-
-    API_KEY = ApiKey.ADD_PARTITIONS_TO_TXN
-    VALID_VERSIONS = (0, 3)
-    FLEXIBLE_FROM = 3
 
     throttle_time_ms: int = f(int32, "0+")
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = f(
@@ -61,13 +59,14 @@ class AddPartitionsToTxnTopic(Struct):
 
 
 @struct
-class AddPartitionsToTxnRequest(Message):
+class AddPartitionsToTxnRequest(
+    Message,
+    api_key=ApiKey.ADD_PARTITIONS_TO_TXN,
+    versions=(0, 3),
+    flexible_from=3,
+    response=AddPartitionsToTxnResponse,
+):
     """The partitions to add to the ongoing transaction."""
-
-    API_KEY = ApiKey.ADD_PARTITIONS_TO_TXN
-    VALID_VERSIONS = (0, 3)
-    FLEXIBLE_FROM = 3
-    RESPONSE = AddPartitionsToTxnResponse
 
     v3_and_below_transactional_id: str = f(string, "0-3")
     v3_and_below_producer_id: int = f(int64, "0-3")

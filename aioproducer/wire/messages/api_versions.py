@@ -51,12 +51,8 @@ class FinalizedFeatureKey(Struct):
 
 
 @struct
-class ApiVersionsResponse(Message):
+class ApiVersionsResponse(Message, api_key=ApiKey.API_VERSIONS, versions=(0, 5), flexible_from=3):
     """The versions a broker accepts. From v2 it is sent before the quota delay (KIP-219)."""
-
-    API_KEY = ApiKey.API_VERSIONS
-    VALID_VERSIONS = (0, 5)
-    FLEXIBLE_FROM = 3
 
     error_code: int = f(int16, "0+")
     api_keys: list[ApiVersion] = f(array(ApiVersion), "0+")
@@ -72,13 +68,14 @@ class ApiVersionsResponse(Message):
 
 
 @struct
-class ApiVersionsRequest(Message):
+class ApiVersionsRequest(
+    Message,
+    api_key=ApiKey.API_VERSIONS,
+    versions=(0, 5),
+    flexible_from=3,
+    response=ApiVersionsResponse,
+):
     """Asks a broker what it speaks, and says who is asking."""
-
-    API_KEY = ApiKey.API_VERSIONS
-    VALID_VERSIONS = (0, 5)
-    FLEXIBLE_FROM = 3
-    RESPONSE = ApiVersionsResponse
 
     client_software_name: str = f(string, "3+", ignorable=True)
     client_software_version: str = f(string, "3+", ignorable=True)

@@ -29,12 +29,10 @@ class CreatePartitionsTopicResult(Struct):
 
 
 @struct
-class CreatePartitionsResponse(Message):
+class CreatePartitionsResponse(
+    Message, api_key=ApiKey.CREATE_PARTITIONS, versions=(0, 3), flexible_from=2
+):
     """What became of each topic. From v1 it is sent before the quota delay (KIP-219)."""
-
-    API_KEY = ApiKey.CREATE_PARTITIONS
-    VALID_VERSIONS = (0, 3)
-    FLEXIBLE_FROM = 2
 
     throttle_time_ms: int = f(int32, "0+")
     results: list[CreatePartitionsTopicResult] = f(array(CreatePartitionsTopicResult), "0+")
@@ -59,13 +57,14 @@ class CreatePartitionsTopic(Struct):
 
 
 @struct
-class CreatePartitionsRequest(Message):
+class CreatePartitionsRequest(
+    Message,
+    api_key=ApiKey.CREATE_PARTITIONS,
+    versions=(0, 3),
+    flexible_from=2,
+    response=CreatePartitionsResponse,
+):
     """The topics, and the partition counts they shall have."""
-
-    API_KEY = ApiKey.CREATE_PARTITIONS
-    VALID_VERSIONS = (0, 3)
-    FLEXIBLE_FROM = 2
-    RESPONSE = CreatePartitionsResponse
 
     topics: list[CreatePartitionsTopic] = f(array(CreatePartitionsTopic), "0+")
     timeout_ms: int = f(int32, "0+")

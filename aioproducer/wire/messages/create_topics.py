@@ -54,12 +54,8 @@ class CreatableTopicResult(Struct):
 
 
 @struct
-class CreateTopicsResponse(Message):
+class CreateTopicsResponse(Message, api_key=ApiKey.CREATE_TOPICS, versions=(0, 7), flexible_from=5):
     """What became of each topic. From v3 it is sent before the quota delay (KIP-219)."""
-
-    API_KEY = ApiKey.CREATE_TOPICS
-    VALID_VERSIONS = (0, 7)
-    FLEXIBLE_FROM = 5
 
     throttle_time_ms: int = f(int32, "2+", ignorable=True)
     topics: list[CreatableTopicResult] = f(array(CreatableTopicResult), "0+")
@@ -93,13 +89,14 @@ class CreatableTopic(Struct):
 
 
 @struct
-class CreateTopicsRequest(Message):
+class CreateTopicsRequest(
+    Message,
+    api_key=ApiKey.CREATE_TOPICS,
+    versions=(0, 7),
+    flexible_from=5,
+    response=CreateTopicsResponse,
+):
     """The topics to create."""
-
-    API_KEY = ApiKey.CREATE_TOPICS
-    VALID_VERSIONS = (0, 7)
-    FLEXIBLE_FROM = 5
-    RESPONSE = CreateTopicsResponse
 
     topics: list[CreatableTopic] = f(array(CreatableTopic), "0+")
     timeout_ms: int = f(int32, "0+", default=60000)

@@ -33,12 +33,8 @@ class DeletableTopicResult(Struct):
 
 
 @struct
-class DeleteTopicsResponse(Message):
+class DeleteTopicsResponse(Message, api_key=ApiKey.DELETE_TOPICS, versions=(0, 6), flexible_from=4):
     """What became of each topic. From v2 it is sent before the quota delay (KIP-219)."""
-
-    API_KEY = ApiKey.DELETE_TOPICS
-    VALID_VERSIONS = (0, 6)
-    FLEXIBLE_FROM = 4
 
     throttle_time_ms: int = f(int32, "1+", ignorable=True)
     responses: list[DeletableTopicResult] = f(array(DeletableTopicResult), "0+")
@@ -53,13 +49,14 @@ class DeleteTopicState(Struct):
 
 
 @struct
-class DeleteTopicsRequest(Message):
+class DeleteTopicsRequest(
+    Message,
+    api_key=ApiKey.DELETE_TOPICS,
+    versions=(0, 6),
+    flexible_from=4,
+    response=DeleteTopicsResponse,
+):
     """The topics to delete: names alone (v0-5), or names or ids (v6+)."""
-
-    API_KEY = ApiKey.DELETE_TOPICS
-    VALID_VERSIONS = (0, 6)
-    FLEXIBLE_FROM = 4
-    RESPONSE = DeleteTopicsResponse
 
     topics: list[DeleteTopicState] = f(array(DeleteTopicState), "6+")
     topic_names: list[str] = f(array(string), "0-5", ignorable=True)

@@ -32,12 +32,10 @@ class DescribeClusterBroker(Struct):
 
 
 @struct
-class DescribeClusterResponse(Message):
+class DescribeClusterResponse(
+    Message, api_key=ApiKey.DESCRIBE_CLUSTER, versions=(0, 2), flexible_from=0
+):
     """The cluster as the answering broker knows it."""
-
-    API_KEY = ApiKey.DESCRIBE_CLUSTER
-    VALID_VERSIONS = (0, 2)
-    FLEXIBLE_FROM = 0
 
     throttle_time_ms: int = f(int32, "0+")
     error_code: int = f(int16, "0+")
@@ -50,13 +48,14 @@ class DescribeClusterResponse(Message):
 
 
 @struct
-class DescribeClusterRequest(Message):
+class DescribeClusterRequest(
+    Message,
+    api_key=ApiKey.DESCRIBE_CLUSTER,
+    versions=(0, 2),
+    flexible_from=0,
+    response=DescribeClusterResponse,
+):
     """Asks about the cluster."""
-
-    API_KEY = ApiKey.DESCRIBE_CLUSTER
-    VALID_VERSIONS = (0, 2)
-    FLEXIBLE_FROM = 0
-    RESPONSE = DescribeClusterResponse
 
     include_cluster_authorized_operations: bool = f(boolean, "0+")
     endpoint_type: int = f(int8, "1+", default=1)

@@ -57,12 +57,10 @@ class DescribeConfigsResult(Struct):
 
 
 @struct
-class DescribeConfigsResponse(Message):
+class DescribeConfigsResponse(
+    Message, api_key=ApiKey.DESCRIBE_CONFIGS, versions=(0, 4), flexible_from=4
+):
     """The configuration of each resource. From v2 it is sent before the quota delay (KIP-219)."""
-
-    API_KEY = ApiKey.DESCRIBE_CONFIGS
-    VALID_VERSIONS = (0, 4)
-    FLEXIBLE_FROM = 4
 
     throttle_time_ms: int = f(int32, "0+")
     results: list[DescribeConfigsResult] = f(array(DescribeConfigsResult), "0+")
@@ -78,13 +76,14 @@ class DescribeConfigsResource(Struct):
 
 
 @struct
-class DescribeConfigsRequest(Message):
+class DescribeConfigsRequest(
+    Message,
+    api_key=ApiKey.DESCRIBE_CONFIGS,
+    versions=(0, 4),
+    flexible_from=4,
+    response=DescribeConfigsResponse,
+):
     """The resources, and the keys wanted of each (null: all)."""
-
-    API_KEY = ApiKey.DESCRIBE_CONFIGS
-    VALID_VERSIONS = (0, 4)
-    FLEXIBLE_FROM = 4
-    RESPONSE = DescribeConfigsResponse
 
     resources: list[DescribeConfigsResource] = f(array(DescribeConfigsResource), "0+")
     include_synonyms: bool = f(boolean, "1+")

@@ -61,12 +61,10 @@ class Cursor(Struct):
 
 
 @struct
-class DescribeTopicPartitionsResponse(Message):
+class DescribeTopicPartitionsResponse(
+    Message, api_key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions=(0, 0), flexible_from=0
+):
     """One page, and the cursor of the next one if there is more."""
-
-    API_KEY = ApiKey.DESCRIBE_TOPIC_PARTITIONS
-    VALID_VERSIONS = (0, 0)
-    FLEXIBLE_FROM = 0
 
     throttle_time_ms: int = f(int32, "0+", ignorable=True)
     topics: list[DescribeTopicPartitionsResponseTopic] = f(
@@ -83,13 +81,14 @@ class TopicRequest(Struct):
 
 
 @struct
-class DescribeTopicPartitionsRequest(Message):
+class DescribeTopicPartitionsRequest(
+    Message,
+    api_key=ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    versions=(0, 0),
+    flexible_from=0,
+    response=DescribeTopicPartitionsResponse,
+):
     """Asks for a page that begins at the cursor."""
-
-    API_KEY = ApiKey.DESCRIBE_TOPIC_PARTITIONS
-    VALID_VERSIONS = (0, 0)
-    FLEXIBLE_FROM = 0
-    RESPONSE = DescribeTopicPartitionsResponse
 
     topics: list[TopicRequest] = f(array(TopicRequest), "0+")
     response_partition_limit: int = f(int32, "0+", default=2000)

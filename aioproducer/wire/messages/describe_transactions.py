@@ -43,12 +43,10 @@ class DescribeTransactionsTransactionState(Struct):
 
 
 @struct
-class DescribeTransactionsResponse(Message):
+class DescribeTransactionsResponse(
+    Message, api_key=ApiKey.DESCRIBE_TRANSACTIONS, versions=(0, 0), flexible_from=0
+):
     """The state of each transaction."""
-
-    API_KEY = ApiKey.DESCRIBE_TRANSACTIONS
-    VALID_VERSIONS = (0, 0)
-    FLEXIBLE_FROM = 0
 
     throttle_time_ms: int = f(int32, "0+")
     transaction_states: list[DescribeTransactionsTransactionState] = f(
@@ -57,12 +55,13 @@ class DescribeTransactionsResponse(Message):
 
 
 @struct
-class DescribeTransactionsRequest(Message):
+class DescribeTransactionsRequest(
+    Message,
+    api_key=ApiKey.DESCRIBE_TRANSACTIONS,
+    versions=(0, 0),
+    flexible_from=0,
+    response=DescribeTransactionsResponse,
+):
     """The transactional ids to describe."""
-
-    API_KEY = ApiKey.DESCRIBE_TRANSACTIONS
-    VALID_VERSIONS = (0, 0)
-    FLEXIBLE_FROM = 0
-    RESPONSE = DescribeTransactionsResponse
 
     transactional_ids: list[str] = f(array(string), "0+")

@@ -9,12 +9,8 @@ from aioproducer.wire.schema import ApiKey, Message, boolean, f, int16, int32, i
 
 
 @struct
-class EndTxnResponse(Message):
+class EndTxnResponse(Message, api_key=ApiKey.END_TXN, versions=(0, 5), flexible_from=3):
     """Whether the transaction will end so. From v1 it is sent before the quota delay (KIP-219)."""
-
-    API_KEY = ApiKey.END_TXN
-    VALID_VERSIONS = (0, 5)
-    FLEXIBLE_FROM = 3
 
     throttle_time_ms: int = f(int32, "0+")
     error_code: int = f(int16, "0+")
@@ -23,13 +19,10 @@ class EndTxnResponse(Message):
 
 
 @struct
-class EndTxnRequest(Message):
+class EndTxnRequest(
+    Message, api_key=ApiKey.END_TXN, versions=(0, 5), flexible_from=3, response=EndTxnResponse
+):
     """Asks the coordinator to commit or to abort."""
-
-    API_KEY = ApiKey.END_TXN
-    VALID_VERSIONS = (0, 5)
-    FLEXIBLE_FROM = 3
-    RESPONSE = EndTxnResponse
 
     transactional_id: str = f(string, "0+")
     producer_id: int = f(int64, "0+")

@@ -85,12 +85,8 @@ class FetchableTopicResponse(Struct):
 
 
 @struct
-class FetchResponse(Message):
+class FetchResponse(Message, api_key=ApiKey.FETCH, versions=(0, 18), flexible_from=12):
     """The batches that were read. From v8 it is sent before the quota delay (KIP-219)."""
-
-    API_KEY = ApiKey.FETCH
-    VALID_VERSIONS = (0, 18)
-    FLEXIBLE_FROM = 12
 
     throttle_time_ms: int = f(int32, "1+", ignorable=True)
     error_code: int = f(int16, "7+", ignorable=True)
@@ -140,13 +136,10 @@ class ForgottenTopic(Struct):
 
 
 @struct
-class FetchRequest(Message):
+class FetchRequest(
+    Message, api_key=ApiKey.FETCH, versions=(0, 18), flexible_from=12, response=FetchResponse
+):
     """Where to read on, and how much and how long to wait for it."""
-
-    API_KEY = ApiKey.FETCH
-    VALID_VERSIONS = (0, 18)
-    FLEXIBLE_FROM = 12
-    RESPONSE = FetchResponse
 
     cluster_id: str | None = f(string, "12+", nullable="12+", default=None, tag=0, ignorable=True)
     replica_id: int = f(int32, "0-14", default=-1)

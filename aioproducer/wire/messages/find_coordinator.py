@@ -33,12 +33,10 @@ class Coordinator(Struct):
 
 
 @struct
-class FindCoordinatorResponse(Message):
+class FindCoordinatorResponse(
+    Message, api_key=ApiKey.FIND_COORDINATOR, versions=(0, 6), flexible_from=3
+):
     """The coordinator of the one key (v0-3), or of each key (v4+)."""
-
-    API_KEY = ApiKey.FIND_COORDINATOR
-    VALID_VERSIONS = (0, 6)
-    FLEXIBLE_FROM = 3
 
     throttle_time_ms: int = f(int32, "1+", ignorable=True)
     error_code: int = f(int16, "0-3")
@@ -50,13 +48,14 @@ class FindCoordinatorResponse(Message):
 
 
 @struct
-class FindCoordinatorRequest(Message):
+class FindCoordinatorRequest(
+    Message,
+    api_key=ApiKey.FIND_COORDINATOR,
+    versions=(0, 6),
+    flexible_from=3,
+    response=FindCoordinatorResponse,
+):
     """Names one key (v0-3) or many (v4+) whose coordinator is wanted."""
-
-    API_KEY = ApiKey.FIND_COORDINATOR
-    VALID_VERSIONS = (0, 6)
-    FLEXIBLE_FROM = 3
-    RESPONSE = FindCoordinatorResponse
 
     key: str = f(string, "0-3")
     key_type: int = f(int8, "1+")

@@ -24,12 +24,10 @@ from aioproducer.wire.schema import (
 
 
 @struct
-class GetTelemetrySubscriptionsResponse(Message):
+class GetTelemetrySubscriptionsResponse(
+    Message, api_key=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions=(0, 0), flexible_from=0
+):
     """What to push, how often, and how large at most."""
-
-    API_KEY = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS
-    VALID_VERSIONS = (0, 0)
-    FLEXIBLE_FROM = 0
 
     throttle_time_ms: int = f(int32, "0+")
     error_code: int = f(int16, "0+")
@@ -43,12 +41,13 @@ class GetTelemetrySubscriptionsResponse(Message):
 
 
 @struct
-class GetTelemetrySubscriptionsRequest(Message):
+class GetTelemetrySubscriptionsRequest(
+    Message,
+    api_key=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+    versions=(0, 0),
+    flexible_from=0,
+    response=GetTelemetrySubscriptionsResponse,
+):
     """Asks for the subscription; a zero id asks for a new client id as well."""
-
-    API_KEY = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS
-    VALID_VERSIONS = (0, 0)
-    FLEXIBLE_FROM = 0
-    RESPONSE = GetTelemetrySubscriptionsResponse
 
     client_instance_id: UUID = f(uuid, "0+")

@@ -31,12 +31,10 @@ class AlterConfigsResourceResponse(Struct):
 
 
 @struct
-class IncrementalAlterConfigsResponse(Message):
+class IncrementalAlterConfigsResponse(
+    Message, api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1), flexible_from=1
+):
     """What became of each resource's changes."""
-
-    API_KEY = ApiKey.INCREMENTAL_ALTER_CONFIGS
-    VALID_VERSIONS = (0, 1)
-    FLEXIBLE_FROM = 1
 
     throttle_time_ms: int = f(int32, "0+")
     responses: list[AlterConfigsResourceResponse] = f(array(AlterConfigsResourceResponse), "0+")
@@ -61,13 +59,14 @@ class AlterConfigsResource(Struct):
 
 
 @struct
-class IncrementalAlterConfigsRequest(Message):
+class IncrementalAlterConfigsRequest(
+    Message,
+    api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    versions=(0, 1),
+    flexible_from=1,
+    response=IncrementalAlterConfigsResponse,
+):
     """The changes for each resource."""
-
-    API_KEY = ApiKey.INCREMENTAL_ALTER_CONFIGS
-    VALID_VERSIONS = (0, 1)
-    FLEXIBLE_FROM = 1
-    RESPONSE = IncrementalAlterConfigsResponse
 
     resources: list[AlterConfigsResource] = f(array(AlterConfigsResource), "0+")
     validate_only: bool = f(boolean, "0+")

@@ -10,12 +10,10 @@ from aioproducer.wire.schema import ApiKey, Message, boolean, f, int16, int32, i
 
 
 @struct
-class InitProducerIdResponse(Message):
+class InitProducerIdResponse(
+    Message, api_key=ApiKey.INIT_PRODUCER_ID, versions=(0, 6), flexible_from=2
+):
     """The id and epoch to write with. From v1 it is sent before the quota delay (KIP-219)."""
-
-    API_KEY = ApiKey.INIT_PRODUCER_ID
-    VALID_VERSIONS = (0, 6)
-    FLEXIBLE_FROM = 2
 
     throttle_time_ms: int = f(int32, "0+", ignorable=True)
     error_code: int = f(int16, "0+")
@@ -26,13 +24,14 @@ class InitProducerIdResponse(Message):
 
 
 @struct
-class InitProducerIdRequest(Message):
+class InitProducerIdRequest(
+    Message,
+    api_key=ApiKey.INIT_PRODUCER_ID,
+    versions=(0, 6),
+    flexible_from=2,
+    response=InitProducerIdResponse,
+):
     """Asks for a producer id, or for the next epoch of the one a transactional id has."""
-
-    API_KEY = ApiKey.INIT_PRODUCER_ID
-    VALID_VERSIONS = (0, 6)
-    FLEXIBLE_FROM = 2
-    RESPONSE = InitProducerIdResponse
 
     transactional_id: str | None = f(string, "0+", nullable="0+")
     transaction_timeout_ms: int = f(int32, "0+")

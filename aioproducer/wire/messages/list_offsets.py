@@ -43,12 +43,8 @@ class ListOffsetsTopicResponse(Struct):
 
 
 @struct
-class ListOffsetsResponse(Message):
+class ListOffsetsResponse(Message, api_key=ApiKey.LIST_OFFSETS, versions=(0, 11), flexible_from=6):
     """The offsets found. From v3 it is sent before the quota delay (KIP-219)."""
-
-    API_KEY = ApiKey.LIST_OFFSETS
-    VALID_VERSIONS = (0, 11)
-    FLEXIBLE_FROM = 6
 
     throttle_time_ms: int = f(int32, "2+", ignorable=True)
     topics: list[ListOffsetsTopicResponse] = f(array(ListOffsetsTopicResponse), "0+")
@@ -73,13 +69,14 @@ class ListOffsetsTopic(Struct):
 
 
 @struct
-class ListOffsetsRequest(Message):
+class ListOffsetsRequest(
+    Message,
+    api_key=ApiKey.LIST_OFFSETS,
+    versions=(0, 11),
+    flexible_from=6,
+    response=ListOffsetsResponse,
+):
     """The partitions, and a timestamp for each."""
-
-    API_KEY = ApiKey.LIST_OFFSETS
-    VALID_VERSIONS = (0, 11)
-    FLEXIBLE_FROM = 6
-    RESPONSE = ListOffsetsResponse
 
     replica_id: int = f(int32, "0+")
     isolation_level: int = f(int8, "2+")

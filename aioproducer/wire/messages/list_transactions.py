@@ -29,12 +29,10 @@ class ListTransactionsTransactionState(Struct):
 
 
 @struct
-class ListTransactionsResponse(Message):
+class ListTransactionsResponse(
+    Message, api_key=ApiKey.LIST_TRANSACTIONS, versions=(0, 2), flexible_from=0
+):
     """The transactions that pass the filters."""
-
-    API_KEY = ApiKey.LIST_TRANSACTIONS
-    VALID_VERSIONS = (0, 2)
-    FLEXIBLE_FROM = 0
 
     throttle_time_ms: int = f(int32, "0+")
     error_code: int = f(int16, "0+")
@@ -45,13 +43,14 @@ class ListTransactionsResponse(Message):
 
 
 @struct
-class ListTransactionsRequest(Message):
+class ListTransactionsRequest(
+    Message,
+    api_key=ApiKey.LIST_TRANSACTIONS,
+    versions=(0, 2),
+    flexible_from=0,
+    response=ListTransactionsResponse,
+):
     """Filters; an empty one lets everything pass."""
-
-    API_KEY = ApiKey.LIST_TRANSACTIONS
-    VALID_VERSIONS = (0, 2)
-    FLEXIBLE_FROM = 0
-    RESPONSE = ListTransactionsResponse
 
     state_filters: list[str] = f(array(string), "0+")
     producer_id_filters: list[int] = f(array(int64), "0+")

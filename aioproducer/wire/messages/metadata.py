@@ -60,12 +60,8 @@ class MetadataResponseTopic(Struct):
 
 
 @struct
-class MetadataResponse(Message):
+class MetadataResponse(Message, api_key=ApiKey.METADATA, versions=(0, 13), flexible_from=9):
     """What the answering broker knows of the cluster. From v6 it is sent before the quota delay."""
-
-    API_KEY = ApiKey.METADATA
-    VALID_VERSIONS = (0, 13)
-    FLEXIBLE_FROM = 9
 
     throttle_time_ms: int = f(int32, "3+", ignorable=True)
     brokers: list[MetadataResponseBroker] = f(array(MetadataResponseBroker), "0+")
@@ -85,16 +81,13 @@ class MetadataRequestTopic(Struct):
 
 
 @struct
-class MetadataRequest(Message):
+class MetadataRequest(
+    Message, api_key=ApiKey.METADATA, versions=(0, 13), flexible_from=9, response=MetadataResponse
+):
     """Asks about some topics or all of them.
 
     No topics mean all topics in v0 and none afterwards, where null means all.
     """
-
-    API_KEY = ApiKey.METADATA
-    VALID_VERSIONS = (0, 13)
-    FLEXIBLE_FROM = 9
-    RESPONSE = MetadataResponse
 
     topics: list[MetadataRequestTopic] | None = f(array(MetadataRequestTopic), "0+", nullable="1+")
     allow_auto_topic_creation: bool = f(boolean, "4+", default=True)

@@ -74,12 +74,8 @@ class OffsetFetchResponseGroup(Struct):
 
 
 @struct
-class OffsetFetchResponse(Message):
+class OffsetFetchResponse(Message, api_key=ApiKey.OFFSET_FETCH, versions=(0, 10), flexible_from=6):
     """The committed offsets. From v4 it is sent before the quota delay (KIP-219)."""
-
-    API_KEY = ApiKey.OFFSET_FETCH
-    VALID_VERSIONS = (0, 10)
-    FLEXIBLE_FROM = 6
 
     throttle_time_ms: int = f(int32, "3+", ignorable=True)
     topics: list[OffsetFetchResponseTopic] = f(array(OffsetFetchResponseTopic), "0-7")
@@ -117,13 +113,14 @@ class OffsetFetchRequestGroup(Struct):
 
 
 @struct
-class OffsetFetchRequest(Message):
+class OffsetFetchRequest(
+    Message,
+    api_key=ApiKey.OFFSET_FETCH,
+    versions=(0, 10),
+    flexible_from=6,
+    response=OffsetFetchResponse,
+):
     """One group and its topics (v0-7), or many groups (v8+)."""
-
-    API_KEY = ApiKey.OFFSET_FETCH
-    VALID_VERSIONS = (0, 10)
-    FLEXIBLE_FROM = 6
-    RESPONSE = OffsetFetchResponse
 
     group_id: str = f(string, "0-7")
     topics: list[OffsetFetchRequestTopic] | None = f(

@@ -68,12 +68,8 @@ class TopicProduceResponse(Struct):
 
 
 @struct
-class ProduceResponse(Message):
+class ProduceResponse(Message, api_key=ApiKey.PRODUCE, versions=(0, 13), flexible_from=9):
     """What became of each batch. From v6 it is sent before the quota delay (KIP-219)."""
-
-    API_KEY = ApiKey.PRODUCE
-    VALID_VERSIONS = (0, 13)
-    FLEXIBLE_FROM = 9
 
     responses: list[TopicProduceResponse] = f(array(TopicProduceResponse), "0+")
     throttle_time_ms: int = f(int32, "1+", ignorable=True)
@@ -98,13 +94,10 @@ class TopicProduceData(Struct):
 
 
 @struct
-class ProduceRequest(Message):
+class ProduceRequest(
+    Message, api_key=ApiKey.PRODUCE, versions=(0, 13), flexible_from=9, response=ProduceResponse
+):
     """Record batches by topic and partition; with `acks=0` no response will come."""
-
-    API_KEY = ApiKey.PRODUCE
-    VALID_VERSIONS = (0, 13)
-    FLEXIBLE_FROM = 9
-    RESPONSE = ProduceResponse
 
     transactional_id: str | None = f(string, "3+", nullable="3+", default=None)
     acks: int = f(int16, "0+")

@@ -22,25 +22,24 @@ from aioproducer.wire.schema import (
 
 
 @struct
-class PushTelemetryResponse(Message):
+class PushTelemetryResponse(
+    Message, api_key=ApiKey.PUSH_TELEMETRY, versions=(0, 0), flexible_from=0
+):
     """Whether they were taken."""
-
-    API_KEY = ApiKey.PUSH_TELEMETRY
-    VALID_VERSIONS = (0, 0)
-    FLEXIBLE_FROM = 0
 
     throttle_time_ms: int = f(int32, "0+")
     error_code: int = f(int16, "0+")
 
 
 @struct
-class PushTelemetryRequest(Message):
+class PushTelemetryRequest(
+    Message,
+    api_key=ApiKey.PUSH_TELEMETRY,
+    versions=(0, 0),
+    flexible_from=0,
+    response=PushTelemetryResponse,
+):
     """Metrics in OpenTelemetry's protobuf encoding, perhaps compressed."""
-
-    API_KEY = ApiKey.PUSH_TELEMETRY
-    VALID_VERSIONS = (0, 0)
-    FLEXIBLE_FROM = 0
-    RESPONSE = PushTelemetryResponse
 
     client_instance_id: UUID = f(uuid, "0+")
     subscription_id: int = f(int32, "0+")

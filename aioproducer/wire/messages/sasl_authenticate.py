@@ -9,12 +9,10 @@ from aioproducer.wire.schema import ApiKey, Message, blob, f, int16, int64, stri
 
 
 @struct
-class SaslAuthenticateResponse(Message):
+class SaslAuthenticateResponse(
+    Message, api_key=ApiKey.SASL_AUTHENTICATE, versions=(0, 2), flexible_from=2
+):
     """The broker's token, or why it refuses."""
-
-    API_KEY = ApiKey.SASL_AUTHENTICATE
-    VALID_VERSIONS = (0, 2)
-    FLEXIBLE_FROM = 2
 
     error_code: int = f(int16, "0+")
     error_message: str | None = f(string, "0+", nullable="0+")
@@ -23,12 +21,13 @@ class SaslAuthenticateResponse(Message):
 
 
 @struct
-class SaslAuthenticateRequest(Message):
+class SaslAuthenticateRequest(
+    Message,
+    api_key=ApiKey.SASL_AUTHENTICATE,
+    versions=(0, 2),
+    flexible_from=2,
+    response=SaslAuthenticateResponse,
+):
     """The client's token."""
-
-    API_KEY = ApiKey.SASL_AUTHENTICATE
-    VALID_VERSIONS = (0, 2)
-    FLEXIBLE_FROM = 2
-    RESPONSE = SaslAuthenticateResponse
 
     auth_bytes: bytes = f(blob, "0+")

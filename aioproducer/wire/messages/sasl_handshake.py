@@ -9,22 +9,17 @@ from aioproducer.wire.schema import ApiKey, Message, array, f, int16, string, st
 
 
 @struct
-class SaslHandshakeResponse(Message):
+class SaslHandshakeResponse(Message, api_key=ApiKey.SASL_HANDSHAKE, versions=(0, 1)):
     """Whether the broker takes it, and the mechanisms it has."""
-
-    API_KEY = ApiKey.SASL_HANDSHAKE
-    VALID_VERSIONS = (0, 1)
 
     error_code: int = f(int16, "0+")
     mechanisms: list[str] = f(array(string), "0+")
 
 
 @struct
-class SaslHandshakeRequest(Message):
+class SaslHandshakeRequest(
+    Message, api_key=ApiKey.SASL_HANDSHAKE, versions=(0, 1), response=SaslHandshakeResponse
+):
     """The mechanism the client wants."""
-
-    API_KEY = ApiKey.SASL_HANDSHAKE
-    VALID_VERSIONS = (0, 1)
-    RESPONSE = SaslHandshakeResponse
 
     mechanism: str = f(string, "0+")

@@ -43,12 +43,10 @@ class TxnOffsetCommitResponseTopic(Struct):
 
 
 @struct
-class TxnOffsetCommitResponse(Message):
+class TxnOffsetCommitResponse(
+    Message, api_key=ApiKey.TXN_OFFSET_COMMIT, versions=(0, 6), flexible_from=3
+):
     """Whether each offset was taken. From v1 it is sent before the quota delay (KIP-219)."""
-
-    API_KEY = ApiKey.TXN_OFFSET_COMMIT
-    VALID_VERSIONS = (0, 6)
-    FLEXIBLE_FROM = 3
 
     throttle_time_ms: int = f(int32, "0+")
     topics: list[TxnOffsetCommitResponseTopic] = f(array(TxnOffsetCommitResponseTopic), "0+")
@@ -76,13 +74,14 @@ class TxnOffsetCommitRequestTopic(Struct):
 
 
 @struct
-class TxnOffsetCommitRequest(Message):
+class TxnOffsetCommitRequest(
+    Message,
+    api_key=ApiKey.TXN_OFFSET_COMMIT,
+    versions=(0, 6),
+    flexible_from=3,
+    response=TxnOffsetCommitResponse,
+):
     """The offsets, and the transaction and group member they belong to."""
-
-    API_KEY = ApiKey.TXN_OFFSET_COMMIT
-    VALID_VERSIONS = (0, 6)
-    FLEXIBLE_FROM = 3
-    RESPONSE = TxnOffsetCommitResponse
 
     transactional_id: str = f(string, "0+")
     group_id: str = f(string, "0+")

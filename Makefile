@@ -1,0 +1,70 @@
+# One command per job; each makes its environment first. `make help` lists them.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.stamp
+LOCK   := .ci/requirements.lock
+NATIVE := $(wildcard aioproducer/records/*.pyx aioproducer/records/*.pxd)
+
+# The first Python that is new enough and can make environments; `make PYTHON=...` overrides.
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
+	$$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo $$python && break; done)
+
+# demo: `embedded` brokers inside this machine's Python, or `kafka`, three real ones.
+CLUSTER ?= embedded
+# test, cluster: more arguments for pytest.
+PYTEST_ARGS ?=
+# What only the system's package manager has. Tests that need one of these skip without it.
+SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint type bench cluster docs clean system-deps
+.DELETE_ON_ERROR:
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+venv: $(STAMP) ## Make .venv: the package in place with its native core, and every tool
+
+$(STAMP): pyproject.toml setup.py $(LOCK) $(NATIVE)
+	@test -n "$(PYTHON)" && "$(PYTHON)" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "aioproducer needs Python 3.11 or newer with venv; found none (try make PYTHON=/path/to/python)" >&2; exit 1; }
+	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python .ci/install.py
+	touch $@
+
+demo: $(STAMP) ## Load 336,776 flights into a cluster and verify them (CLUSTER=embedded|kafka)
+	CLUSTER=$(CLUSTER) $(BIN)/python examples/demo.py
+
+test: $(STAMP) ## Run the whole suite: native x asyncio in full, then pure and uvloop
+	AIOPRODUCER_IMPL=native AIOPRODUCER_TEST_LOOP=asyncio $(BIN)/python -m pytest $(PYTEST_ARGS)
+	AIOPRODUCER_IMPL=pure AIOPRODUCER_TEST_LOOP=asyncio $(BIN)/python -m pytest -m conformance $(PYTEST_ARGS)
+	AIOPRODUCER_IMPL=native AIOPRODUCER_TEST_LOOP=uvloop $(BIN)/python -m pytest -m conformance $(PYTEST_ARGS)
+
+cluster: $(STAMP) ## Run the tests that need real Kafka brokers
+	$(BIN)/python -m pytest -m kafka $(PYTEST_ARGS)
+
+lint: $(STAMP) ## Check style, formatting and who imports whom
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+
+# pyright looks for the package with the first python on the PATH, whatever it is told.
+type: $(STAMP) ## Check types: mypy strict, and that every public name has one
+	$(BIN)/mypy
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pyright --verifytypes aioproducer --ignoreexternal
+
+bench: $(STAMP) ## Measure: cost per record, throughput, import time
+	$(BIN)/python -m bench
+
+docs: $(STAMP) ## Check the README's snippets and ARCHITECTURE.md against the code
+	$(BIN)/python -m pytest tests/test_docs.py $(PYTEST_ARGS)
+
+system-deps: ## Install what only the system has (kcat, Kerberos, Chromium, wrk, Maven, Java)
+	@.ci/system-deps $(SYSTEM_PACKAGES)
+
+clean: ## Remove everything that was generated, .venv included
+	rm -rf $(VENV) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -f aioproducer/records/*.so aioproducer/records/_native.c
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,99 @@
+"""Other spellings: librdkafka's and the 0.8 producer's option names, and Java's class names.
+
+Owns: which foreign name means which option, and how its value is converted. Must not know: limits
+of options, where text comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from aioproducer.errors import ConfigError
+
+
+class Alias(NamedTuple):
+    """A foreign name's option, and how its value (text or not) becomes that option's."""
+
+    option: str
+    convert: Callable[[Any], object] | None = None
+
+
+def _kib(value: Any) -> int:
+    return int(value) * 1024
+
+
+def _zero_means_system(value: Any) -> int:
+    return int(value) or -1
+
+
+ALIASES: Final = {
+    # librdkafka's CONFIGURATION.md; several of the names are the 0.8 producer's.
+    "metadata.broker.list": Alias("bootstrap_servers"),
+    "queue.buffering.max.ms": Alias("linger_ms"),
+    "queue.buffering.max.kbytes": Alias("buffer_memory", _kib),
+    "message.max.bytes": Alias("max_request_size"),
+    "message.send.max.retries": Alias("retries"),
+    "message.timeout.ms": Alias("delivery_timeout_ms"),
+    "request.required.acks": Alias("acks"),
+    "max.in.flight": Alias("max_in_flight_requests_per_connection"),
+    "compression.codec": Alias("compression_type"),
+    "partitioner": Alias("partitioner"),
+    "topic.metadata.refresh.interval.ms": Alias("metadata_max_age_ms"),
+    "socket.send.buffer.bytes": Alias("send_buffer_bytes", _zero_means_system),
+    "socket.receive.buffer.bytes": Alias("receive_buffer_bytes", _zero_means_system),
+    "sasl.mechanisms": Alias("sasl_mechanism"),
+    "ssl.ca.location": Alias("ssl_truststore_location"),
+    "ssl.ca.pem": Alias("ssl_truststore_certificates"),
+    "ssl.certificate.location": Alias("ssl_keystore_location"),
+    "ssl.certificate.pem": Alias("ssl_keystore_certificate_chain"),
+    "ssl.key.pem": Alias("ssl_keystore_key"),
+    # The 0.8 producer's own.
+    "serializer.class": Alias("value_serializer"),
+    "key.serializer.class": Alias("key_serializer"),
+    "queue.enqueue.timeout.ms": Alias("max_block_ms"),
+}
+
+COMPRESSION_LEVEL: Final = "compression.level"
+"""librdkafka's one level for whichever codec is chosen."""
+
+
+def _utf8(text: str | None) -> bytes | None:
+    """Encode as Java's `StringSerializer` does."""
+    return None if text is None else text.encode()
+
+
+_SERIALIZERS: Final = {
+    "org.apache.kafka.common.serialization.ByteArraySerializer": None,
+    "org.apache.kafka.common.serialization.BytesSerializer": None,
+    "org.apache.kafka.common.serialization.ByteBufferSerializer": None,
+    "org.apache.kafka.common.serialization.StringSerializer": _utf8,
+}
+_PARTITIONERS: Final = {
+    "org.apache.kafka.clients.producer.RoundRobinPartitioner": "round_robin",
+    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": "default",
+}
+_JAVA_CLASSES: Final[dict[str, dict[str, Any]]] = {
+    "key_serializer": _SERIALIZERS,
+    "value_serializer": _SERIALIZERS,
+    "partitioner": _PARTITIONERS,
+}
+
+
+def object_from_text(name: str, text: str) -> object:
+    """Return what text means for an option whose value is an object.
+
+    Raises:
+        ConfigError: it is a Java class without a counterpart here, or the option takes no text.
+    """
+    if name in ("partitioner", "acks") and "." not in text:
+        return text
+    known = _JAVA_CLASSES.get(name)
+    if known is None:
+        raise ConfigError(f"{name} cannot be given as text; pass the object in code")
+    if text not in known:
+        raise ConfigError(
+            f"{name}: the class {text!r} has no counterpart here; known are {', '.join(known)}",
+            advice="Pass a callable in code.",
+        )
+    return known[text]

@@ -1,0 +1,165 @@
+"""The rules between options: what Kafka's producer checks and adjusts once all values are known.
+
+Owns: `ProducerConfig.postProcessParsedConfig` and `KafkaProducer.configureDeliveryTimeout` in our
+words. Must not know: where values came from.
+
+Invariant: what the user set is never changed; a contradiction between two values the user set
+raises, one with a default adjusts the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Final
+
+from aioproducer import log
+from aioproducer._properties import parse_servers
+from aioproducer.errors import ConfigError
+
+Values = dict[str, Any]
+"""The value of every option, by name; rules adjust it in place."""
+
+_INT_MAX: Final = 2**31 - 1
+_MAX_IN_FLIGHT_IDEMPOTENT: Final = 5
+_PARTITIONERS: Final = (
+    "default",
+    "murmur2",
+    "murmur2_random",
+    "consistent",
+    "consistent_random",
+    "round_robin",
+    "random",
+)
+_PARTITIONER_SYNONYMS: Final = {"crc32": "consistent"}
+_client_numbers = count(1)
+_log = log.get("producer")
+
+
+def acks_number(acks: str | int) -> int:
+    """Return acks as it goes over the wire: -1, 0 or 1."""
+    return -1 if acks == "all" else int(acks)
+
+
+def idempotence_requested(values: Values, chosen: frozenset[str]) -> bool:
+    """Return whether Kafka's producer would be idempotent with these options (KIP-679).
+
+    Raises:
+        ConfigError: the user asked for idempotence and for something that excludes it, or has more
+            requests in flight than an idempotent producer may have.
+    """
+    asked = "enable_idempotence" in chosen
+    if asked and not values["enable_idempotence"]:
+        return False
+    conflicts = []
+    if values["retries"] == 0:
+        conflicts.append("retries=0")
+    if acks_number(values["acks"]) != -1:
+        conflicts.append(f"acks={values['acks']!r}")
+    if conflicts and asked:
+        raise ConfigError(f"enable_idempotence=True contradicts {' and '.join(conflicts)}")
+    in_flight = values["max_in_flight_requests_per_connection"]
+    if in_flight > _MAX_IN_FLIGHT_IDEMPOTENT:
+        raise ConfigError(
+            f"max_in_flight_requests_per_connection={in_flight} excludes idempotence, which allows "
+            f"at most {_MAX_IN_FLIGHT_IDEMPOTENT}; set enable_idempotence=False to have more"
+        )
+    return not conflicts
+
+
+def _check_transactions(values: Values, chosen: frozenset[str]) -> None:
+    if "transactional_id" in chosen and not idempotence_requested(values, chosen):
+        raise ConfigError("transactional_id needs idempotence, which other options switch off")
+    if values["transaction_two_phase_commit_enable"] and "transaction_timeout_ms" in chosen:
+        raise ConfigError(
+            "transaction_two_phase_commit_enable=True contradicts transaction_timeout_ms"
+        )
+
+
+def _check_idempotence(values: Values, chosen: frozenset[str]) -> None:
+    idempotence_requested(values, chosen)
+
+
+def _settle_delivery_timeout(values: Values, chosen: frozenset[str]) -> None:
+    linger = min(values["linger_ms"], _INT_MAX)
+    needed = min(linger + values["request_timeout_ms"], _INT_MAX)
+    if values["delivery_timeout_ms"] >= needed:
+        return
+    if "delivery_timeout_ms" in chosen:
+        raise ConfigError(
+            f"delivery_timeout_ms={values['delivery_timeout_ms']} must be at least linger_ms + "
+            f"request_timeout_ms = {needed}"
+        )
+    _log.warning("delivery_timeout_ms is raised to linger_ms + request_timeout_ms = %d", needed)
+    values["delivery_timeout_ms"] = needed
+
+
+def _settle_reconnect_backoff(values: Values, chosen: frozenset[str]) -> None:
+    if "reconnect_backoff_ms" in chosen and "reconnect_backoff_max_ms" not in chosen:
+        values["reconnect_backoff_max_ms"] = values["reconnect_backoff_ms"]
+
+
+def _settle_client_id(values: Values, chosen: frozenset[str]) -> None:
+    if "client_id" not in chosen:
+        values["client_id"] = f"producer-{next(_client_numbers)}"
+
+
+def _settle_batch_size(values: Values, chosen: frozenset[str]) -> None:
+    values["batch_size"] = max(1, values["batch_size"])
+
+
+def _settle_acks(values: Values, chosen: frozenset[str]) -> None:
+    number = acks_number(values["acks"])
+    values["acks"] = "all" if number == -1 else number
+
+
+def _check_bootstrap(values: Values, chosen: frozenset[str]) -> None:
+    parse_servers(values["bootstrap_servers"])
+
+
+def _settle_partitioner(values: Values, chosen: frozenset[str]) -> None:
+    given = values["partitioner"]
+    usable = callable(given) or callable(getattr(given, "partition", None))
+    if isinstance(given, str):
+        given = values["partitioner"] = _PARTITIONER_SYNONYMS.get(given, given)
+        usable = given in _PARTITIONERS
+    if not usable or isinstance(given, type):
+        names = ", ".join((*_PARTITIONERS, *_PARTITIONER_SYNONYMS))
+        raise ConfigError(
+            f"partitioner must be a function, an object with a partition method or one of {names}, "
+            f"not {given!r}"
+        )
+
+
+def _check_callables(values: Values, chosen: frozenset[str]) -> None:
+    for name in ("key_serializer", "value_serializer", "on_delivery_error"):
+        if values[name] is not None and not callable(values[name]):
+            raise ConfigError(f"{name} must be callable, not {values[name]!r}")
+
+
+_RULES: Final[tuple[Callable[[Values, frozenset[str]], None], ...]] = (
+    _check_bootstrap,
+    _check_callables,
+    _settle_acks,
+    _settle_batch_size,
+    _settle_partitioner,
+    _settle_reconnect_backoff,
+    _settle_delivery_timeout,
+    _check_idempotence,
+    _check_transactions,
+    _settle_client_id,
+)
+
+
+def apply_rules(values: Values, chosen: frozenset[str]) -> None:
+    """Check all values against each other and adjust the defaults among them.
+
+    Args:
+        values: Every option's value, changed in place.
+        chosen: The options the user set.
+
+    Raises:
+        ConfigError: two values contradict each other.
+    """
+    for rule in _RULES:
+        rule(values, chosen)

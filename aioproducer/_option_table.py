@@ -1,0 +1,372 @@
+"""The option table: everything a producer can be told, except security.
+
+Owns: one typed field per option with its default, limits, documentation and state. Must not know:
+how options are read (`config`), rules between them (`_option_rules`), other spellings of their
+names (`_option_names`).
+
+Names, types, defaults and limits are Kafka 4.4's `ProducerConfig`; a field's name is Kafka's name
+with underscores for dots. Options of our own say so in `source`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from aioproducer._options import (
+    METADATA_KEY,
+    Kind,
+    Option,
+    at_least,
+    between,
+    either,
+    later,
+    one_of,
+    one_of_ignoring_case,
+    option,
+)
+from aioproducer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aioproducer.errors import KafkaError
+    from aioproducer.partitioners import Partitioner, PartitionFunction
+
+Acks = Literal["all", "-1", "0", "1", -1, 0, 1]
+"""How many replicas must have a record before it counts as delivered; "all" and -1 are the same."""
+
+Serializer = Callable[[Any], bytes | None]
+"""Turns a key or value into bytes; None stays null."""
+
+DeliveryErrorCallback = Callable[[TopicPartition, int, "KafkaError"], object]
+"""`(partition, failed records, error)`, called once per batch whose failure nobody awaited."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, init=False, eq=False, repr=False)
+class CoreOptions:
+    """The options of a producer that are not about security."""
+
+    # -- the cluster -------------------------------------------------------------------------
+    bootstrap_servers: str | Sequence[str] = field(
+        metadata={
+            METADATA_KEY: Option(
+                Kind.LIST,
+                "Where to find the cluster: `host:port`, several separated by commas or as a "
+                "sequence; IPv6 addresses in brackets. Any reachable broker will do.",
+                required=True,
+            )
+        }
+    )
+    bootstrap_resolve_timeout_ms: int = later(
+        0,
+        Kind.LONG,
+        "How long to retry resolving the bootstrap servers' names, in ms.",
+        at_least(0),
+        source="KIP-909",
+    )
+    client_dns_lookup: str = option(
+        "use_all_dns_ips",
+        Kind.STRING,
+        "Whether all addresses of a name are tried in turn, or bootstrap names are replaced by "
+        "their canonical names first.",
+        one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+    )
+    client_id: str = option(
+        "",
+        Kind.STRING,
+        "The client's name in the brokers' logs, quotas and metrics; "
+        "`producer-<n>` when not given.",
+    )
+    client_rack: str = later("", Kind.STRING, "The rack this client stands in.", source="KIP-1123")
+    metadata_max_age_ms: int = option(
+        300_000,
+        Kind.LONG,
+        "After how many ms the cluster metadata is refreshed unasked.",
+        at_least(0),
+    )
+    metadata_max_idle_ms: int = option(
+        300_000,
+        Kind.LONG,
+        "After how many ms without a record a topic's metadata is forgotten.",
+        at_least(5_000),
+    )
+    metadata_recovery_strategy: str = later(
+        "rebootstrap",
+        Kind.STRING,
+        "Whether to start again from the bootstrap servers when no known broker can be reached.",
+        one_of_ignoring_case("rebootstrap", "none"),
+        accepts=("none",),
+        source="KIP-899",
+    )
+    metadata_recovery_rebootstrap_trigger_ms: int = later(
+        300_000,
+        Kind.LONG,
+        "After how many ms without metadata the client starts again from the bootstrap servers.",
+        at_least(0),
+        source="KIP-1102",
+    )
+    metadata_cluster_check_enable: bool = later(
+        True,
+        Kind.BOOLEAN,
+        "Whether brokers check that the client reached the cluster and node it meant.",
+        accepts=(False,),
+        source="KIP-1242",
+    )
+    allow_auto_create_topics: bool = option(
+        True,
+        Kind.BOOLEAN,
+        "Whether brokers may create a topic that is sent to and does not exist.",
+        source="KIP-487",
+    )
+
+    # -- connections -------------------------------------------------------------------------
+    connections_max_idle_ms: int = option(
+        540_000,
+        Kind.LONG,
+        "After how many ms without traffic a connection is closed; -1 never.",
+        at_least(-1),
+    )
+    reconnect_backoff_ms: int = option(
+        50,
+        Kind.LONG,
+        "The first wait before a broker is dialled again, in ms; it doubles with each failure.",
+        at_least(0),
+    )
+    reconnect_backoff_max_ms: int = option(
+        1_000,
+        Kind.LONG,
+        "The longest wait before a broker is dialled again, in ms. Equals "
+        "reconnect_backoff_ms when only that one is set.",
+        at_least(0),
+    )
+    socket_connection_setup_timeout_ms: int = option(
+        10_000,
+        Kind.LONG,
+        "How long setting up a connection may take at first, in ms; it doubles with each failure.",
+        at_least(0),
+        source="KIP-601",
+    )
+    socket_connection_setup_timeout_max_ms: int = option(
+        30_000,
+        Kind.LONG,
+        "How long setting up a connection may take at most, in ms.",
+        at_least(0),
+        source="KIP-601",
+    )
+    send_buffer_bytes: int = option(
+        131_072,
+        Kind.INT,
+        "The socket's send buffer in bytes; -1 leaves it to the system.",
+        at_least(-1),
+    )
+    receive_buffer_bytes: int = option(
+        32_768,
+        Kind.INT,
+        "The socket's receive buffer in bytes; -1 leaves it to the system.",
+        at_least(-1),
+    )
+    max_in_flight_requests_per_connection: int = option(
+        5,
+        Kind.INT,
+        "How many requests may wait for their answer per broker; 1 keeps the order of "
+        "records under retries even without idempotence.",
+        at_least(1),
+    )
+
+    # -- time and retries --------------------------------------------------------------------
+    max_block_ms: int = option(
+        60_000,
+        Kind.LONG,
+        "How long one send() may wait for metadata and memory together, in ms.",
+        at_least(0),
+    )
+    delivery_timeout_ms: int = option(
+        120_000,
+        Kind.INT,
+        "How long a record may take from the end of send() to its outcome, in "
+        "ms; at least linger_ms + request_timeout_ms.",
+        at_least(0),
+    )
+    request_timeout_ms: int = option(
+        30_000, Kind.INT, "How long a broker may take to answer a request, in ms.", at_least(0)
+    )
+    retries: int = option(
+        2_147_483_647,
+        Kind.INT,
+        "How often a batch is sent again after a retriable error; "
+        "delivery_timeout_ms is the bound that matters.",
+        at_least(0),
+    )
+    retry_backoff_ms: int = option(
+        100,
+        Kind.LONG,
+        "The first wait before a request is sent again, in ms; it doubles with each failure.",
+        at_least(0),
+    )
+    retry_backoff_max_ms: int = option(
+        1_000, Kind.LONG, "The longest wait before a request is sent again, in ms.", at_least(0)
+    )
+
+    # -- batches -----------------------------------------------------------------------------
+    acks: Acks = option(
+        "all",
+        Kind.OBJECT,
+        "How many replicas must have a record: all in-sync ones, the leader "
+        "alone (1), or none (0: no answer, no offset).",
+        one_of("all", "-1", "0", "1", -1, 0, 1),
+    )
+    linger_ms: int = option(
+        5,
+        Kind.LONG,
+        "How long a batch waits for more records, in ms.",
+        at_least(0),
+        source="Kafka, KIP-1030",
+    )
+    batch_size: int = option(
+        16_384, Kind.INT, "The size of a batch in bytes; 0 means one record each.", at_least(0)
+    )
+    max_request_size: int = option(
+        1_048_576, Kind.INT, "The largest record and the largest request in bytes.", at_least(0)
+    )
+    buffer_memory: int = option(
+        33_554_432,
+        Kind.LONG,
+        "How many bytes of records may wait to be sent; send() waits when they are used up.",
+        at_least(0),
+    )
+    buffer_memory_allocation_strategy: str = later(
+        "full",
+        Kind.STRING,
+        "Whether a batch takes its memory at once or as it grows.",
+        one_of_ignoring_case("full", "incremental"),
+        source="KIP-1332",
+    )
+    compression_type: str = option(
+        "none",
+        Kind.STRING,
+        "How batches are compressed.",
+        one_of("none", "gzip", "snappy", "lz4", "zstd"),
+    )
+    compression_gzip_level: int = option(
+        -1,
+        Kind.INT,
+        "gzip's level, -1 being its own default.",
+        either(-1, between(1, 9)),
+        source="KIP-390",
+    )
+    compression_lz4_level: int = option(
+        9, Kind.INT, "lz4's level.", between(1, 17), source="KIP-390"
+    )
+    compression_zstd_level: int = option(
+        3, Kind.INT, "zstd's level.", between(-131_072, 22), source="KIP-390"
+    )
+    compression_threads_threshold_bytes: int = option(
+        65_536,
+        Kind.INT,
+        "Batches of at least this many bytes are compressed in a thread, smaller "
+        "ones on the event loop.",
+        at_least(0),
+        source="aioproducer",
+    )
+    on_delivery_error: DeliveryErrorCallback | None = option(
+        None,
+        Kind.OBJECT,
+        "Called once per failed batch with the partition, the number of records and the error.",
+        source="aioproducer",
+    )
+
+    # -- partitions --------------------------------------------------------------------------
+    partitioner: str | PartitionFunction | Partitioner = option(
+        "default",
+        Kind.OBJECT,
+        "Who chooses a record's partition: a name (`default`, `murmur2`, "
+        "`murmur2_random`, `consistent` or `crc32`, `consistent_random`, `round_robin`, `random`), "
+        "a function, or an object with a `partition` method.",
+        kafka_name="partitioner.class",
+    )
+    partitioner_ignore_keys: bool = option(
+        False,
+        Kind.BOOLEAN,
+        "Whether the default partitioner spreads records with a key like those without.",
+        source="KIP-794",
+    )
+    partitioner_adaptive_partitioning_enable: bool = option(
+        True,
+        Kind.BOOLEAN,
+        "Whether brokers that are slow to take batches get fewer records.",
+        source="KIP-794",
+    )
+    partitioner_availability_timeout_ms: int = option(
+        0,
+        Kind.LONG,
+        "After how many ms without taking a batch a broker gets no more records "
+        "without a key; 0 never.",
+        at_least(0),
+        source="KIP-794",
+    )
+    partitioner_rack_aware: bool = later(
+        False,
+        Kind.BOOLEAN,
+        "Whether partitions led in the client's rack are preferred.",
+        source="KIP-1123",
+    )
+
+    # -- extensions --------------------------------------------------------------------------
+    key_serializer: Serializer | None = option(
+        None, Kind.OBJECT, "Turns keys into bytes; None takes bytes as they are."
+    )
+    value_serializer: Serializer | None = option(
+        None, Kind.OBJECT, "Turns values into bytes; None takes bytes as they are."
+    )
+    interceptor_classes: Sequence[object] = later(
+        (), Kind.OBJECT, "Objects that see every record and its outcome."
+    )
+    config_providers: Sequence[object] = later(
+        (), Kind.OBJECT, "Where placeholders in values are looked up."
+    )
+
+    # -- guarantees --------------------------------------------------------------------------
+    enable_idempotence: bool | None = later(
+        None,
+        Kind.BOOLEAN,
+        "Whether retries can neither duplicate nor reorder records. None: "
+        "Kafka's default, on where acks, retries and the requests in flight allow it.",
+        accepts=(None, False),
+        source="KIP-98, KIP-679",
+    )
+    transactional_id: str | None = later(
+        None, Kind.STRING, "The name under which transactions survive a restart.", source="KIP-98"
+    )
+    transaction_timeout_ms: int = later(
+        60_000,
+        Kind.INT,
+        "After how many ms the coordinator aborts an open transaction.",
+        source="KIP-98",
+    )
+    transaction_two_phase_commit_enable: bool = later(
+        False,
+        Kind.BOOLEAN,
+        "Whether an outside coordinator decides transactions.",
+        source="KIP-939",
+    )
+
+    # -- metrics -----------------------------------------------------------------------------
+    enable_metrics_push: bool = later(
+        True,
+        Kind.BOOLEAN,
+        "Whether client metrics are pushed to brokers that ask for them.",
+        accepts=(False,),
+        source="KIP-714",
+    )
+    metric_reporters: Sequence[object] = later(
+        (), Kind.OBJECT, "Objects that are told of every metric."
+    )
+    metrics_num_samples: int = later(
+        2, Kind.INT, "How many samples a windowed metric keeps.", at_least(1)
+    )
+    metrics_sample_window_ms: int = later(
+        30_000, Kind.LONG, "How long one sample of a windowed metric lasts, in ms.", at_least(0)
+    )
+    metrics_recording_level: str = later(
+        "INFO", Kind.STRING, "How detailed metrics are.", one_of("INFO", "DEBUG", "TRACE")
+    )

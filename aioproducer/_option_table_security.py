@@ -1,0 +1,236 @@
+"""The security rows of the option table, and the names that have no meaning for this client.
+
+Owns: Kafka 4.4's TLS and SASL options with their defaults and limits, and librdkafka's two for a
+user name and password. All but `security_protocol="PLAINTEXT"` are refused as not supported yet.
+Must not know: how a connection is secured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from aioproducer._option_table import CoreOptions
+from aioproducer._options import (
+    Kind,
+    Option,
+    Status,
+    at_least,
+    between,
+    later,
+    one_of_ignoring_case,
+)
+
+_OIDC: Final = "KIP-768"
+_ASSERTION: Final = "KIP-1258"
+_PEM: Final = "KIP-651"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, init=False, eq=False, repr=False)
+class SecurityOptions(CoreOptions):
+    """The options of a producer, security included."""
+
+    security_protocol: str = later(
+        "PLAINTEXT",
+        Kind.STRING,
+        "Whether connections use TLS, SASL, both or neither.",
+        one_of_ignoring_case("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    )
+
+    # -- SASL --------------------------------------------------------------------------------
+    sasl_mechanism: str = later("GSSAPI", Kind.STRING, "The SASL mechanism.")
+    sasl_username: str | None = later(
+        None, Kind.STRING, "The user name for PLAIN and SCRAM.", source="librdkafka"
+    )
+    sasl_password: str | None = later(
+        None, Kind.PASSWORD, "The password for PLAIN and SCRAM.", source="librdkafka"
+    )
+    sasl_jaas_config: str | None = later(
+        None, Kind.PASSWORD, "Java's JAAS line; its user name and password are taken from it."
+    )
+    sasl_client_callback_handler_class: object = later(
+        None, Kind.OBJECT, "Gives credentials to the SASL client.", source="KIP-86"
+    )
+    sasl_login_callback_handler_class: object = later(
+        None, Kind.OBJECT, "Fetches tokens.", source="KIP-86"
+    )
+    sasl_login_class: object = later(None, Kind.OBJECT, "Logs in and keeps a login alive.")
+    sasl_kerberos_service_name: str | None = later(
+        None, Kind.STRING, "The brokers' Kerberos service name."
+    )
+    sasl_login_connect_timeout_ms: int | None = later(
+        None, Kind.INT, "How long connecting to the token endpoint may take, in ms.", source=_OIDC
+    )
+    sasl_login_read_timeout_ms: int | None = later(
+        None, Kind.INT, "How long the token endpoint may take to answer, in ms.", source=_OIDC
+    )
+    sasl_login_refresh_buffer_seconds: int = later(
+        300,
+        Kind.SHORT,
+        "How long before its end a credential is refreshed at the latest, in s.",
+        between(0, 3600),
+    )
+    sasl_login_refresh_min_period_seconds: int = later(
+        60, Kind.SHORT, "How long a credential is kept at least, in s.", between(0, 900)
+    )
+    sasl_login_refresh_window_factor: float = later(
+        0.8,
+        Kind.DOUBLE,
+        "After which part of its life a credential is refreshed.",
+        between(0.5, 1.0),
+    )
+    sasl_login_refresh_window_jitter: float = later(
+        0.05, Kind.DOUBLE, "The random part of the moment of a refresh.", between(0.0, 0.25)
+    )
+    sasl_login_retry_backoff_ms: int = later(
+        100,
+        Kind.LONG,
+        "The first wait before a login is tried again, in ms.",
+        at_least(0),
+        source=_OIDC,
+    )
+    sasl_login_retry_backoff_max_ms: int = later(
+        10_000,
+        Kind.LONG,
+        "The longest wait before a login is tried again, in ms.",
+        at_least(0),
+        source=_OIDC,
+    )
+    sasl_oauthbearer_token_endpoint_url: str | None = later(
+        None, Kind.STRING, "Where tokens are fetched.", source=_OIDC
+    )
+    sasl_oauthbearer_scope: str | None = later(
+        None, Kind.STRING, "The scope a token is asked for.", source=_OIDC
+    )
+    sasl_oauthbearer_client_credentials_client_id: str | None = later(
+        None, Kind.STRING, "The client id at the token endpoint.", source=_OIDC
+    )
+    sasl_oauthbearer_client_credentials_client_secret: str | None = later(
+        None, Kind.PASSWORD, "The client secret at the token endpoint.", source=_OIDC
+    )
+    sasl_oauthbearer_header_urlencode: bool = later(
+        False, Kind.BOOLEAN, "Whether id and secret are URL-encoded in the header.", source=_OIDC
+    )
+    sasl_oauthbearer_scope_claim_name: str = later(
+        "scope", Kind.STRING, "The token's claim that holds the scope.", source=_OIDC
+    )
+    sasl_oauthbearer_sub_claim_name: str = later(
+        "sub", Kind.STRING, "The token's claim that holds the subject.", source=_OIDC
+    )
+    sasl_oauthbearer_assertion_algorithm: str = later(
+        "RS256",
+        Kind.STRING,
+        "How assertions are signed.",
+        one_of_ignoring_case("RS256", "ES256"),
+        source=_ASSERTION,
+    )
+    sasl_oauthbearer_assertion_claim_aud: str | None = later(
+        None, Kind.STRING, "The assertion's audience.", source=_ASSERTION
+    )
+    sasl_oauthbearer_assertion_claim_exp_seconds: int = later(
+        300,
+        Kind.INT,
+        "How long an assertion is valid, in s.",
+        between(0, 86_400),
+        source=_ASSERTION,
+    )
+    sasl_oauthbearer_assertion_claim_iss: str | None = later(
+        None, Kind.STRING, "The assertion's issuer.", source=_ASSERTION
+    )
+    sasl_oauthbearer_assertion_claim_jti_include: bool = later(
+        False, Kind.BOOLEAN, "Whether an assertion carries an id.", source=_ASSERTION
+    )
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int = later(
+        60,
+        Kind.INT,
+        "From how long before its making an assertion is valid, in s.",
+        between(0, 3600),
+        source=_ASSERTION,
+    )
+    sasl_oauthbearer_assertion_claim_sub: str | None = later(
+        None, Kind.STRING, "The assertion's subject.", source=_ASSERTION
+    )
+    sasl_oauthbearer_assertion_file: str | None = later(
+        None, Kind.STRING, "A file that holds a ready assertion.", source=_ASSERTION
+    )
+    sasl_oauthbearer_assertion_private_key_file: str | None = later(
+        None, Kind.STRING, "The file of the key that signs assertions.", source=_ASSERTION
+    )
+    sasl_oauthbearer_assertion_private_key_passphrase: str | None = later(
+        None, Kind.PASSWORD, "The passphrase of that key.", source=_ASSERTION
+    )
+    sasl_oauthbearer_assertion_template_file: str | None = later(
+        None, Kind.STRING, "A file of static claims and headers.", source=_ASSERTION
+    )
+    sasl_oauthbearer_jwt_retriever_class: object = later(
+        None, Kind.OBJECT, "Fetches tokens in a way of its own.", source="KIP-1139"
+    )
+    sasl_oauthbearer_jwt_validator_class: object = later(
+        None, Kind.OBJECT, "Checks tokens in a way of its own.", source="KIP-1139"
+    )
+
+    # -- TLS ---------------------------------------------------------------------------------
+    ssl_truststore_certificates: str | None = later(
+        None, Kind.PASSWORD, "The trusted certificates in PEM.", source=_PEM
+    )
+    ssl_truststore_location: str | None = later(
+        None, Kind.STRING, "The file of the trusted certificates."
+    )
+    ssl_truststore_password: str | None = later(None, Kind.PASSWORD, "The password of that file.")
+    ssl_truststore_type: str = later("JKS", Kind.STRING, "The format of that file.")
+    ssl_keystore_certificate_chain: str | None = later(
+        None, Kind.PASSWORD, "The client's certificates in PEM.", source=_PEM
+    )
+    ssl_keystore_key: str | None = later(
+        None, Kind.PASSWORD, "The client's private key in PEM.", source=_PEM
+    )
+    ssl_keystore_location: str | None = later(
+        None, Kind.STRING, "The file of the client's key and certificates."
+    )
+    ssl_keystore_password: str | None = later(None, Kind.PASSWORD, "The password of that file.")
+    ssl_keystore_type: str = later("JKS", Kind.STRING, "The format of that file.")
+    ssl_key_password: str | None = later(
+        None, Kind.PASSWORD, "The password of the client's private key."
+    )
+    ssl_endpoint_identification_algorithm: str = later(
+        "https", Kind.STRING, "How host names are verified; the empty string switches it off."
+    )
+    ssl_enabled_protocols: Sequence[str] = later(
+        ("TLSv1.2", "TLSv1.3"), Kind.LIST, "The TLS versions allowed."
+    )
+    ssl_protocol: str = later("TLSv1.3", Kind.STRING, "The TLS version preferred.")
+    ssl_cipher_suites: Sequence[str] = later((), Kind.LIST, "The cipher suites allowed.")
+    ssl_engine_factory_class: object = later(
+        None, Kind.OBJECT, "A ready `ssl.SSLContext`.", source="KIP-519"
+    )
+
+
+_BROKER_SIDE: Final = "it configures how brokers check tokens"
+_TICKETS: Final = "tickets are the business of the system's Kerberos library"
+_JAVA: Final = "it configures Java's security providers"
+
+INERT_OPTIONS: Final = tuple(
+    Option(kind, reason, default, status=Status.INERT).named(kafka_name.replace(".", "_"))
+    for reason, kind, kafka_name, default in (
+        (_BROKER_SIDE, Kind.BOOLEAN, "sasl.oauthbearer.allow.unverified.audience", False),
+        (_BROKER_SIDE, Kind.BOOLEAN, "sasl.oauthbearer.allow.unverified.issuer", False),
+        (_BROKER_SIDE, Kind.INT, "sasl.oauthbearer.clock.skew.seconds", 30),
+        (_BROKER_SIDE, Kind.LIST, "sasl.oauthbearer.expected.audience", ()),
+        (_BROKER_SIDE, Kind.STRING, "sasl.oauthbearer.expected.issuer", None),
+        (_BROKER_SIDE, Kind.LONG, "sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000),
+        (_BROKER_SIDE, Kind.LONG, "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", 10_000),
+        (_BROKER_SIDE, Kind.LONG, "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", 100),
+        (_BROKER_SIDE, Kind.STRING, "sasl.oauthbearer.jwks.endpoint.url", None),
+        (_TICKETS, Kind.STRING, "sasl.kerberos.kinit.cmd", "/usr/bin/kinit"),
+        (_TICKETS, Kind.LONG, "sasl.kerberos.min.time.before.relogin", 60_000),
+        (_TICKETS, Kind.DOUBLE, "sasl.kerberos.ticket.renew.jitter", 0.05),
+        (_TICKETS, Kind.DOUBLE, "sasl.kerberos.ticket.renew.window.factor", 0.8),
+        (_JAVA, Kind.STRING, "security.providers", None),
+        (_JAVA, Kind.STRING, "ssl.provider", None),
+        (_JAVA, Kind.STRING, "ssl.keymanager.algorithm", "SunX509"),
+        (_JAVA, Kind.STRING, "ssl.trustmanager.algorithm", "PKIX"),
+        (_JAVA, Kind.STRING, "ssl.secure.random.implementation", None),
+    )
+)
+"""Names Kafka knows that have no field here; `doc` says why."""

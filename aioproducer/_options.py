@@ -1,0 +1,276 @@
+"""What an option is: its names, type, default, limits and state, and how text becomes its value.
+
+Owns: the row type `Option` and the declaration `option()` that puts a row beside a typed dataclass
+field, so that the field is the only place where an option is described. Must not know: any single
+option, nor rules between two of them.
+
+Invariants: a value is checked by `Option.checked` wherever it came from; text (files, environment)
+goes through `Option.parsed` first; no error repeats the value of a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from enum import Enum
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+from aioproducer.errors import ConfigError
+
+T = TypeVar("T")
+
+METADATA_KEY: Final = "option"
+"""Where a dataclass field keeps its `Option`."""
+
+
+class Kind(Enum):
+    """Kafka's types of options (`ConfigDef.Type`), `OBJECT` being what Java gives as a class."""
+
+    INT = "int"
+    LONG = "long"
+    SHORT = "short"
+    DOUBLE = "double"
+    BOOLEAN = "boolean"
+    STRING = "string"
+    LIST = "list"
+    PASSWORD = "password"
+    OBJECT = "object"
+
+
+class Status(Enum):
+    """How far this client is with an option."""
+
+    SUPPORTED = "supported"
+    LATER = "later"
+    """Not built yet; setting it to anything but the values that hold today is refused."""
+    INERT = "inert"
+    """Has no meaning outside Java or outside brokers; setting it is refused."""
+
+
+def _as_given(value: object) -> object:
+    return value
+
+
+class Constraint(NamedTuple):
+    """A limit on an option's value, its words for errors and documentation, and its spelling."""
+
+    text: str
+    holds: Callable[[Any], bool]
+    canonical: Callable[[Any], object] = _as_given
+
+
+ANYTHING: Final = Constraint("", lambda _: True)
+
+
+def at_least(low: int) -> Constraint:
+    """Limit a number from below."""
+    return Constraint(f"at least {low}", lambda value: value >= low)
+
+
+def between(low: float, high: float) -> Constraint:
+    """Limit a number to a closed range."""
+    return Constraint(f"between {low} and {high}", lambda value: low <= value <= high)
+
+
+def one_of(*allowed: object) -> Constraint:
+    """Limit a value to a few."""
+
+    def holds(value: object) -> bool:
+        # By type too: True is no acks=1.
+        return any(type(value) is type(choice) and value == choice for choice in allowed)
+
+    return Constraint(f"one of {', '.join(map(repr, allowed))}", holds)
+
+
+def one_of_ignoring_case(*allowed: str) -> Constraint:
+    """Limit a text to a few, whatever the case they are given in."""
+    spelling = {name.lower(): name for name in allowed}
+    return one_of(*allowed)._replace(
+        canonical=lambda value: spelling.get(str(value).lower(), value)
+    )
+
+
+def either(value: object, other: Constraint) -> Constraint:
+    """Allow one special value besides what another limit allows."""
+    return Constraint(
+        f"{value!r} or {other.text}", lambda given: given == value or other.holds(given)
+    )
+
+
+_INTEGER_BITS: Final = {Kind.INT: 31, Kind.LONG: 63, Kind.SHORT: 15}
+_EXPECTED: Final = {
+    Kind.INT: "a 32-bit int",
+    Kind.LONG: "a 64-bit int",
+    Kind.SHORT: "a 16-bit int",
+    Kind.DOUBLE: "a float",
+    Kind.BOOLEAN: "True or False",
+    Kind.STRING: "a str",
+    Kind.PASSWORD: "a str",
+    Kind.LIST: "a str of comma-separated values or a sequence of str",
+    Kind.OBJECT: "an object",
+}
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+def _is_of_kind(value: object, kind: Kind) -> bool:
+    if kind in _INTEGER_BITS:
+        bound = 1 << _INTEGER_BITS[kind]
+        return type(value) is int and -bound <= value < bound
+    if kind is Kind.DOUBLE:
+        return type(value) in (int, float)
+    if kind is Kind.BOOLEAN:
+        return isinstance(value, bool)
+    if kind is Kind.LIST:
+        return isinstance(value, str) or (
+            isinstance(value, Sequence) and all(isinstance(item, str) for item in value)
+        )
+    return kind is Kind.OBJECT or isinstance(value, str)
+
+
+class Option(NamedTuple):
+    """One row of the option table.
+
+    Attributes:
+        kind: Kafka's type.
+        doc: What it does, units included.
+        default: The value when the user gives none; Kafka 4.4's where Kafka has the option.
+        constraint: The limit on its value.
+        source: Who defines it: "Kafka", a KIP, or "aioproducer".
+        status: How far this client is with it.
+        accepts: The values of a `LATER` option that hold today.
+        required: Whether the user must give it.
+        name: The field's name: Kafka's name with underscores.
+        kafka_name: Kafka's dotted name.
+    """
+
+    kind: Kind
+    doc: str
+    default: object = None
+    constraint: Constraint = ANYTHING
+    source: str = "Kafka"
+    status: Status = Status.SUPPORTED
+    accepts: tuple[object, ...] = ()
+    required: bool = False
+    name: str = ""
+    kafka_name: str = ""
+
+    @property
+    def secret(self) -> bool:
+        """Whether its value must never be shown."""
+        return self.kind is Kind.PASSWORD
+
+    def named(self, name: str) -> Option:
+        """Return the row under its field's name."""
+        return self._replace(name=name, kafka_name=self.kafka_name or name.replace("_", "."))
+
+    def shown(self, value: object) -> str:
+        """Return a value as it may be printed."""
+        return "'***'" if self.secret and value is not None else repr(value)
+
+    def checked(self, value: object) -> object:
+        """Return the value as it is kept.
+
+        Raises:
+            ConfigError: it has the wrong type, breaks its limit, or is not supported yet.
+        """
+        self._refuse_inert()
+        if value is None and self.default is None and not self.required:
+            return None
+        if not _is_of_kind(value, self.kind):
+            raise self.rejection(value, _EXPECTED[self.kind])
+        if self.kind is Kind.LIST:
+            value = split_list(value)
+        elif isinstance(value, list):
+            value = tuple(value)
+        value = self.constraint.canonical(value)
+        if not self.constraint.holds(value):
+            raise self.rejection(value, self.constraint.text)
+        return value
+
+    def parsed(self, text: str) -> object:
+        """Return the value that text from a file or the environment stands for.
+
+        Raises:
+            ConfigError: the text is not of the option's type.
+        """
+        self._refuse_inert()
+        text = text.strip()
+        try:
+            if self.kind in _INTEGER_BITS:
+                return int(text)
+            if self.kind is Kind.DOUBLE:
+                return float(text)
+            if self.kind is Kind.BOOLEAN:
+                return _BOOLEANS[text.lower()]
+        except (ValueError, KeyError):
+            raise self.rejection(text, _EXPECTED[self.kind]) from None
+        return text
+
+    def rejection(self, value: object, expected: str) -> ConfigError:
+        """Return the error that says what would have been a good value."""
+        return ConfigError(f"{self.name} must be {expected}, not {self.shown(value)}")
+
+    def refuse_if_not_built(self, value: object) -> None:
+        """Refuse a value that asks for something a later release brings.
+
+        Raises:
+            ConfigError: always "not supported yet".
+        """
+        holds_today = self.accepts or (self.default,)
+        if self.status is not Status.LATER or value in holds_today:
+            return
+        today = " or ".join(repr(allowed) for allowed in holds_today)
+        raise ConfigError(
+            f"{self.name}={self.shown(value)} is not supported yet (what holds today: {today})"
+        )
+
+    def _refuse_inert(self) -> None:
+        if self.status is Status.INERT:
+            raise ConfigError(f"{self.kafka_name} does not apply to this client: {self.doc}")
+
+
+def split_list(value: object) -> tuple[str, ...]:
+    """Return Kafka's comma-separated list, or a sequence of strings, as a tuple."""
+    items = value.split(",") if isinstance(value, str) else cast("Sequence[str]", value)
+    return tuple(item.strip() for item in items if item.strip())
+
+
+def option(
+    default: T,
+    kind: Kind,
+    doc: str,
+    constraint: Constraint = ANYTHING,
+    *,
+    source: str = "Kafka",
+    kafka_name: str = "",
+) -> T:
+    """Declare a supported option as a dataclass field's default."""
+    row = Option(kind, doc, default, constraint, source, kafka_name=kafka_name)
+    return field(default=default, metadata={METADATA_KEY: row})
+
+
+def later(
+    default: T,
+    kind: Kind,
+    doc: str,
+    constraint: Constraint = ANYTHING,
+    *,
+    accepts: tuple[object, ...] = (),
+    source: str = "Kafka",
+    kafka_name: str = "",
+) -> T:
+    """Declare an option that is not built yet.
+
+    Args:
+        default: Kafka's default; it has no effect until the option is built.
+        kind: Kafka's type.
+        doc: What it will do.
+        constraint: The limit on its value.
+        accepts: The values that hold today, when that is not the default.
+        source: Who defines the option.
+        kafka_name: Kafka's name where it does not follow from the field's.
+    """
+    row = Option(
+        kind, doc, default, constraint, source, Status.LATER, accepts, kafka_name=kafka_name
+    )
+    return field(default=default, metadata={METADATA_KEY: row})

@@ -1,0 +1,28 @@
+"""The command line, `aioproducer` or `python -m aioproducer`.
+
+Owns: the entry point, and the message when the packages it needs are not installed. Must not know:
+the commands, which are in `app`; nothing else of the package imports this room.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+_NEEDED = ("typer", "click", "rich")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the process's exit code (see `exit_codes`)."""
+    try:
+        from aioproducer.cli.app import run
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _NEEDED:
+            raise
+        print(
+            f"aioproducer: the command line needs the package {error.name!r}, which is not "
+            "installed.\nInstall it with: pip install 'aioproducer[cli]'",
+            file=sys.stderr,
+        )
+        return 2
+    return run(sys.argv[1:] if arguments is None else arguments)

@@ -1,0 +1,93 @@
+"""The commands put together, and how every error ends one.
+
+Owns: the typer application, the way from any exception to a message and an exit code. Must not
+know: what commands do.
+
+Invariant: people see one or two lines, never a traceback, unless `AIOPRODUCER_DEBUG` is set.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from aioproducer import __version__
+from aioproducer.cli import cluster, load, perf, produce, topics
+from aioproducer.cli.console import OutputClosedError, abandon_stdout, say, write_line
+from aioproducer.cli.exit_codes import ExitCode, exit_code_for
+from aioproducer.cli.loading import one_or_two_lines
+from aioproducer.errors import KafkaError
+
+app: typer.Typer = typer.Typer(
+    name="aioproducer",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(load.load)
+app.command()(produce.produce)
+app.command()(perf.perf)
+app.command()(cluster.cluster)
+app.add_typer(topics.app, name="topics")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        write_line(f"aioproducer {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def aioproducer(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it."),
+    ] = False,
+) -> None:
+    """Send records to Apache Kafka: lines, files, tables."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command; returns its exit code."""
+    try:
+        return int(_invoke(list(arguments)) or 0)
+    except OutputClosedError:
+        abandon_stdout()
+        say("nobody reads the output any more (broken pipe)")
+        return ExitCode.BROKEN_PIPE
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except KafkaError as error:
+        say(one_or_two_lines(error))
+        return exit_code_for(error)
+    except Exception as error:
+        return _bug(error)
+
+
+def _invoke(arguments: list[str]) -> Any:
+    try:
+        return app(arguments, prog_name="aioproducer", standalone_mode=False)
+    except Exception as error:
+        # Click's own errors know how to show themselves; typer may carry a click of its own, so
+        # they are told by what they can do.
+        show = getattr(error, "show", None)
+        if show is None:
+            raise
+        show(file=sys.stderr)
+        return ExitCode.USAGE
+
+
+def _bug(error: Exception) -> int:
+    if os.environ.get("AIOPRODUCER_DEBUG"):
+        traceback.print_exc()
+    say(
+        f"internal error: {type(error).__name__}: {error}\n"
+        "  This is a bug; set AIOPRODUCER_DEBUG=1 to see where it happens."
+    )
+    return ExitCode.BUG

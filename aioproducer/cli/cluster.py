@@ -1,0 +1,130 @@
+"""`aioproducer cluster`: a Kafka cluster to try things on, until Ctrl-C.
+
+Owns: the command's options and the ready line. Must not know: how brokers work; `testing` has both
+engines.
+
+The first line on standard output, printed once every broker serves, is
+`bootstrap servers: HOST:PORT,...`, or with `--json`
+`{"event": "ready", "bootstrap_servers": "HOST:PORT,...", ...}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
+from typing import Annotated, Optional, Protocol
+
+import typer
+
+from aioproducer.cli.console import print_json, say, write_line
+from aioproducer.cli.exit_codes import ExitCode
+from aioproducer.cli.interrupts import Interrupts, run_command
+from aioproducer.errors import ConfigError
+from aioproducer.testing.admin import create_topic
+from aioproducer.testing.broker import TopicSpec
+from aioproducer.testing.embedded import EmbeddedCluster
+
+_ENGINES = ("embedded", "kafka")
+_DEFAULT_PORT = 9092
+
+
+class _Running(Protocol):
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+
+_Engine = Callable[[], AbstractAsyncContextManager[_Running]]
+
+
+def cluster(
+    *,
+    brokers: Annotated[int, typer.Option("--brokers", min=1, max=100)] = 3,
+    port: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--port", min=0, max=65_535, help="The first broker's; 0: any free ones."),
+    ] = None,
+    host: Annotated[str, typer.Option("--host", help="Where the brokers listen.")] = "127.0.0.1",
+    topic: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--topic", metavar="NAME[:PARTITIONS[:REPLICAS]]", help="To create."),
+    ] = None,
+    engine: Annotated[
+        str, typer.Option("--engine", help="embedded (in this process) or kafka (JVMs).")
+    ] = "embedded",
+    kafka_version: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--kafka-version", help="Of the engine kafka."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The ready line as JSON.")] = False,
+) -> int:
+    """Run a Kafka cluster for development until Ctrl-C; data lives as long as the command."""
+    topics = dict(_topic(text) for text in topic or ())
+    if engine not in _ENGINES:
+        raise ConfigError(f"--engine is {' or '.join(_ENGINES)}, not {engine!r}")
+    if engine == "kafka":
+        if port:
+            raise ConfigError("--port is for the embedded engine; real brokers take free ports")
+        make: _Engine = partial(_real_brokers, brokers, kafka_version)
+        where = "Kafka"
+    else:
+        first = _DEFAULT_PORT if port is None else port
+        ports = [first + index if first else 0 for index in range(brokers)]
+        make = partial(EmbeddedCluster, brokers, host, ports)
+        where = f"brokers at {host}, ports {ports[0]}-{ports[-1]}"
+    return run_command(partial(_serve, make, where, topics, as_json=as_json))
+
+
+async def _serve(
+    make: _Engine,
+    where: str,
+    topics: Mapping[str, TopicSpec],
+    interrupts: Interrupts,
+    *,
+    as_json: bool,
+) -> int:
+    ended = asyncio.Event()
+    async with AsyncExitStack() as stack:
+        try:
+            running = await stack.enter_async_context(make())
+        except (OSError, RuntimeError) as error:
+            say(f"cannot start {where}: {getattr(error, 'strerror', None) or error}")
+            return ExitCode.UNREACHABLE
+        interrupts.on_stop(ended.set, message="the cluster; its data goes with it")
+        servers = running.bootstrap_servers
+        for name, spec in topics.items():
+            await create_topic(
+                servers, name, spec.partitions, spec.replication_factor, spec.configs
+            )
+        _announce(servers, list(topics), as_json)
+        await ended.wait()
+    # Being interrupted is how this command is meant to end.
+    return ExitCode.OK
+
+
+def _announce(servers: str, topics: Sequence[str], as_json: bool) -> None:
+    if as_json:
+        print_json({"event": "ready", "bootstrap_servers": servers, "topics": topics})
+    else:
+        write_line(f"bootstrap servers: {servers}")
+    say("ready; Ctrl-C ends it")
+
+
+def _real_brokers(brokers: int, version: str | None) -> AbstractAsyncContextManager[_Running]:
+    from aioproducer.testing.kafka import KafkaCluster
+    from aioproducer.testing.kafka.release import DEFAULT_VERSION
+
+    say("starting Kafka; the first time its jars are fetched")
+    return KafkaCluster(version or DEFAULT_VERSION, brokers)
+
+
+def _topic(text: str) -> tuple[str, TopicSpec]:
+    name, *numbers = text.split(":")
+    try:
+        partitions, replicas = (*map(int, numbers), -1, -1)[:2]
+    except ValueError:
+        numbers = ["", "", ""]
+    if not name or len(numbers) > 2:
+        raise ConfigError(f"--topic takes NAME[:PARTITIONS[:REPLICAS]], not {text!r}")
+    return name, TopicSpec(partitions, replicas)

@@ -1,0 +1,95 @@
+"""What people see: messages, tables, numbers.
+
+Owns: the two consoles, their behaviour when nobody reads them any more. Must not know: commands.
+
+Invariants
+- Results go to standard output, everything else to standard error.
+- A closed standard error never ends a command; a closed standard output ends it with
+  `OutputClosedError`, after the work is done.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+class OutputClosedError(Exception):
+    """Nobody reads standard output any more. No `OSError`, for which click exits on its own."""
+
+
+class Output(Console):
+    """A rich console that leaves a broken pipe to its caller."""
+
+    def on_broken_pipe(self) -> None:
+        """Rich would redirect standard output and exit, whatever is still to be delivered."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
+def err() -> Output:
+    """Standard error."""
+    return Output(stderr=True, highlight=False, soft_wrap=True)
+
+
+def say(message: str, *, style: str | None = None) -> None:
+    """A message for people, on standard error; lost if that is closed."""
+    try:
+        err().print(f"aioproducer: {message}", style=style, markup=False)
+    except OSError:
+        return
+
+
+def print_json(content: Mapping[str, Any]) -> None:
+    """One line of JSON on standard output."""
+    write_line(json.dumps(content, ensure_ascii=False, default=str))
+
+
+def write_line(text: str) -> None:
+    """One line on standard output, at once."""
+    with _standard_output():
+        sys.stdout.write(f"{text}\n")
+
+
+def print_table(table: Table) -> None:
+    """A table on standard output, at once."""
+    with _standard_output():
+        Output(highlight=False, soft_wrap=True).print(table)
+
+
+def print_facts(title: str, facts: Iterable[tuple[str, str]]) -> None:
+    """A table of two columns on standard output."""
+    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2))
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    for name, value in facts:
+        table.add_row(name, value)
+    print_table(table)
+
+
+@contextmanager
+def _standard_output() -> Iterator[None]:
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        raise OutputClosedError from error
+
+
+def abandon_stdout() -> None:
+    """After a broken pipe: keeps the interpreter from failing again when it flushes at exit."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)
+
+
+def megabytes(size: float) -> str:
+    """Bytes as MB (10^6)."""
+    return f"{size / 1e6:,.1f} MB"

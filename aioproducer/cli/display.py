@@ -1,0 +1,132 @@
+"""The progress of a load: a bar on a terminal, a line now and then elsewhere.
+
+Owns: how a `Progress` looks. Must not know: how it comes about. A display that nobody reads any
+more goes silent; the load goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from aioproducer.cli.console import err, say
+from aioproducer.loader import Progress
+
+_LINE_EVERY_S = 1.0
+
+
+class Display(Protocol):
+    """Shows a load while the context is open."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+    def show(self, progress: Progress) -> None:
+        """Shows this moment."""
+
+
+class NoDisplay:
+    """Shows nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return
+
+    def show(self, progress: Progress) -> None:
+        """See `Display`."""
+
+
+class LineDisplay(NoDisplay):
+    """One line per second, for logs."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._next_at = _LINE_EVERY_S
+
+    def show(self, progress: Progress) -> None:
+        """See `Display`."""
+        if progress.elapsed_s < self._next_at:
+            return
+        self._next_at = progress.elapsed_s + _LINE_EVERY_S
+        done = "" if progress.fraction is None else f"{progress.fraction:4.0%} read, "
+        say(f"{self._title}: {done}{_counts(progress)}, ETA {eta(progress)}")
+
+
+class BarDisplay:
+    """A bar with rate, ETA and counts."""
+
+    def __init__(self, title: str) -> None:
+        # Drawn when the load reports, never from a thread of its own.
+        self._bar = Bar(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[counts]}", markup=False),
+            TextColumn("ETA {task.fields[eta]}", markup=False),
+            console=err(),
+            auto_refresh=False,
+        )
+        self._task = self._bar.add_task(title, total=None, counts="", eta="-")
+
+    def __enter__(self) -> Self:
+        self._guarded(self._bar.start)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._guarded(self._bar.stop)
+
+    def show(self, progress: Progress) -> None:
+        """See `Display`."""
+        self._bar.update(
+            self._task,
+            total=1.0 if progress.fraction is not None else None,
+            completed=progress.fraction or 0.0,
+            counts=_counts(progress),
+            eta=eta(progress),
+        )
+        self._guarded(self._bar.refresh)
+
+    def _guarded(self, draw: Callable[[], None]) -> None:
+        try:
+            draw()
+        except OSError:
+            self._bar.disable = True
+
+
+def display_for(title: str, *, quiet: bool) -> Display:
+    """The display that fits standard error."""
+    if quiet:
+        return NoDisplay()
+    return BarDisplay(title) if err().is_terminal else LineDisplay(title)
+
+
+def eta(progress: Progress) -> str:
+    """The time the rest will take, at the rate so far."""
+    fraction = progress.fraction
+    if not fraction or progress.elapsed_s <= 0:
+        return "-"
+    left_s = round(progress.elapsed_s / fraction - progress.elapsed_s)
+    minutes, seconds = divmod(max(0, left_s), 60)
+    return f"{minutes}:{seconds:02d}"
+
+
+def _counts(progress: Progress) -> str:
+    parts = [
+        f"{progress.acknowledged:,} acknowledged",
+        f"{progress.failed:,} failed",
+        f"{progress.rejected:,} rejected" if progress.rejected else "",
+        f"{progress.rows_per_second:,.0f} rows/s",
+    ]
+    return ", ".join(filter(None, parts))

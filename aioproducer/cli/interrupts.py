@@ -1,0 +1,82 @@
+"""Ctrl-C, once and twice.
+
+Owns: SIGINT and SIGTERM while a command's coroutine runs. Must not know: commands.
+
+    running --1st--> stopping (delivers what was accepted) --2nd--> aborting --3rd--> gone
+
+Invariants
+- The first signal ends the reading, not the delivering; before there is anything to deliver it
+  aborts.
+- The second cancels the command's task; the third ends the process without any clean-up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from aioproducer.cli.console import say
+from aioproducer.cli.exit_codes import ExitCode
+
+_CODES = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
+
+
+class Interrupts:
+    """The signals of one command's run."""
+
+    def __init__(self) -> None:
+        self.code: ExitCode | None = None
+        self._signals = 0
+        self._stop: Callable[[], None] | None = None
+        self._stopping = "finishing what was accepted; Ctrl-C again to abort"
+        self._task: asyncio.Task[int] | None = None
+
+    def on_stop(self, stop: Callable[[], None], *, message: str | None = None) -> None:
+        """Says what the first signal calls instead of aborting."""
+        self._stop = stop
+        if message is not None:
+            self._stopping = message
+
+    @contextmanager
+    def caught(self, task: asyncio.Task[int]) -> Iterator[None]:
+        """Catches the signals while the task runs."""
+        loop = asyncio.get_running_loop()
+        self._task = task
+        for number in _CODES:
+            loop.add_signal_handler(number, self._on_signal, number)
+        try:
+            yield
+        finally:
+            for number in _CODES:
+                loop.remove_signal_handler(number)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        self._signals += 1
+        self.code = self.code or _CODES[number]
+        if self._signals > 2:
+            os._exit(self.code)
+        if self._signals == 1 and self._stop is not None:
+            say(f"stopping: {self._stopping}", style="yellow")
+            self._stop()
+        elif self._task is not None:
+            say("aborting", style="yellow")
+            self._task.cancel()
+
+
+def run_command(command: Callable[[Interrupts], Coroutine[Any, Any, int]]) -> int:
+    """Runs a command's coroutine; returns its exit code, or the signal's when it was aborted."""
+    interrupts = Interrupts()
+
+    async def supervised() -> int:
+        task = asyncio.ensure_future(command(interrupts))
+        with interrupts.caught(task):
+            try:
+                return await task
+            except asyncio.CancelledError:
+                return interrupts.code or ExitCode.INTERRUPTED
+
+    return asyncio.run(supervised())

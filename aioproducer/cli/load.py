@@ -1,0 +1,144 @@
+"""`aioproducer load`: files into a topic.
+
+Owns: the command's options and their way into the loader. Must not know: how loading works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Optional, cast
+
+import typer
+
+from aioproducer.cli import options
+from aioproducer.cli.interrupts import run_command
+from aioproducer.cli.loading import LoadJob, run_load
+from aioproducer.loader import (
+    FORMATS,
+    CsvFormat,
+    FileSource,
+    Format,
+    LinesFormat,
+    LoadOptions,
+    NdjsonFormat,
+    RecordMapping,
+)
+from aioproducer.loader.formats import MAX_ROW_BYTES
+from aioproducer.loader.values import TimestampUnit
+
+PRODUCER_DEFAULTS: Mapping[str, Any] = {"linger_ms": 20, "batch_size": 128 * 1024}
+"""A load has many records at hand: larger batches than a service's cost it no latency."""
+
+
+def _about(panel: str, *names: str, **given: Any) -> Any:
+    return typer.Option(*names, rich_help_panel=panel, **given)
+
+
+_record = partial(_about, "What becomes of a row")
+_input = partial(_about, "Input")
+_run = partial(_about, "Run")
+
+# Typer evaluates these at run time; `Optional` is what its oldest supported release understands.
+Text = Optional[str]  # noqa: UP045
+Texts = Optional[list[str]]  # noqa: UP045
+File = Optional[Path]  # noqa: UP045
+
+
+def load(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Files; - is standard input.")
+    ],
+    *,
+    topic: options.Topic,
+    key: Annotated[Text, _record("--key", "-k", help="Column, or columns a+b.")] = None,
+    key_join: Annotated[str, _record("--key-join", help="Stands between a key's columns.")] = "+",
+    value: Annotated[Text, _record("--value", help="Column; without: the row as JSON.")] = None,
+    raw: Annotated[bool, _record("--raw", help="The row's own text is the value.")] = False,
+    header: Annotated[Texts, _record("--header", metavar="NAME=VALUE", help="For all.")] = None,
+    header_column: Annotated[Texts, _record("--header-column", metavar="NAME=COLUMN")] = None,
+    timestamp: Annotated[Text, _record("--timestamp", help="Column: ISO 8601 or number.")] = None,
+    timestamp_unit: Annotated[str, _record("--timestamp-unit", help="s, ms, us or ns.")] = "ms",
+    partition_by: Annotated[Text, _record("--partition-by", help="Column(s) to hash.")] = None,
+    partition: Annotated[Text, _record("--partition", help="Column with its number.")] = None,
+    format_: Annotated[Text, _input("--format", "-f", help=", ".join(FORMATS))] = None,
+    member: Annotated[Text, _input("--member", help="Only these in archives: '*.csv'.")] = None,
+    delimiter: Annotated[Text, _input("--delimiter", help="CSV: between fields.")] = None,
+    columns: Annotated[Text, _input("--columns", help="CSV: names; no header row.")] = None,
+    encoding: Annotated[str, _input("--encoding", help="CSV.")] = "utf-8",
+    null: Annotated[Text, _input("--null", help="CSV: the text that means null.")] = None,
+    max_row_bytes: Annotated[int, _input("--max-row-bytes", min=1)] = MAX_ROW_BYTES,
+    dead_letter: Annotated[File, _run("--dead-letter", help="Where bad rows go.")] = None,
+    state: Annotated[File, _run("--state", help="State file; kept at the end.")] = None,
+    resume: Annotated[bool, _run("--resume", help="Go on where the last run ended.")] = False,
+    max_outstanding: Annotated[int, _run("--max-outstanding", min=1)] = 20_000,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
+    bootstrap_server: options.BootstrapServer = None,
+    config_file: options.ConfigFile = None,
+    properties: options.Properties = None,
+) -> int:
+    """Load CSV, NDJSON, Parquet or text files, gzipped and zipped ones too, into a topic.
+
+    Bad rows go to the --dead-letter file; without one the first ends the load. Ctrl-C ends the
+    reading, delivers what was accepted and says how to go on. Delivery is at least once.
+    """
+    mapping = RecordMapping(
+        key=options.names(key),
+        key_join=key_join,
+        value=value,
+        value_format="raw" if raw else "json",
+        headers=options.headers(header),
+        header_columns=_header_columns(header_column),
+        timestamp=timestamp,
+        timestamp_unit=cast("TimestampUnit", timestamp_unit),
+        partition=partition,
+        partition_by=options.names(partition_by),
+    )
+    table = CsvFormat(
+        columns=options.names(columns) or None,
+        encoding=encoding,
+        null=null,
+        max_row_bytes=max_row_bytes,
+    )
+    formats: Mapping[str, Format] = {
+        **FORMATS,
+        "csv": replace(table, delimiter=delimiter or ","),
+        "tsv": replace(table, delimiter=delimiter or "\t"),
+        "ndjson": NdjsonFormat(max_row_bytes),
+        "lines": LinesFormat(max_row_bytes=max_row_bytes),
+    }
+    source = FileSource(files, format=format_, formats=formats, member=member)
+    job = LoadJob(
+        config=options.producer_config(
+            bootstrap_server, config_file, properties, **PRODUCER_DEFAULTS
+        ),
+        source=source,
+        topic=topic,
+        options=LoadOptions(
+            mapping=mapping,
+            dead_letter=dead_letter,
+            state=state or _default_state(files, topic),
+            resume=resume,
+            max_outstanding=max_outstanding,
+        ),
+        keep_state=state is not None or resume,
+        quiet=quiet,
+        as_json=as_json,
+    )
+    return run_command(partial(run_load, job))
+
+
+def _header_columns(texts: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
+    """`NAME=COLUMN`, or just `COLUMN` for a header of the column's name."""
+    return tuple(
+        options.pair(text, "--header-column") if "=" in text else (text, text)
+        for text in texts or ()
+    )
+
+
+def _default_state(files: Sequence[str], topic: str) -> Path:
+    name = "stdin" if files[0] == "-" else Path(files[0]).name
+    return Path(f"{name}.{topic}.load-state.json")

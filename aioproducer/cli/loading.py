@@ -1,0 +1,193 @@
+"""Running a load for people: progress while it runs, a summary and an exit code at its end.
+
+Owns: what `load` and `produce` have in common. Must not know: command-line options.
+
+Invariant: whatever ends the load, the summary says how many records were acknowledged, and the
+state file stays while there is something to go on with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from aioproducer.cli.connecting import started_producer
+from aioproducer.cli.console import OutputClosedError, megabytes, print_facts, print_json, say
+from aioproducer.cli.display import display_for
+from aioproducer.cli.exit_codes import ExitCode, exit_code_for
+from aioproducer.cli.interrupts import Interrupts
+from aioproducer.config import ProducerConfig
+from aioproducer.errors import KafkaError
+from aioproducer.loader import FileSource, Loader, LoadOptions, LoadState, Progress
+
+
+@dataclass(frozen=True, slots=True)
+class LoadJob:
+    """What to load and how to talk about it.
+
+    Attributes:
+        keep_state: Leave the state file after a complete load, too.
+        brief: One line instead of a table at the end, on standard error.
+    """
+
+    config: ProducerConfig
+    source: FileSource
+    topic: str
+    options: LoadOptions
+    keep_state: bool = False
+    quiet: bool = False
+    as_json: bool = False
+    brief: bool = False
+
+
+async def run_load(job: LoadJob, interrupts: Interrupts) -> int:
+    """Loads, reports, returns the exit code."""
+    job.source.check()
+    display = display_for(job.source.name, quiet=job.quiet or job.brief)
+    options = replace(job.options, on_progress=display.show)
+    error: KafkaError | None = None
+    async with started_producer(job.config) as producer:
+        loader = Loader(producer, job.source, job.topic, options)
+        interrupts.on_stop(loader.stop)
+        try:
+            with display:
+                await loader.run()
+        except KafkaError as failure:
+            error = failure
+        except asyncio.CancelledError:
+            _say_aborted(job, loader.progress)
+            raise
+        metrics = producer.metrics()
+    outcome = Outcome(job, loader.progress, loader.state, metrics, error, interrupts.code)
+    outcome.tidy()
+    outcome.report()
+    return outcome.exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a load ended, in words."""
+
+    job: LoadJob
+    progress: Progress
+    state: LoadState
+    metrics: Mapping[str, float]
+    error: KafkaError | None
+    signal: ExitCode | None
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """See `exit_codes`."""
+        if self.error is not None:
+            return exit_code_for(self.error)
+        if not self.state.complete:
+            return self.signal or ExitCode.INTERRUPTED
+        bad = self.progress.failed + self.progress.rejected
+        return ExitCode.SOME_FAILED if bad else ExitCode.OK
+
+    def tidy(self) -> None:
+        """Removes the state of a complete load that nobody asked to keep."""
+        path = self.job.options.state
+        if self.state.complete and not self.job.keep_state and path is not None:
+            Path(path).unlink(missing_ok=True)
+
+    def report(self) -> None:
+        """Says it all; raises `OutputClosedError` when nobody reads standard output."""
+        for remark in self._remarks():
+            say(remark)
+        try:
+            self._print()
+        except OutputClosedError:
+            say(_counted(self.progress))
+            raise
+
+    def _print(self) -> None:
+        if self.job.as_json:
+            print_json(self.as_dict())
+        elif not self.job.brief:
+            print_facts(f"{self.job.source.name} -> {self.job.topic}", self._facts())
+
+    def as_dict(self) -> dict[str, Any]:
+        """The summary as data."""
+        progress, position = self.progress, self.state.position
+        return {
+            "input": self.job.source.name,
+            "topic": self.job.topic,
+            "complete": self.state.complete,
+            "exit_code": int(self.exit_code),
+            "error": None if self.error is None else str(self.error),
+            "rows": progress.read,
+            "sent": progress.sent,
+            "acknowledged": progress.acknowledged,
+            "failed": progress.failed,
+            "rejected": progress.rejected,
+            "unknown": progress.outstanding,
+            "bytes": progress.bytes_sent,
+            "seconds": round(progress.elapsed_s, 3),
+            "rows_per_second": round(progress.rows_per_second, 1),
+            "position": None if position is None else position._asdict(),
+            "all_runs": {
+                "acknowledged": self.state.settled.acknowledged,
+                "failed": self.state.settled.failed,
+                "rejected": self.state.settled.rejected,
+            },
+            "producer": {name: self.metrics.get(key, 0) for name, key in _METRICS.items()},
+        }
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        progress, metrics = self.progress, self.metrics
+        yield "rows read", f"{progress.read:,}"
+        yield "acknowledged", f"{progress.acknowledged:,}"
+        yield "failed", f"{progress.failed:,}"
+        yield "rejected", f"{progress.rejected:,}"
+        yield "keys and values", megabytes(progress.bytes_sent)
+        yield "seconds", f"{progress.elapsed_s:,.1f}"
+        yield "rows/s", f"{progress.rows_per_second:,.0f}"
+        yield "batches", f"{metrics.get('batch_total', 0):,.0f}"
+        yield "records per batch", f"{metrics.get('records_per_batch_avg', 0):,.1f}"
+        yield "retries", f"{metrics.get('record_retry_total', 0):,.0f}"
+
+    def _remarks(self) -> Iterator[str]:
+        progress, options = self.progress, self.job.options
+        if self.error is not None:
+            yield one_or_two_lines(self.error)
+        if self.error is not None or not self.state.complete or self.job.brief:
+            yield _counted(progress)
+        if progress.rejected + progress.failed and options.dead_letter is not None:
+            yield f"rejected rows and their reasons are in {options.dead_letter}"
+        if not self.state.complete and options.state is not None:
+            yield f"go on behind {self.state.position or 'the start'} with --resume"
+
+
+_METRICS = {
+    "batches": "batch_total",
+    "records_per_batch": "records_per_batch_avg",
+    "requests": "request_total",
+    "retries": "record_retry_total",
+    "bytes_sent": "outgoing_byte_total",
+}
+
+
+def one_or_two_lines(error: BaseException) -> str:
+    """An error for people: what happened, and on a second line what to do."""
+    what, _, advice = str(error).partition(" -> ")
+    headline = " ".join(what.split()) or type(error).__name__
+    return f"{headline}\n  {advice}" if advice else headline
+
+
+def _counted(progress: Progress) -> str:
+    parts = [f"{progress.acknowledged:,} records acknowledged", f"{progress.failed:,} failed"]
+    if progress.rejected:
+        parts.append(f"{progress.rejected:,} rejected")
+    if progress.outstanding:
+        parts.append(f"{progress.outstanding:,} with an unknown fate")
+    return ", ".join(parts)
+
+
+def _say_aborted(job: LoadJob, progress: Progress) -> None:
+    say(f"aborted: {_counted(progress)}")
+    if job.options.state is not None:
+        say("--resume sends those with an unknown fate again")

@@ -1,0 +1,168 @@
+"""`aioproducer topics`: list, create, describe, delete.
+
+Owns: the commands' options and tables. Must not know: the wire; `testing` has the small client for
+looking at a cluster from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Annotated, Any, Optional
+
+import typer
+from rich.table import Table
+
+from aioproducer.cli import options
+from aioproducer.cli.connecting import wait_for_listener
+from aioproducer.cli.console import print_json, print_table, say, write_line
+from aioproducer.cli.exit_codes import ExitCode
+from aioproducer.cli.interrupts import Interrupts, run_command
+from aioproducer.errors import UnknownTopicOrPartitionError, error_from_code
+from aioproducer.testing.admin import create_topic, delete_topic
+from aioproducer.testing.wire_client import WireClient
+from aioproducer.wire.messages import MetadataResponseTopic
+
+app: typer.Typer = typer.Typer(
+    help="List, create, describe and delete topics.", no_args_is_help=True
+)
+
+_TIMEOUT_S = 30.0
+
+Name = Annotated[str, typer.Argument(metavar="TOPIC")]
+
+
+@app.command("list")
+def list_topics(
+    internal: Annotated[bool, typer.Option("--internal", help="Kafka's own, too.")] = False,
+    as_json: options.AsJson = False,
+    bootstrap_server: options.BootstrapServer = None,
+    config_file: options.ConfigFile = None,
+    properties: options.Properties = None,
+) -> int:
+    """Print the names of all topics."""
+
+    async def act(servers: str) -> None:
+        topics = await _topics(servers, None)
+        names = sorted(topic.name or "" for topic in topics if internal or not topic.is_internal)
+        if as_json:
+            print_json({"topics": names})
+        else:
+            for name in names:
+                write_line(name)
+
+    return _run(act, bootstrap_server, config_file, properties)
+
+
+@app.command()
+def create(
+    name: Name,
+    *,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: default.")] = -1,
+    replication: Annotated[
+        int, typer.Option("--replication-factor", "-r", help="-1: default.")
+    ] = -1,
+    settings: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--topic-config", metavar="KEY=VALUE", help="As retention.ms=1000."),
+    ] = None,
+    bootstrap_server: options.BootstrapServer = None,
+    config_file: options.ConfigFile = None,
+    properties: options.Properties = None,
+) -> int:
+    """Create a topic and wait until every broker knows it."""
+    configs = dict(options.pair(text, "--topic-config") for text in settings or ())
+
+    async def act(servers: str) -> None:
+        await create_topic(servers, name, partitions, replication, configs, timeout_s=_TIMEOUT_S)
+        say(f"created {name}")
+
+    return _run(act, bootstrap_server, config_file, properties)
+
+
+@app.command()
+def describe(
+    name: Name,
+    as_json: options.AsJson = False,
+    bootstrap_server: options.BootstrapServer = None,
+    config_file: options.ConfigFile = None,
+    properties: options.Properties = None,
+) -> int:
+    """Print a topic's partitions, leaders and replicas."""
+
+    async def act(servers: str) -> None:
+        topic = (await _topics(servers, [name]))[0]
+        if topic.error_code:
+            raise error_from_code(topic.error_code, topic=name)
+        if as_json:
+            print_json(_described(topic))
+        else:
+            _print_partitions(topic)
+
+    return _run(act, bootstrap_server, config_file, properties)
+
+
+@app.command()
+def delete(
+    name: Name,
+    missing_ok: Annotated[bool, typer.Option("--missing-ok", help="It need not exist.")] = False,
+    bootstrap_server: options.BootstrapServer = None,
+    config_file: options.ConfigFile = None,
+    properties: options.Properties = None,
+) -> int:
+    """Delete a topic and wait until no broker knows it."""
+
+    async def act(servers: str) -> None:
+        try:
+            await delete_topic(servers, name, timeout_s=_TIMEOUT_S)
+        except UnknownTopicOrPartitionError:
+            if not missing_ok:
+                raise
+            say(f"{name} does not exist")
+        else:
+            say(f"deleted {name}")
+
+    return _run(act, bootstrap_server, config_file, properties)
+
+
+def _run(act: Callable[[str], Awaitable[None]], *connection: Any) -> int:
+    config = options.producer_config(*connection)
+
+    async def command(interrupts: Interrupts) -> int:
+        await wait_for_listener(config.bootstrap)
+        await act(",".join(config.bootstrap_servers))
+        return ExitCode.OK
+
+    return run_command(command)
+
+
+async def _topics(servers: str, names: Iterable[str] | None) -> list[MetadataResponseTopic]:
+    async with WireClient(servers, timeout_s=_TIMEOUT_S) as client:
+        return (await client.metadata(names)).topics
+
+
+def _described(topic: MetadataResponseTopic) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "internal": topic.is_internal,
+        "partitions": [
+            {
+                "partition": partition.partition_index,
+                "leader": partition.leader_id,
+                "replicas": partition.replica_nodes,
+                "in_sync": partition.isr_nodes,
+            }
+            for partition in sorted(topic.partitions, key=lambda each: each.partition_index)
+        ],
+    }
+
+
+def _print_partitions(topic: MetadataResponseTopic) -> None:
+    columns = ("partition", "leader", "replicas", "in_sync")
+    table = Table(*columns, title=topic.name, title_justify="left", box=None, padding=(0, 2))
+    for row in _described(topic)["partitions"]:
+        table.add_row(*(_shown(row[column]) for column in columns))
+    print_table(table)
+
+
+def _shown(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

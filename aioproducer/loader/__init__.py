@@ -1,0 +1,56 @@
+"""Batch loading as a public async API: files and tables into topics.
+
+    async with Producer(bootstrap_servers="localhost:9092") as producer:
+        source = FileSource("flights.csv.zip")
+        options = LoadOptions(mapping=RecordMapping(key=("carrier", "flight")))
+        result = await Loader(producer, source, "flights", options).run()
+
+Owns: sources, the mapping from rows to records, progress, rejects, resume. Must not know: the
+terminal, Spark. Delivery is at least once; every row read ends as acknowledged, failed or rejected.
+"""
+
+from aioproducer.loader.errors import (
+    DeadLetterError,
+    LoaderError,
+    MappingError,
+    RejectedRowError,
+    SourceError,
+    StateError,
+)
+from aioproducer.loader.formats import CsvFormat, Format, LinesFormat, NdjsonFormat
+from aioproducer.loader.loader import Loader, LoadOptions, ProducerLike
+from aioproducer.loader.mapping import RecordMapping
+from aioproducer.loader.parquet import ParquetFormat
+from aioproducer.loader.progress import LoadResult, Progress
+from aioproducer.loader.rows import BadRow, Position, RowBatch, Source
+from aioproducer.loader.sources import FORMATS, FileSource, RowsSource
+from aioproducer.loader.state import LoadState, Settled
+
+__all__ = [
+    "FORMATS",
+    "BadRow",
+    "CsvFormat",
+    "DeadLetterError",
+    "FileSource",
+    "Format",
+    "LinesFormat",
+    "LoadOptions",
+    "LoadResult",
+    "LoadState",
+    "Loader",
+    "LoaderError",
+    "MappingError",
+    "NdjsonFormat",
+    "ParquetFormat",
+    "Position",
+    "ProducerLike",
+    "Progress",
+    "RecordMapping",
+    "RejectedRowError",
+    "RowBatch",
+    "RowsSource",
+    "Settled",
+    "Source",
+    "SourceError",
+    "StateError",
+]

@@ -1,0 +1,33 @@
+"""What can go wrong with a load besides Kafka itself.
+
+Owns: the loader's error classes. They join the package's one hierarchy under `KafkaError`, so a
+caller who catches that catches these too. Must not know: the terminal, exit codes.
+"""
+
+from __future__ import annotations
+
+from aioproducer.errors import KafkaError
+
+
+class LoaderError(KafkaError):
+    """Base of the loader's own errors."""
+
+
+class SourceError(LoaderError):
+    """The input is missing, unreadable, damaged, or of another shape than asked for."""
+
+
+class MappingError(LoaderError, ValueError):
+    """The wished key, value, header, timestamp or partition cannot be made from this input."""
+
+
+class StateError(LoaderError):
+    """The state file is unreadable or belongs to another load."""
+
+
+class DeadLetterError(LoaderError):
+    """The dead-letter file cannot be written."""
+
+
+class RejectedRowError(LoaderError):
+    """A bad row ended a load that has no dead-letter file to put it in."""

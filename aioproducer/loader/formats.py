@@ -1,0 +1,273 @@
+"""Text formats: CSV, NDJSON, plain lines.
+
+Owns: how bytes become rows, and what makes a row bad. Must not know: files, compression, Kafka.
+
+Invariants
+- A row that cannot be read never stops the rows behind it and never disappears: it is a `BadRow`
+  with its text.
+- Rows come in chunks as they arrive; no chunk waits for input once it holds a complete row.
+- `skip` counts rows, good and bad; an input with fewer rows is not the one it was.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from aioproducer.errors import ConfigError
+from aioproducer.loader.errors import SourceError
+from aioproducer.loader.lines import CutLine, read_lines
+from aioproducer.loader.rows import LINE_COLUMNS, BadRow, Fields
+
+MAX_ROW_BYTES = 1024 * 1024
+KEY_VALUE_COLUMNS = ("key", "value")
+"""The columns of lines with a key separator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows of one member that follow each other; the fields are those of `RowBatch`."""
+
+    first_row: int
+    fields: Sequence[Fields | BadRow]
+    columns: tuple[str, ...] | None
+    lines: Sequence[bytes] | None = None
+    lines_are_json: bool = False
+
+
+class Format(Protocol):
+    """How one stream becomes rows."""
+
+    def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
+        """The rows behind the first `skip` ones; `stack` closes what is opened besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinesFormat:
+    """Every line is one row with the single column `line`; blank lines are rows too.
+
+    Attributes:
+        key_separator: When given, the first one in a line parts the columns `key` and `value`; a
+            line without one is a bad row.
+        max_row_bytes: A longer line is a bad row.
+    """
+
+    key_separator: str | None = None
+    max_row_bytes: int = MAX_ROW_BYTES
+
+    def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
+        """See `Format`."""
+        return _behind(skip, self._chunks(stream))
+
+    def _chunks(self, stream: io.BufferedIOBase) -> Iterator[Chunk]:
+        first_row = 1
+        separator = self.key_separator.encode() if self.key_separator else None
+        columns = LINE_COLUMNS if separator is None else KEY_VALUE_COLUMNS
+        for raw in read_lines(stream, self.max_row_bytes):
+            lines = [line if type(line) is CutLine else line.removesuffix(b"\r") for line in raw]
+            fields = [self._fields(line, separator) for line in lines]
+            yield Chunk(first_row, fields, columns, lines)
+            first_row += len(lines)
+
+    def _fields(self, line: bytes, separator: bytes | None) -> Fields | BadRow:
+        if type(line) is CutLine:
+            return _too_long(line, self.max_row_bytes)
+        if separator is None:
+            return (line,)
+        key, found, value = line.partition(separator)
+        return (key, value) if found else BadRow(f"no key separator {self.key_separator!r}", line)
+
+
+@dataclass(frozen=True, slots=True)
+class NdjsonFormat:
+    """Every line is a JSON object (NDJSON, JSON lines); blank lines are left out."""
+
+    max_row_bytes: int = MAX_ROW_BYTES
+
+    def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
+        """See `Format`."""
+        return _behind(skip, self._chunks(stream))
+
+    def _chunks(self, stream: io.BufferedIOBase) -> Iterator[Chunk]:
+        first_row = 1
+        for raw in read_lines(stream, self.max_row_bytes):
+            lines = [line if type(line) is CutLine else line.strip() for line in raw]
+            lines = [line for line in lines if line]
+            if lines:
+                fields = [self._parse(line) for line in lines]
+                yield Chunk(first_row, fields, None, lines, lines_are_json=True)
+                first_row += len(lines)
+
+    def _parse(self, line: bytes) -> Fields | BadRow:
+        if type(line) is CutLine:
+            return _too_long(line, self.max_row_bytes)
+        try:
+            fields = _JSON.decode(line.decode("utf-8"))
+        except UnicodeDecodeError:
+            return BadRow("not valid UTF-8", line)
+        except (ValueError, RecursionError) as error:
+            return BadRow(f"not valid JSON: {error}", line)
+        if not isinstance(fields, dict):
+            return BadRow("not a JSON object", line)
+        return fields
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON value")
+
+
+_JSON = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+@dataclass(frozen=True, slots=True)
+class CsvFormat:
+    """Comma-separated values (RFC 4180); a value may be quoted and then hold line feeds.
+
+    Attributes:
+        delimiter: One character.
+        quote: One character, None when nothing is quoted.
+        columns: The columns' names; None when the first row names them.
+        encoding: Any encoding in which a line feed is one byte.
+        null: The text that stands for null, None when nothing does.
+        max_row_bytes: A longer row is a bad one.
+    """
+
+    delimiter: str = ","
+    quote: str | None = '"'
+    columns: tuple[str, ...] | None = None
+    encoding: str = "utf-8"
+    null: str | None = None
+    max_row_bytes: int = MAX_ROW_BYTES
+
+    def __post_init__(self) -> None:
+        for name, value in (("delimiter", self.delimiter), ("quote", self.quote)):
+            if value is not None and len(value) != 1:
+                raise ConfigError(f"the CSV {name} must be one character, not {value!r}")
+        try:
+            line_feed = "\n".encode(self.encoding)
+        except LookupError:
+            raise ConfigError(f"unknown encoding {self.encoding!r}") from None
+        if line_feed != b"\n":
+            raise ConfigError(f"no CSV in {self.encoding}: its line feed is not one byte")
+
+    def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
+        """See `Format`."""
+        return _behind(skip, _CsvReader(self, stream).chunks())
+
+
+class _CsvReader:
+    """Reads one stream; keeps the lines of the row being parsed, for the text of a bad one."""
+
+    def __init__(self, options: CsvFormat, stream: io.BufferedIOBase) -> None:
+        self._options = options
+        self._line_lists = read_lines(stream, options.max_row_bytes)
+        self._text: list[str] = []
+        self._ready = 0
+        self._cut = False
+        # The module's own limit is one for the whole process; it is only ever raised.
+        if csv.field_size_limit() < options.max_row_bytes:
+            csv.field_size_limit(options.max_row_bytes)
+        self._records = csv.reader(
+            self._feed(),
+            delimiter=options.delimiter,
+            quotechar=options.quote,
+            quoting=csv.QUOTE_NONE if options.quote is None else csv.QUOTE_MINIMAL,
+            strict=True,
+        )
+
+    def chunks(self) -> Iterator[Chunk]:
+        columns = self._options.columns or self._header()
+        first_row = 1
+        fields: list[Fields | BadRow] = []
+        while (row := self._row(len(columns))) is not None:
+            if row:
+                fields.append(row)
+            if fields and not self._ready:
+                yield Chunk(first_row, fields, columns)
+                first_row += len(fields)
+                fields = []
+        if fields:
+            yield Chunk(first_row, fields, columns)
+
+    def _feed(self) -> Iterator[str]:
+        encoding = self._options.encoding
+        for lines in self._line_lists:
+            self._ready = len(lines)
+            for line in lines:
+                self._ready -= 1
+                if type(line) is CutLine:
+                    self._cut = True
+                # Bytes that are no text become lone surrogates: the row's own bytes can be had
+                # back for the dead letter, and no value with one can be encoded by mistake.
+                text = line.decode(encoding, "surrogateescape") + "\n"
+                self._text.append(text)
+                yield text
+
+    def _header(self) -> tuple[str, ...]:
+        try:
+            columns = tuple(next((row for row in self._records if row), ()))
+        except csv.Error as error:
+            raise SourceError(f"the CSV header cannot be read: {error}") from error
+        self._text.clear()
+        twice = {name for name in columns if columns.count(name) > 1}
+        if twice:
+            raise SourceError(f"the CSV header names {', '.join(sorted(twice))} more than once")
+        return columns
+
+    def _row(self, width: int) -> Fields | BadRow | None:
+        """One row; an empty one for a blank line, None at the end."""
+        try:
+            fields = next(self._records)
+        except csv.Error as error:
+            row: Fields | BadRow = self._bad(f"not valid CSV: {error}")
+        except StopIteration:
+            return None
+        else:
+            row = self._checked(fields, width)
+        self._text.clear()
+        self._cut = False
+        return row
+
+    def _checked(self, fields: list[str], width: int) -> Fields | BadRow:
+        if self._cut:
+            return self._bad(f"longer than {self._options.max_row_bytes:,} bytes (text cut)")
+        if len(fields) != width and fields:
+            return self._bad(f"{len(fields)} fields where the header names {width}")
+        null = self._options.null
+        return fields if null is None else [None if field == null else field for field in fields]
+
+    def _bad(self, reason: str) -> BadRow:
+        text = "".join(self._text).removesuffix("\n").removesuffix("\r")
+        return BadRow(reason, text.encode(self._options.encoding, "surrogateescape"))
+
+
+def _too_long(line: bytes, limit: int) -> BadRow:
+    return BadRow(f"longer than {limit:,} bytes (text cut)", bytes(line))
+
+
+def _behind(skip: int, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    seen = 0
+    for chunk in chunks:
+        seen = chunk.first_row + len(chunk.fields) - 1
+        cut = max(0, skip - chunk.first_row + 1)
+        if cut == 0:
+            yield chunk
+        elif seen > skip:
+            yield replace(
+                chunk,
+                first_row=skip + 1,
+                fields=chunk.fields[cut:],
+                lines=None if chunk.lines is None else chunk.lines[cut:],
+            )
+    if seen < skip:
+        raise too_few_rows(seen, skip)
+
+
+def too_few_rows(seen: int, skip: int) -> SourceError:
+    """The input ends before the place to go on from."""
+    return SourceError(f"it has {seen:,} rows where at least {skip:,} were read before")

@@ -1,0 +1,69 @@
+"""Bytes cut into lines, with bounded memory.
+
+Owns: line feeds, the byte order mark, the limit on a line's length. Must not know: what a line
+means (the carriage return of a CRLF stays in it: in CSV it may be part of a quoted value).
+
+Invariants
+- Every chunk read is passed on at once as the complete lines in it, so a slow pipe is never held
+  back until a batch is full.
+- A line longer than the limit comes as `CutLine`, its first bytes only; the rest is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+CHUNK_BYTES = 64 * 1024
+_BOM = b"\xef\xbb\xbf"
+
+
+class CutLine(bytes):
+    """The first bytes of a line that is longer than the limit."""
+
+    __slots__ = ()
+
+
+class Readable(Protocol):
+    """The one method of a stream that line reading needs."""
+
+    def read1(self, size: int = -1, /) -> bytes:
+        """At most `size` bytes, waiting only while there are none; empty at the end."""
+
+
+def read_lines(stream: Readable, max_line_bytes: int) -> Iterator[list[bytes]]:
+    """The lines of a stream, without their line feed, one non-empty list per chunk read."""
+    rest = b""
+    skipping = False
+    first = True
+    while chunk := stream.read1(CHUNK_BYTES):
+        if skipping:
+            _, found, chunk = chunk.partition(b"\n")
+            skipping = not found
+            if skipping:
+                continue
+        lines = (rest + chunk).split(b"\n")
+        rest = lines.pop()
+        if first and (lines or len(rest) >= len(_BOM)):
+            first = False
+            rest = _without_bom(lines, rest)
+        if len(rest) > max_line_bytes:
+            lines.append(rest)
+            rest, skipping = b"", True
+        if lines:
+            yield _cut(lines, max_line_bytes)
+    if rest:
+        yield _cut([rest], max_line_bytes)
+
+
+def _without_bom(lines: list[bytes], rest: bytes) -> bytes:
+    if not lines:
+        return rest.removeprefix(_BOM)
+    lines[0] = lines[0].removeprefix(_BOM)
+    return rest
+
+
+def _cut(lines: list[bytes], limit: int) -> list[bytes]:
+    if max(map(len, lines)) <= limit:
+        return lines
+    return [line if len(line) <= limit else CutLine(line[:limit]) for line in lines]

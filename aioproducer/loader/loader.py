@@ -1,0 +1,374 @@
+"""The load itself: rows in, records out, every one accounted for.
+
+Owns: the order of a load's steps, back-pressure, what ends a load. Must not know: the terminal,
+formats, how the producer delivers.
+
+    read + map (thread) --> send (awaits room in the producer) --> window --> settled
+                                                                     |  in input order
+                                              dead-letter file <-----+-----> state file
+
+Invariants
+- However a load ends (end of input, `stop()`, an error, cancellation), what the producer accepted
+  is flushed, counted, and covered by the state file; only cancellation does not wait for it.
+- At most `max_outstanding` rows are unsettled; their memory is the bound of the load's.
+- The state file never runs ahead of the dead-letter file: that one is put on disk first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
+
+from aioproducer import log
+from aioproducer.errors import ConfigError, IllegalStateError
+from aioproducer.loader.errors import StateError
+from aioproducer.loader.mapping import MappedRecord, RecordMapping, RowMapper
+from aioproducer.loader.progress import LoadResult, Progress
+from aioproducer.loader.reading import SourceReader
+from aioproducer.loader.rejects import DeadLetterFile
+from aioproducer.loader.rows import BadRow, RowBatch, Source
+from aioproducer.loader.state import LoadState
+from aioproducer.loader.window import ROW_ERRORS, DeliveryLike, Outcome, Window
+from aioproducer.types import HeadersInput
+
+_log = log.get("loader")
+_ROWS_PER_TURN = 500
+
+
+class ProducerLike(Protocol):
+    """What the loader needs of a `Producer`."""
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        headers: HeadersInput = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> DeliveryLike:
+        """Accepts one record, waiting for room."""
+
+    async def flush(self, timeout: float | None = None) -> object:
+        """Returns when every accepted record's fate is known."""
+
+    async def partitions_for(self, topic: str) -> Sequence[object]:
+        """The topic's partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How a load runs.
+
+    Attributes:
+        mapping: Which columns become what.
+        dead_letter: Where rejected rows go; None makes the first one end the load.
+        state: The state file; None keeps none.
+        resume: Go on where the state file says; without one, begin at the start.
+        max_outstanding: Rows that may be unsettled at a time.
+        on_progress: Called on the event loop now and then, and at the end.
+        progress_interval_s: How often.
+        state_interval_s: How often the state file is written.
+    """
+
+    mapping: RecordMapping = field(default_factory=RecordMapping)
+    dead_letter: str | os.PathLike[str] | None = None
+    state: str | os.PathLike[str] | None = None
+    resume: bool = False
+    max_outstanding: int = 20_000
+    on_progress: Callable[[Progress], None] | None = None
+    progress_interval_s: float = 0.2
+    state_interval_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.max_outstanding < 1:
+            raise ConfigError("max_outstanding must be at least 1")
+        if self.resume and self.state is None:
+            raise ConfigError("to resume, a load needs its state file")
+
+
+class Loader:
+    """Loads one source into one topic; runs once.
+
+    Delivery is at least once: a resumed load sends again what was acknowledged behind a row whose
+    own acknowledgement had not come.
+    """
+
+    def __init__(
+        self,
+        producer: ProducerLike,
+        source: Source,
+        topic: str,
+        options: LoadOptions | None = None,
+    ) -> None:
+        self._producer = producer
+        self._source = source
+        self._topic = topic
+        self._options = options or LoadOptions()
+        self._on_progress = self._options.on_progress
+        # A few rows between two looks at the window and at the loop's other business.
+        self._rows_per_turn = min(_ROWS_PER_TURN, max(1, self._options.max_outstanding // 4))
+        self._progress = Progress(input_total=source.total_bytes)
+        self._window = Window(LoadState(topic), None)
+        self._dead_letter: DeadLetterFile | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._exhausted = False
+        self._started_at: float | None = None
+        self._saved_at = 0.0
+
+    @property
+    def progress(self) -> Progress:
+        """The counts at this moment."""
+        return replace(
+            self._progress,
+            acknowledged=self._window.acknowledged,
+            failed=self._window.failed,
+        )
+
+    @property
+    def state(self) -> LoadState:
+        """How far everything is settled at this moment."""
+        whole = self._exhausted and len(self._window) == 0 and self._window.failure is None
+        return replace(self._window.state(), complete=whole)
+
+    def stop(self) -> None:
+        """Ends the reading at once; `run()` then flushes what was accepted and returns."""
+        self._stopped = True
+        if self._sending is not None:
+            self._sending.cancel()
+
+    async def run(self) -> LoadResult:
+        """Loads until the input ends, `stop()` is called or something fails.
+
+        Raises:
+            LoaderError: The input, the mapping, the state or the dead-letter file failed, or a row
+                was rejected and there is no dead-letter file.
+            KafkaError: Records could not be sent or were not acknowledged, for a reason that is not
+                one record's own. As with every other error, `progress` and `state` hold what was
+                settled before.
+        """
+        if self._started_at is not None:
+            raise IllegalStateError("a Loader runs once; make another one")
+        self._started_at = asyncio.get_running_loop().time()
+        before = self._state_before()
+        self._window = Window(before, None)
+        if before.complete:
+            self._exhausted = True
+            _log.info("%s is already loaded into %s", self._source.name, self._topic)
+            return LoadResult(self.progress, self.state)
+        self._dead_letter = self._open_dead_letter(before)
+        self._window = Window(before, self._dead_letter)
+        reporting = asyncio.create_task(self._report())
+        try:
+            await self._run(before)
+        finally:
+            reporting.cancel()
+            self._window.settle()
+            self._emit()
+            self._end()
+        return LoadResult(self.progress, self.state)
+
+    def _state_before(self) -> LoadState:
+        fresh = LoadState(self._topic)
+        if not self._options.resume or self._options.state is None:
+            return fresh
+        state = LoadState.read(self._options.state) or fresh
+        if state.topic != self._topic:
+            raise StateError(
+                f"the state file {self._options.state} belongs to a load into {state.topic!r}",
+                advice="name another state file, or leave out resume to start over",
+            )
+        return state
+
+    def _open_dead_letter(self, before: LoadState) -> DeadLetterFile | None:
+        path = self._options.dead_letter
+        if path is None:
+            return None
+        return DeadLetterFile(path, keep_bytes=before.settled.dead_letter_bytes)
+
+    async def _run(self, before: LoadState) -> None:
+        self._sending = asyncio.create_task(self._send_all(before))
+        if self._stopped:
+            self._sending.cancel()
+        failure: Exception | None = None
+        try:
+            await self._sending
+        except asyncio.CancelledError:
+            if _this_task_is_cancelled():
+                raise
+        except Exception as error:
+            failure = error
+        failure = await self._flush() or failure
+        if self._window.failure is not None:
+            raise self._window.failure
+        if failure is not None:
+            raise failure
+
+    async def _send_all(self, before: LoadState) -> None:
+        mapper = RowMapper(self._options.mapping, await self._partition_count())
+        reader = SourceReader(self._source, mapper, before.position)
+        try:
+            while (mapped := await reader.next()) is not None:
+                await self._send_batch(*mapped)
+                await self._save_now_and_then(reader)
+            self._exhausted = True
+        finally:
+            await reader.close()
+
+    async def _partition_count(self) -> int:
+        if not self._options.mapping.partition_by:
+            return 0
+        return len(await self._producer.partitions_for(self._topic))
+
+    async def _send_batch(self, batch: RowBatch, records: Sequence[MappedRecord | BadRow]) -> None:
+        for start in range(0, len(records), self._rows_per_turn):
+            await self._make_room()
+            counts = _BatchCounts()
+            turn = records[start : start + self._rows_per_turn]
+            try:
+                await self._send_rows(batch, start, turn, counts)
+            finally:
+                self._progress = counts.added_to(self._progress, self._elapsed())
+        self._progress = replace(self._progress, input_bytes=batch.progress)
+
+    async def _send_rows(
+        self,
+        batch: RowBatch,
+        start: int,
+        records: Sequence[MappedRecord | BadRow],
+        counts: _BatchCounts,
+    ) -> None:
+        send, topic, add = self._producer.send, self._topic, self._window.add
+        for index, record in enumerate(records, start):
+            outcome: Outcome
+            refused = False
+            if isinstance(record, BadRow):
+                outcome, refused = record, True
+                counts.rejected += 1
+            else:
+                value, key, headers, partition, timestamp = record
+                try:
+                    outcome = await send(
+                        topic,
+                        value,
+                        key,
+                        headers=headers,
+                        partition=partition,
+                        timestamp_ms=timestamp,
+                    )
+                except ROW_ERRORS as error:
+                    outcome, refused = error, True
+                counts.sent += 1
+                counts.bytes_sent += len(value or b"") + len(key or b"")
+            add(outcome, batch, index)
+            if refused and self._dead_letter is None:
+                raise _RowRefusedError
+
+    async def _make_room(self) -> None:
+        """Settles what can be; waits while too much is open; lets the loop do other things."""
+        window = self._window
+        window.settle()
+        room = self._options.max_outstanding - self._rows_per_turn
+        while len(window) > room and window.failure is None:
+            await _known(window.head)
+            window.settle()
+        if window.failure is not None:
+            raise window.failure
+        await asyncio.sleep(0)
+
+    async def _flush(self) -> Exception | None:
+        """Waits until every accepted record's fate is known; returns why it could not."""
+        failure: Exception | None = None
+        try:
+            await self._producer.flush()
+        except Exception as error:
+            failure = error
+        self._window.settle()
+        while self._window.head is not None:
+            await _known(self._window.head)
+            self._window.settle()
+        return failure
+
+    async def _save_now_and_then(self, reader: SourceReader) -> None:
+        if self._elapsed() - self._saved_at >= self._options.state_interval_s:
+            self._saved_at = self._elapsed()
+            await reader.in_thread(partial(self._save, self.state))
+
+    def _save(self, state: LoadState) -> None:
+        if self._dead_letter is not None:
+            self._dead_letter.sync()
+        if self._options.state is not None:
+            state.write(self._options.state)
+
+    def _end(self) -> None:
+        state = self.state
+        try:
+            self._save(state)
+        finally:
+            if self._dead_letter is not None:
+                self._dead_letter.close()
+
+    async def _report(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.progress_interval_s)
+            self._emit()
+
+    def _emit(self) -> None:
+        self._progress = replace(self._progress, elapsed_s=self._elapsed())
+        if self._on_progress is None:
+            return
+        try:
+            self._on_progress(self.progress)
+        except Exception:
+            # A load is worth more than its display.
+            _log.exception("on_progress failed; it is not called again")
+            self._on_progress = None
+
+    def _elapsed(self) -> float:
+        if self._started_at is None:
+            return 0.0
+        return asyncio.get_running_loop().time() - self._started_at
+
+
+class _RowRefusedError(Exception):
+    """Ends the sending at a row that may not be left out; the window knows row and reason."""
+
+
+@dataclass(slots=True)
+class _BatchCounts:
+    """Counts of some rows, kept apart from `Progress` so that a row costs an addition only."""
+
+    rejected: int = 0
+    sent: int = 0
+    bytes_sent: int = 0
+
+    def added_to(self, progress: Progress, elapsed_s: float) -> Progress:
+        return replace(
+            progress,
+            read=progress.read + self.rejected + self.sent,
+            rejected=progress.rejected + self.rejected,
+            sent=progress.sent + self.sent,
+            bytes_sent=progress.bytes_sent + self.bytes_sent,
+            elapsed_s=elapsed_s,
+        )
+
+
+async def _known(delivery: DeliveryLike | None) -> None:
+    """Returns when a delivery is done, however it ended."""
+    if delivery is None:
+        return
+    try:
+        await delivery
+    except Exception:  # the window asks for it again
+        return
+
+
+def _this_task_is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,226 @@
+"""From a row to a record: which columns become key, value, headers, timestamp and partition.
+
+Owns: the choice and its compilation for one set of columns. Must not know: where rows come from,
+how records are sent.
+
+Invariants
+- Compiled once per set of columns: nothing is looked up by name per row where columns are known.
+- A wish that no row can fulfil (an unknown column) raises `MappingError` at once; a wish that one
+  row cannot fulfil rejects that row with a reason.
+- `partition_by` hashes as Java's producer hashes keys (murmur2), so the same column value always
+  meets the same partition, whatever the key is.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple, get_args
+
+from aioproducer.loader.errors import MappingError
+from aioproducer.loader.rows import LINE_COLUMNS, BadRow, Fields, RowBatch
+from aioproducer.loader.values import (
+    TimestampUnit,
+    encode_text,
+    partition_number,
+    timestamp_ms,
+    to_bytes,
+    to_json,
+)
+from aioproducer.records import murmur2
+from aioproducer.types import HeaderPairs
+
+_Getter = Callable[[Any], Any]
+
+
+class MappedRecord(NamedTuple):
+    """What `Producer.send` is called with, besides the topic."""
+
+    value: bytes | None
+    key: bytes | None
+    headers: HeaderPairs | None
+    partition: int | None
+    timestamp_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordMapping:
+    """Which columns become what.
+
+    Attributes:
+        key: Columns whose texts, joined by `key_join`, are the key; none for null keys. A row in
+            which every one of them is null has a null key.
+        key_join: What stands between the columns of a key.
+        value: One column that alone is the value; None for the whole row in `value_format`.
+        value_format: The whole row as JSON, or `raw`: the line as it stands in the input (CSV
+            fields joined again; Parquet rows as JSON). Plain lines are always raw, and a line of
+            NDJSON is passed on as it is.
+        headers: Headers every record gets.
+        header_columns: (header name, column) pairs.
+        timestamp: The column with the record's timestamp: an ISO 8601 text or a number.
+        timestamp_unit: What such a number counts.
+        partition: The column with the partition's number.
+        partition_by: Columns whose hash chooses the partition, in place of the key's.
+    """
+
+    key: tuple[str, ...] = ()
+    key_join: str = "+"
+    value: str | None = None
+    value_format: Literal["json", "raw"] = "json"
+    headers: HeaderPairs = ()
+    header_columns: tuple[tuple[str, str], ...] = ()
+    timestamp: str | None = None
+    timestamp_unit: TimestampUnit = "ms"
+    partition: str | None = None
+    partition_by: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.partition is not None and self.partition_by:
+            raise MappingError("a partition column and partition-by columns exclude each other")
+        if self.timestamp_unit not in get_args(TimestampUnit):
+            units = ", ".join(get_args(TimestampUnit))
+            raise MappingError(f"a timestamp counts {units}, not {self.timestamp_unit!r}")
+        if self.value is not None and self.value_format == "raw":
+            raise MappingError("a value column and the raw row as value exclude each other")
+
+
+class RowMapper:
+    """A `RecordMapping` at work; `partitions` is the topic's number of partitions."""
+
+    def __init__(self, mapping: RecordMapping, partitions: int) -> None:
+        self._mapping = mapping
+        self._partitions = partitions
+        self._compiled: dict[tuple[str, ...] | None, _CompiledMapping] = {}
+
+    def map(self, batch: RowBatch) -> list[MappedRecord | BadRow]:
+        """One record or one rejection per row, in the rows' order."""
+        compiled = self._compiled.get(batch.columns)
+        if compiled is None:
+            compiled = _CompiledMapping(self._mapping, batch.columns, self._partitions)
+            self._compiled[batch.columns] = compiled
+        lines = batch.lines if compiled.takes_lines(batch) else None
+        return [
+            fields
+            if isinstance(fields, BadRow)
+            else compiled.record(fields, batch, index, lines[index] if lines else None)
+            for index, fields in enumerate(batch.fields)
+        ]
+
+
+class _CompiledMapping:
+    def __init__(
+        self, mapping: RecordMapping, columns: tuple[str, ...] | None, partitions: int
+    ) -> None:
+        self._mapping = mapping
+        self._columns = columns
+        self._key = self._joined(mapping.key)
+        self._partition_by = self._joined(mapping.partition_by)
+        self._value = self._getter(mapping.value)
+        self._timestamp = self._getter(mapping.timestamp)
+        self._partition = self._getter(mapping.partition)
+        self._header_columns = [
+            (name, self._column(column)) for name, column in mapping.header_columns
+        ]
+        self._partitions = partitions
+
+    def takes_lines(self, batch: RowBatch) -> bool:
+        """Whether the lines themselves are the values."""
+        if self._value is not None or batch.lines is None:
+            return False
+        wanted_raw = self._mapping.value_format == "raw"
+        return wanted_raw or batch.lines_are_json or batch.columns == LINE_COLUMNS
+
+    def record(
+        self, fields: Fields, batch: RowBatch, index: int, line: bytes | None
+    ) -> MappedRecord | BadRow:
+        mapping = self._mapping
+        try:
+            return MappedRecord(
+                value=self._row_value(fields) if line is None else line,
+                key=None if self._key is None else self._key(fields),
+                headers=self._headers(fields) if self._header_columns else mapping.headers or None,
+                partition=self._chosen_partition(fields),
+                timestamp_ms=None
+                if self._timestamp is None
+                else timestamp_ms(self._timestamp(fields), mapping.timestamp_unit),
+            )
+        except KeyError as error:
+            reason = f"no field {error.args[0]!r}"
+        except ValueError as error:
+            reason = str(error)
+        return BadRow(reason, row_text(batch, index))
+
+    def _row_value(self, fields: Fields) -> bytes | None:
+        if self._value is not None:
+            return to_bytes(self._value(fields))
+        if self._mapping.value_format == "raw" and self._columns is not None:
+            return _csv_line(fields)
+        return encode_text(to_json(_named(fields, self._columns)))
+
+    def _headers(self, fields: Fields) -> HeaderPairs:
+        own = tuple((name, to_bytes(get(fields))) for name, get in self._header_columns)
+        return self._mapping.headers + own
+
+    def _chosen_partition(self, fields: Fields) -> int | None:
+        if self._partition is not None:
+            return partition_number(self._partition(fields))
+        if self._partition_by is None:
+            return None
+        hashed = self._partition_by(fields)
+        return None if hashed is None else (murmur2(hashed) & 0x7FFFFFFF) % self._partitions
+
+    def _column(self, name: str) -> _Getter:
+        if self._columns is None:
+            return itemgetter(name)
+        if name not in self._columns:
+            known = ", ".join(self._columns)
+            raise MappingError(f"there is no column {name!r}; the columns are {known}")
+        return itemgetter(self._columns.index(name))
+
+    def _getter(self, name: str | None) -> _Getter | None:
+        return None if name is None else self._column(name)
+
+    def _joined(self, names: Sequence[str]) -> Callable[[Fields], bytes | None] | None:
+        """Several columns as one value's bytes; null only where all of them are."""
+        getters = [self._column(name) for name in names]
+        if not getters:
+            return None
+        if len(getters) == 1:
+            only = getters[0]
+            return lambda fields: to_bytes(only(fields))
+        joint = self._mapping.key_join.encode("utf-8")
+
+        def join(fields: Fields) -> bytes | None:
+            parts = [to_bytes(get(fields)) for get in getters]
+            if all(part is None for part in parts):
+                return None
+            return joint.join(part or b"" for part in parts)
+
+        return join
+
+
+def row_text(batch: RowBatch, index: int) -> bytes:
+    """A row's text for a dead letter: its line, its fields as CSV, or its JSON."""
+    fields = batch.fields[index]
+    if isinstance(fields, BadRow):
+        return fields.raw
+    if batch.lines is not None:
+        return batch.lines[index]
+    if batch.columns is not None and all(isinstance(field, str) for field in fields):
+        return _csv_line(fields)
+    text = json.dumps(_named(fields, batch.columns), default=repr)
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _named(fields: Fields, columns: tuple[str, ...] | None) -> Mapping[str, Any]:
+    return dict(fields if columns is None else zip(columns, fields, strict=True))
+
+
+def _csv_line(fields: Fields) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(fields)
+    return text.getvalue().encode("utf-8", "surrogateescape")

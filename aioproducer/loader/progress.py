@@ -1,0 +1,76 @@
+"""What a load reports while it runs and when it is over.
+
+Owns: the counts and what follows from them. Must not know: how they are shown.
+
+Invariants (whenever a `Progress` can be seen)
+- read = sent + rejected
+- sent = acknowledged + failed + outstanding
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aioproducer.loader.state import LoadState
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One moment of one run of a load.
+
+    Attributes:
+        read: Rows taken from the source.
+        rejected: Rows that could not become a record.
+        sent: Records handed to the producer.
+        acknowledged: Records Kafka has acknowledged.
+        failed: Records that were refused or given up.
+        bytes_sent: Keys and values of the records sent.
+        input_bytes: How far into the input.
+        input_total: The size of the input, None when not known.
+        elapsed_s: Seconds since the run began.
+    """
+
+    read: int = 0
+    rejected: int = 0
+    sent: int = 0
+    acknowledged: int = 0
+    failed: int = 0
+    bytes_sent: int = 0
+    input_bytes: int = 0
+    input_total: int | None = None
+    elapsed_s: float = 0.0
+
+    @property
+    def outstanding(self) -> int:
+        """Records sent whose fate is open."""
+        return self.sent - self.acknowledged - self.failed
+
+    @property
+    def rows_per_second(self) -> float:
+        """Acknowledged records per second, on average."""
+        return self.acknowledged / self.elapsed_s if self.elapsed_s > 0 else 0.0
+
+    @property
+    def fraction(self) -> float | None:
+        """How much of the input was read, 0 to 1; None when its size is not known."""
+        if not self.input_total:
+            return None
+        return min(1.0, self.input_bytes / self.input_total)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """How a load ended.
+
+    Attributes:
+        progress: The counts of this run.
+        state: How far everything is settled, over all runs that were resumed.
+    """
+
+    progress: Progress
+    state: LoadState
+
+    @property
+    def complete(self) -> bool:
+        """Whether the whole input is settled; False after `Loader.stop()`."""
+        return self.state.complete

@@ -1,0 +1,64 @@
+"""A source at work in a thread of its own, seen from the event loop.
+
+Owns: the thread, the batch read ahead, the end of both. Must not know: Kafka.
+
+Invariants
+- Reading and mapping never run on the loop; one batch is read ahead while another is being sent.
+- After `close()` no thread, no open file is left; a read that waits for input is interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from aioproducer.loader.mapping import MappedRecord, RowMapper
+from aioproducer.loader.rows import BadRow, Position, RowBatch, Source
+
+T = TypeVar("T")
+MappedBatch = tuple[RowBatch, list[MappedRecord | BadRow]]
+
+
+class SourceReader:
+    """The mapped batches of a source, for one consumer."""
+
+    def __init__(self, source: Source, mapper: RowMapper, after: Position | None) -> None:
+        self._source = source
+        self._mapper = mapper
+        self._batches: Iterator[RowBatch] = source.batches(after)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="aioproducer-loader")
+        self._ahead: Future[MappedBatch | None] | None = None
+
+    async def next(self) -> MappedBatch | None:
+        """The next batch, None at the end; raises what the source raises."""
+        wanted = self._ahead or self._thread.submit(self._read)
+        batch = await asyncio.wrap_future(wanted)
+        self._ahead = None if batch is None else self._thread.submit(self._read)
+        return batch
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Runs something that may block in the reading thread, behind the batch read ahead."""
+        return await asyncio.wrap_future(self._thread.submit(work))
+
+    def interrupt(self) -> None:
+        """Ends a read that waits for input."""
+        self._source.interrupt()
+
+    async def close(self) -> None:
+        """Ends the reading, closes the source's files and the thread."""
+        self.interrupt()
+        try:
+            await self.in_thread(self._close_source)
+        finally:
+            self._thread.shutdown(wait=False)
+
+    def _read(self) -> MappedBatch | None:
+        batch = next(self._batches, None)
+        return None if batch is None else (batch, self._mapper.map(batch))
+
+    def _close_source(self) -> None:
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()

@@ -1,0 +1,83 @@
+"""The dead-letter file: one JSON object per row that did not get into Kafka.
+
+Owns: the file and its format. Must not know: why a row was refused.
+
+Each line is `{"file", "member", "row", "stage", "reason", "raw"}`: `stage` is `row` for a row that
+could not become a record and `delivery` for a record Kafka did not take; text that is not valid
+UTF-8 stands in `raw_base64` instead of `raw`.
+
+Invariants
+- Rows stand in input order. `size` is the length of what was written, so that a resumed load
+  cuts off what belongs to rows it will read again.
+- `sync()` returns when everything written is on disk; the state file is written only after it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from aioproducer.loader.errors import DeadLetterError
+from aioproducer.loader.rows import Position
+
+Stage = Literal["row", "delivery"]
+
+
+class DeadLetterFile:
+    """Writes rejects to `path`.
+
+    Args:
+        path: Where to; an existing file is emptied first, but for what `keep_bytes` says.
+        keep_bytes: The length of the part that an earlier, resumed run wrote for good.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, keep_bytes: int = 0) -> None:
+        self.path: Path = Path(path)
+        with self._writing():
+            self._file = self.path.open("ab")
+            self._on_disk = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
+            if self._on_disk:
+                self._file.truncate(min(keep_bytes, self._file.tell()))
+        self.size: int = min(keep_bytes, self._file.tell()) if self._on_disk else 0
+
+    def write(self, position: Position, stage: Stage, reason: str, raw: bytes) -> None:
+        """Appends one rejected row."""
+        entry = {**position._asdict(), "stage": stage, "reason": reason, **_text(raw)}
+        line = json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+        with self._writing():
+            self._file.write(line)
+        self.size += len(line)
+
+    def sync(self) -> None:
+        """Puts everything written on disk."""
+        with self._writing():
+            self._file.flush()
+            if self._on_disk:
+                os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Writes what is still in memory and closes the file."""
+        with self._writing():
+            self._file.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DeadLetterError(
+                f"cannot write the dead-letter file {self.path}: {error.strerror or error}"
+            ) from error
+
+
+def _text(raw: bytes) -> dict[str, str]:
+    try:
+        return {"raw": raw.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"raw_base64": base64.b64encode(raw).decode("ascii")}

@@ -1,0 +1,90 @@
+"""Rows, and where they stand in the input.
+
+Owns: the shapes a source hands to the loader. Must not know: files, Kafka, asyncio.
+
+Invariants
+- Rows travel in batches, so that nothing is paid per row that can be paid per batch.
+- Row numbers count from 1 in each member of each file; a bad row has a number like any other, a
+  CSV header and blank lines have none. Reading the same input again gives the same numbers.
+- `RowBatch.fields`, and `lines` where there are any, are equally long; a `BadRow` stands in
+  `fields` in the place of the row that could not be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+Fields = Sequence[Any] | Mapping[str, Any]
+"""One row's values: by place where the batch names its columns, else by name."""
+
+LINE_COLUMNS = ("line",)
+"""The columns of plain lines."""
+
+
+class Position(NamedTuple):
+    """One row of the input: file, member of an archive (None for a plain file), row number."""
+
+    file: str
+    member: str | None
+    row: int
+
+    def __str__(self) -> str:
+        where = self.file if self.member is None else f"{self.file}:{self.member}"
+        return f"{where} row {self.row}"
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that is no row: why, and its text as it stood in the input."""
+
+    reason: str
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RowBatch:
+    """Some rows of one member that follow each other.
+
+    Attributes:
+        file: The input's name as the caller gave it.
+        member: The member of the archive, None for a plain file.
+        first_row: The number of the first row.
+        fields: One entry per row, a `BadRow` where it could not be read.
+        columns: The names of the fields where rows are sequences, None where they are mappings.
+        lines: The text of every row where one line is one row.
+        lines_are_json: Each line is the row's JSON already.
+        progress: Bytes of the whole input consumed so far, to compare with `Source.total_bytes`.
+    """
+
+    file: str
+    member: str | None
+    first_row: int
+    fields: Sequence[Fields | BadRow]
+    columns: tuple[str, ...] | None
+    lines: Sequence[bytes] | None = None
+    lines_are_json: bool = False
+    progress: int = 0
+
+    def position(self, index: int) -> Position:
+        """Where row `index` of this batch stands in the input."""
+        return Position(self.file, self.member, self.first_row + index)
+
+
+class Source(Protocol):
+    """Where rows come from. `batches` runs in a thread of its own, off the event loop."""
+
+    @property
+    def name(self) -> str:
+        """What people call this input."""
+
+    @property
+    def total_bytes(self) -> int | None:
+        """The size of the whole input, None when it is not known beforehand."""
+
+    def batches(self, after: Position | None = None) -> Iterator[RowBatch]:
+        """The rows behind `after`, or all of them; raises `SourceError`."""
+
+    def interrupt(self) -> None:
+        """Ends a read that waits for input, from any thread; the iterator then ends normally."""

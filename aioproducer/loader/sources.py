@@ -1,0 +1,225 @@
+"""Where rows come from: files in every format the loader knows, and rows already in memory.
+
+Owns: the choice of a format by name, the walk over files and members, positions and where to go on,
+every reading error as a `SourceError` that names file and row. Must not know: Kafka, asyncio.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from aioproducer.errors import ConfigError
+from aioproducer.loader.errors import SourceError
+from aioproducer.loader.formats import CsvFormat, Format, LinesFormat, NdjsonFormat
+from aioproducer.loader.parquet import ParquetFormat
+from aioproducer.loader.rows import Position, RowBatch
+from aioproducer.loader.streams import STDIN, Member, ReadInterruptedError, members
+
+FORMATS: Mapping[str, Format] = {
+    "csv": CsvFormat(),
+    "tsv": CsvFormat(delimiter="\t"),
+    "ndjson": NdjsonFormat(),
+    "parquet": ParquetFormat(),
+    "lines": LinesFormat(),
+}
+"""The formats by the names people use."""
+
+_FORMAT_BY_SUFFIX = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".json": "ndjson",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".txt": "lines",
+    ".log": "lines",
+}
+_ROWS_PER_BATCH = 500
+
+
+class FileSource:
+    """Rows of files, one file after the other.
+
+    Args:
+        files: Paths, or `-` for standard input. Each may be gzipped or a zip archive, whose members
+            are read in the order they stand there.
+        format: A `Format`, or a name in `FORMATS`; None takes it from each name's suffix (in an
+            archive, members with an unknown one, and plain text, are then left out).
+        formats: What the names mean, to read CSV in another dialect for instance.
+        member: Only the members of archives that fit this pattern (`*.csv`).
+    """
+
+    def __init__(
+        self,
+        files: str | Path | Sequence[str | Path],
+        *,
+        format: Format | str | None = None,  # noqa: A002
+        formats: Mapping[str, Format] = FORMATS,
+        member: str | None = None,
+    ) -> None:
+        names = [files] if isinstance(files, str | Path) else files
+        self._files = [str(name) for name in names]
+        if not self._files:
+            raise ConfigError("a load needs at least one input")
+        twice = {name for name in self._files if self._files.count(name) > 1}
+        if twice:
+            raise ConfigError(f"the input {', '.join(sorted(twice))} is given more than once")
+        if isinstance(format, str) and format not in formats:
+            raise ConfigError(f"unknown format {format!r}; known are {', '.join(formats)}")
+        if format is None and STDIN in self._files:
+            raise ConfigError(f"standard input has no name to tell its format: {_NAME_IT}")
+        self._format = formats[format] if isinstance(format, str) else format
+        self._formats = formats
+        self._member = member
+        self._interrupt = threading.Event()
+
+    @property
+    def name(self) -> str:
+        """The file's name, or the first one's and how many more there are."""
+        first = "standard input" if self._files[0] == STDIN else Path(self._files[0]).name
+        more = len(self._files) - 1
+        return f"{first} and {more} more" if more else first
+
+    @property
+    def total_bytes(self) -> int | None:
+        """The size of all files; None when one of them has none, as a pipe."""
+        sizes = [_size(name) for name in self._files]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+
+    def interrupt(self) -> None:
+        """See `Source`."""
+        self._interrupt.set()
+
+    def check(self) -> None:
+        """Raises `SourceError` if a file is missing or may not be read."""
+        for file in self._files:
+            if file != STDIN and not os.access(file, os.R_OK):
+                known = Path(file).exists()
+                reason = "permission denied" if known else "no such file or directory"
+                raise SourceError(f"cannot read {file}: {reason}")
+
+    def batches(self, after: Position | None = None) -> Iterator[RowBatch]:
+        """See `Source`."""
+        if after is not None and after.file not in self._files:
+            raise SourceError(f"cannot go on behind {after}: {after.file} is not among the inputs")
+        done = 0 if after is None else self._files.index(after.file)
+        before = sum(_size(file) or 0 for file in self._files[:done])
+        for file in self._files[done:]:
+            with _readable(file):
+                try:
+                    yield from self._file_batches(file, after, before)
+                except ReadInterruptedError:
+                    return
+            after = None
+            before += _size(file) or 0
+
+    def _file_batches(self, file: str, after: Position | None, before: int) -> Iterator[RowBatch]:
+        read_any = False
+        for member in members(file, self._interrupt, self._member):
+            format_ = self._format or self._format_by_name(member)
+            if format_ is None:
+                continue
+            read_any = True
+            if after is not None and after.member != member.name:
+                continue
+            skip = 0 if after is None else after.row
+            after = None
+            yield from _member_batches(member, format_, skip, before)
+        if not read_any:
+            raise SourceError("no member has a name that tells its format", advice=_NAME_IT)
+        if after is not None:
+            raise SourceError(f"cannot go on behind {after}: there is no such member")
+
+    def _format_by_name(self, member: Member) -> Format | None:
+        name = _FORMAT_BY_SUFFIX.get(PurePosixPath(member.format_name).suffix.lower())
+        if member.name is None:
+            if name is None:
+                raise SourceError("its name does not tell its format", advice=_NAME_IT)
+            return self._formats[name]
+        # A text member is as likely a note about the data as data.
+        return None if name is None or name == "lines" else self._formats[name]
+
+
+_NAME_IT = f"name the format: {', '.join(FORMATS)}"
+
+
+class RowsSource:
+    """Rows that are in memory or made by a generator, each a mapping from name to value.
+
+    Going on behind a position draws the rows before it again and drops them: `rows` must give the
+    same rows in the same order.
+    """
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]], *, name: str = "rows") -> None:
+        self._rows = rows
+        self._name = name
+        self._interrupted = threading.Event()
+
+    @property
+    def name(self) -> str:
+        """See `Source`."""
+        return self._name
+
+    @property
+    def total_bytes(self) -> int | None:
+        """Not known."""
+        return None
+
+    def interrupt(self) -> None:
+        """See `Source`; takes effect at the next batch."""
+        self._interrupted.set()
+
+    def batches(self, after: Position | None = None) -> Iterator[RowBatch]:
+        """See `Source`."""
+        first_row = 1 if after is None else after.row + 1
+        rows = islice(iter(self._rows), first_row - 1, None)
+        while not self._interrupted.is_set() and (batch := list(islice(rows, _ROWS_PER_BATCH))):
+            yield RowBatch(self._name, None, first_row, batch, columns=None)
+            first_row += len(batch)
+
+
+def _member_batches(member: Member, format_: Format, skip: int, before: int) -> Iterator[RowBatch]:
+    with ExitStack() as stack:
+        for chunk in format_.read(member.open(stack), skip, stack):
+            yield RowBatch(
+                file=member.file,
+                member=member.name,
+                first_row=chunk.first_row,
+                fields=chunk.fields,
+                columns=chunk.columns,
+                lines=chunk.lines,
+                lines_are_json=chunk.lines_are_json,
+                progress=before + member.consumed(),
+            )
+
+
+def _size(file: str) -> int | None:
+    path = Path(file)
+    if file == STDIN or not path.is_file():
+        return None
+    return path.stat().st_size
+
+
+@contextmanager
+def _readable(file: str) -> Iterator[None]:
+    """Every way a read can fail, as one error that names the file."""
+    shown = "standard input" if file == STDIN else file
+    try:
+        yield
+    except SourceError as error:
+        raise SourceError(f"cannot read {shown}: {error.message}", advice=error.advice) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SourceError(f"cannot read {shown}: {reason.lower()}") from error
+    except (EOFError, zlib.error, zipfile.BadZipFile) as error:
+        raise SourceError(f"cannot read {shown}: damaged or cut off: {error}") from error

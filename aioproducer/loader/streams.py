@@ -1,0 +1,187 @@
+"""Files as byte streams: plain, gzipped, members of zip archives, standard input.
+
+Owns: opening, decompressing, counting what was consumed, ending a read that waits. Must not know:
+rows, formats' insides.
+
+Invariants
+- What a file is compressed with is read from its first bytes, not from its name.
+- Memory stays bounded: what must be seekable but is not goes through a temporary file on disk.
+- A read that waits for a pipe or terminal ends within `_POLL_S` after `interrupt` is set, by
+  `ReadInterruptedError`: half a line that was being typed is never taken for a row.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import gzip
+import io
+import os
+import select
+import shutil
+import stat
+import tempfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from aioproducer.loader.errors import SourceError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+STDIN = "-"
+_Opener: TypeAlias = Callable[[ExitStack], io.BufferedIOBase]
+_POLL_S = 0.1
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZIP_MAGIC = b"PK\x03\x04"
+
+
+class ReadInterruptedError(Exception):
+    """Somebody asked for the end of a read that waits."""
+
+
+class InputFile(io.RawIOBase):
+    """A file descriptor that counts what is read and whose waiting can be ended."""
+
+    def __init__(self, descriptor: int, *, owned: bool, interrupt: threading.Event) -> None:
+        status = os.fstat(descriptor)
+        self._descriptor = descriptor
+        self._owned = owned
+        self._interrupt = interrupt
+        self._regular = stat.S_ISREG(status.st_mode)
+        self.size: int | None = status.st_size if self._regular else None
+        self.consumed: int = 0
+
+    def readable(self) -> bool:
+        """See `io.RawIOBase`, as all below."""
+        return True
+
+    def seekable(self) -> bool:
+        """Whether it is a plain file."""
+        return self._regular
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Moves the place of the next read."""
+        return os.lseek(self._descriptor, offset, whence)
+
+    def tell(self) -> int:
+        """The place of the next read."""
+        return os.lseek(self._descriptor, 0, os.SEEK_CUR)
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Reads what is there, waiting only while there is nothing."""
+        self._wait_for_input()
+        view = memoryview(buffer).cast("B")
+        data = os.read(self._descriptor, len(view))
+        view[: len(data)] = data
+        self.consumed += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        """Closes the descriptor if this object opened it."""
+        if not self.closed and self._owned:
+            os.close(self._descriptor)
+        super().close()
+
+    def _wait_for_input(self) -> None:
+        # A poll with a bound instead of a wake-up pipe: nothing to close, nothing to leak, and a
+        # pipe that is busy never waits at all.
+        if self._regular:
+            return
+        poller = select.poll()
+        poller.register(self._descriptor, select.POLLIN)
+        while not poller.poll(_POLL_S * 1000):
+            self._raise_if_interrupted()
+        self._raise_if_interrupted()
+
+    def _raise_if_interrupted(self) -> None:
+        if self._interrupt.is_set():
+            raise ReadInterruptedError
+
+
+def open_input(name: str, interrupt: threading.Event) -> InputFile:
+    """Opens a file by name, or standard input for `-`."""
+    if name == STDIN:
+        return InputFile(0, owned=False, interrupt=interrupt)
+    # Without O_NONBLOCK the opening of a named pipe would wait for its writer, uninterruptibly.
+    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise IsADirectoryError(f"{name} is a directory")
+        return InputFile(descriptor, owned=True, interrupt=interrupt)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One stream of rows: a file, or one member of an archive."""
+
+    file: str
+    name: str | None
+    open: _Opener
+    consumed: Callable[[], int]
+
+    @property
+    def format_name(self) -> str:
+        """The name that tells the format, without `.gz`."""
+        return (self.name or self.file).removesuffix(".gz")
+
+
+def members(file: str, interrupt: threading.Event, pattern: str | None) -> Iterator[Member]:
+    """The streams in one file, in the order they stand there.
+
+    Each member's stream is valid until the next is asked for.
+    """
+    with ExitStack() as stack:
+        raw = stack.enter_context(open_input(file, interrupt))
+        stream = stack.enter_context(io.BufferedReader(raw))
+        if not stream.peek(len(_ZIP_MAGIC)).startswith(_ZIP_MAGIC):
+            yield Member(file, None, lambda inner: _ungzip(stream, inner), lambda: raw.consumed)
+            return
+        archive = stack.enter_context(zipfile.ZipFile(seekable(stream, stack)))
+        for info in archive.infolist():
+            if _is_data(info, pattern):
+                yield Member(file, info.filename, _opener(archive, info), lambda: raw.consumed)
+
+
+def seekable(stream: io.BufferedIOBase, stack: ExitStack) -> io.BufferedIOBase:
+    """The stream itself, or a copy of it on disk when it cannot seek."""
+    if stream.seekable() and not isinstance(stream, zipfile.ZipExtFile | gzip.GzipFile):
+        return stream
+    copy = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+    shutil.copyfileobj(stream, copy)
+    copy.seek(0)
+    return cast("io.BufferedIOBase", copy)
+
+
+def _opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Opener:
+    def open_member(stack: ExitStack) -> io.BufferedIOBase:
+        try:
+            member = cast("zipfile.ZipExtFile", archive.open(info))
+        except (RuntimeError, NotImplementedError) as error:
+            # zipfile's errors for an encrypted member and for a compression it does not know.
+            raise SourceError(str(error)) from error
+        return _ungzip(stack.enter_context(member), stack)
+
+    return open_member
+
+
+def _ungzip(
+    stream: io.BufferedReader[InputFile] | zipfile.ZipExtFile, stack: ExitStack
+) -> io.BufferedIOBase:
+    if not stream.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC):
+        return stream
+    return stack.enter_context(gzip.GzipFile(fileobj=stream))
+
+
+def _is_data(info: zipfile.ZipInfo, pattern: str | None) -> bool:
+    path = Path(info.filename)
+    if info.is_dir() or path.name.startswith(".") or "__MACOSX" in path.parts:
+        return False
+    return pattern is None or fnmatch.fnmatch(info.filename, pattern)

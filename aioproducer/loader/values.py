@@ -1,0 +1,150 @@
+"""Single values as Kafka wants them: bytes, JSON, milliseconds, partition numbers.
+
+Owns: the text and JSON of every type a source can yield. Must not know: rows, batches, files.
+Anything that has no such form raises `ValueError` with a reason fit for a dead-letter file.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, Final, Literal
+from uuid import UUID
+
+TimestampUnit = Literal["s", "ms", "us", "ns"]
+"""What a number in a timestamp column counts since 1970-01-01 UTC."""
+
+_PER_SECOND: Final[Mapping[str, int]] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_MAX_PARTITION = 2**31 - 1
+
+
+def to_bytes(value: Any) -> bytes | None:
+    """One value as bytes: text as UTF-8, bytes as they are, None as None, anything else as JSON."""
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return encode_text(value)
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    return encode_text(_plain(value) if isinstance(value, _PLAIN) else to_json(value))
+
+
+def encode_text(text: str) -> bytes:
+    """UTF-8."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        # A lone surrogate is how the CSV reader hands on a byte that is no text.
+        raise ValueError("not valid UTF-8") from None
+
+
+def to_json(value: Any) -> str:
+    """Compact JSON. NaN and infinities, which JSON has not, become null."""
+    try:
+        return _encode(value)
+    except ValueError:
+        return _encode(_finite(value))
+
+
+def timestamp_ms(value: Any, unit: TimestampUnit) -> int | None:
+    """Milliseconds since 1970-01-01 UTC of a number, an ISO 8601 text or a date; None for none.
+
+    A time without an offset is UTC; a text of digits alone is a number.
+    """
+    if value is None or value == "":
+        return None
+    if isinstance(value, str):
+        value = _parsed_time(value)
+    elif isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+        millis = (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    elif isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        millis = _scaled(value, unit)
+    else:
+        raise ValueError(f"{_shown(value)} is no timestamp")
+    if millis < 0:
+        raise ValueError(f"{_shown(value)} is before 1970, which Kafka cannot store")
+    return millis
+
+
+def partition_number(value: Any) -> int | None:
+    """An explicit partition; None or empty for none."""
+    if value is None or value == "":
+        return None
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{_shown(value)} is no partition number") from None
+    if not 0 <= number <= _MAX_PARTITION or (isinstance(value, float) and number != value):
+        raise ValueError(f"{_shown(value)} is no partition number")
+    return number
+
+
+def _parsed_time(text: str) -> datetime | Decimal:
+    # Digits alone are a number: 20130101 would otherwise be a date and 1357034400 none.
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        pass
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{_shown(text)} is no timestamp") from None
+
+
+def _scaled(value: int | float | Decimal, unit: TimestampUnit) -> int:
+    number = Decimal(value)
+    if not number.is_finite():
+        raise ValueError(f"{_shown(value)} is no timestamp")
+    return math.floor(number * 1000 / _PER_SECOND[unit])
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+_PLAIN = (datetime, date, time, Decimal, UUID, timedelta)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return repr(value.total_seconds())
+    return str(value)
+
+
+def _json_default(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
+        data = bytes(value)
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError:
+            return base64.b64encode(data).decode("ascii")
+    if isinstance(value, _PLAIN):
+        return _plain(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise ValueError(f"a value of type {type(value).__name__} has no JSON form")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return value
+
+
+_encode: Final[Callable[[Any], str]] = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_json_default
+).encode

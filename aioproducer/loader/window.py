@@ -1,0 +1,154 @@
+"""The rows between being read and being settled, in input order.
+
+Owns: which row every outcome belongs to, the counts, the position up to which all is settled, the
+dead letters. Must not know: reading, sending, tasks.
+
+Invariants
+- Rows leave in the order they came, so the position and the dead-letter file never run ahead of
+  a row whose fate is open.
+- Once a row's fate blocks the load (`failure`), position and settled counts stay before that row;
+  rows behind it are still counted for this run.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+from typing import Any, Protocol
+
+from aioproducer.errors import (
+    InvalidPartitionError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    RecordTooLargeError,
+    SerializationError,
+)
+from aioproducer.loader.errors import DeadLetterError, RejectedRowError
+from aioproducer.loader.mapping import row_text
+from aioproducer.loader.rejects import DeadLetterFile
+from aioproducer.loader.rows import BadRow, RowBatch
+from aioproducer.loader.state import LoadState, Settled
+
+ROW_ERRORS = (
+    RecordTooLargeError,
+    SerializationError,
+    InvalidPartitionError,
+    InvalidRecordError,
+    InvalidTimestampError,
+)
+"""Errors that are one record's own fault: the rows behind it may do better."""
+
+
+class DeliveryLike(Protocol):
+    """What the loader needs of a `Delivery`."""
+
+    def done(self) -> bool:
+        """Whether the record's fate is known."""
+
+    def exception(self) -> BaseException | None:
+        """Why it failed, None when it was acknowledged."""
+
+    def __await__(self) -> Generator[Any, Any, Any]: ...
+
+
+_NAME_A_FILE = "name a dead-letter file to go on past such rows"
+
+Outcome = DeliveryLike | BadRow | Exception
+"""A row's fate: open or known at Kafka, refused as a row, refused by the producer."""
+
+
+class Window:
+    """Rows whose fate is open, or known but waiting for a row before them."""
+
+    def __init__(self, state: LoadState, dead_letter: DeadLetterFile | None) -> None:
+        self.acknowledged: int = 0
+        self.failed: int = 0
+        self.failure: BaseException | None = None
+        self._before = state
+        self._dead_letter = dead_letter
+        self._rows: deque[tuple[Outcome, RowBatch, int]] = deque()
+        self._rejected = 0
+        self._last: tuple[RowBatch, int] | None = None
+        self._blocked_at: LoadState | None = None
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, outcome: Outcome, batch: RowBatch, index: int) -> None:
+        """Appends the next row of the input."""
+        self._rows.append((outcome, batch, index))
+
+    @property
+    def head(self) -> DeliveryLike | None:
+        """The delivery everything waits for, None when there is none."""
+        if not self._rows:
+            return None
+        outcome = self._rows[0][0]
+        return None if isinstance(outcome, BadRow | Exception) else outcome
+
+    def settle(self) -> None:
+        """Lets go of every row at the head whose fate is known."""
+        rows = self._rows
+        while rows:
+            outcome, batch, index = rows[0]
+            if isinstance(outcome, BadRow | Exception):
+                error: BadRow | BaseException | None = outcome
+            elif outcome.done():
+                error = outcome.exception()
+            else:
+                return
+            if error is None:
+                self.acknowledged += 1
+            else:
+                self._refused(error, batch, index)
+            rows.popleft()
+            self._last = (batch, index)
+
+    def state(self) -> LoadState:
+        """How far everything is settled, over this run and those before it."""
+        if self._blocked_at is not None:
+            return self._blocked_at
+        before = self._before.settled
+        position = self._before.position
+        if self._last is not None:
+            batch, index = self._last
+            position = batch.position(index)
+        return LoadState(
+            topic=self._before.topic,
+            position=position,
+            settled=Settled(
+                acknowledged=before.acknowledged + self.acknowledged,
+                rejected=before.rejected + self._rejected,
+                failed=before.failed + self.failed,
+                dead_letter_bytes=before.dead_letter_bytes
+                if self._dead_letter is None
+                else self._dead_letter.size,
+            ),
+        )
+
+    def _refused(self, error: BadRow | BaseException, batch: RowBatch, index: int) -> None:
+        try:
+            self._bury(error, batch, index)
+        except DeadLetterError as failure:
+            self._block(failure)
+        if isinstance(error, BadRow):
+            self._rejected += 1
+        else:
+            self.failed += 1
+
+    def _bury(self, error: BadRow | BaseException, batch: RowBatch, index: int) -> None:
+        position = batch.position(index)
+        if isinstance(error, BadRow):
+            if self._dead_letter is None:
+                self._block(RejectedRowError(f"{position}: {error.reason}", advice=_NAME_A_FILE))
+            else:
+                self._dead_letter.write(position, "row", error.reason, error.raw)
+        elif self._dead_letter is None or not isinstance(error, ROW_ERRORS):
+            self._block(error)
+        else:
+            self._dead_letter.write(position, "delivery", str(error), row_text(batch, index))
+
+    def _block(self, failure: BaseException) -> None:
+        if self._blocked_at is None:
+            self._blocked_at = self.state()
+            self.failure = failure

@@ -1,0 +1,82 @@
+"""The documents say what is true: snippets run, targets, commands and files named exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from aioproducer import Producer
+from aioproducer.testing.embedded import EmbeddedCluster
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+ARCHITECTURE = (ROOT / "aioproducer" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+PACKAGE = ROOT / "aioproducer"
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+async def test_the_first_ten_lines_work(capsys: pytest.CaptureFixture[str]) -> None:
+    async with EmbeddedCluster(topics={"orders": 3}) as cluster:
+        program = blocks(README, "python")[0].replace("localhost:9092", cluster.bootstrap_servers)
+        assert len(program.strip().splitlines()) <= 10
+        program = program.replace("asyncio.run(main())", "")
+        scope: dict[str, object] = {}
+        exec(program, scope)
+        await scope["main"]()  # type: ignore[operator]
+    assert re.fullmatch(r"orders \d 0\n", capsys.readouterr().out)
+
+
+async def test_the_snippets_about_sending_work() -> None:
+    body = textwrap.indent(blocks(README, "python")[1], "    ")
+    scope: dict[str, object] = {}
+    exec(f"async def snippet(producer):\n{body}\n    return result, left", scope)
+    async with (
+        EmbeddedCluster(topics={"orders": 3}) as cluster,
+        Producer(bootstrap_servers=cluster.bootstrap_servers) as producer,
+    ):
+        result, left = await scope["snippet"](producer)  # type: ignore[operator]
+    assert (result.delivered, left) == (2, 0)
+
+
+def test_make_targets_named_in_the_documents_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\bmake ([a-z][a-z-]+)\b", "\n".join((README, contributing))))
+    assert {"demo", "test", "bench"} <= named
+    for target in named - {"sure"}:
+        assert re.search(rf"^{target}\b.*:", makefile, flags=re.MULTILINE), target
+
+
+def test_commands_named_in_the_readme_exist() -> None:
+    commands = set(re.findall(r"aioproducer (cluster|produce|load|topics|perf)\b", README))
+    assert commands == {"cluster", "produce", "load", "topics", "perf"}
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", "aioproducer", command, "--help"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        for line in README.splitlines():
+            if f"aioproducer {command} " in line and line.startswith("$"):
+                for option in re.findall(r"(--[a-z-]+)", line):
+                    assert option in done.stdout, f"{command} {option}"
+
+
+def test_architecture_names_files_and_functions_that_exist() -> None:
+    for path in re.findall(r"`([a-z_]+/[a-z_]+\.pyx?)`", ARCHITECTURE):
+        assert (PACKAGE / path).exists(), path
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py*"))
+    for owner, name in re.findall(r"`([A-Z]\w+)\.(\w+)`", ARCHITECTURE):
+        assert f"class {owner}" in sources, owner
+        assert re.search(rf"\b(def {name}\(|{name}\b.*[:=]|\"{name}\")", sources), name

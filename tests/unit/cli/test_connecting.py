@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from aioproducer.cli.connecting import wait_for_listener
+from aioproducer.errors import BootstrapError
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    # Bound but not listening: nobody else takes the port, and connecting is refused.
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+async def test_refused_connections_are_told_for_each_server(closed_port: int) -> None:
+    servers = [("127.0.0.1", closed_port), ("localhost", closed_port)]
+    with pytest.raises(BootstrapError) as caught:
+        await wait_for_listener(servers, within_s=0.05)
+    text = str(caught.value)
+    assert f"127.0.0.1:{closed_port} connect" in text
+    assert f"localhost:{closed_port} " in text
+
+
+async def test_one_listening_server_is_enough(closed_port: int) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        await wait_for_listener([("127.0.0.1", closed_port), ("127.0.0.1", port)], within_s=5)

@@ -1,0 +1,119 @@
+"""The command line in this process, as far as it goes without a cluster."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aioproducer import __version__
+from aioproducer.cli import app, main
+from aioproducer.cli.exit_codes import ExitCode
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    output = capsys.readouterr()
+    assert "Traceback" not in output.err
+    return code, output.out, output.err
+
+
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--version") == (0, f"aioproducer {__version__}\n", "")
+
+
+@pytest.mark.parametrize("command", ["load", "produce", "topics", "cluster", "perf"])
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, command, "--help")
+    assert code == 0
+    assert "Usage: aioproducer" in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["load"],
+        ["load", "x.csv"],
+        ["load", "x.csv", "--topic", "t", "--nonsense"],
+        ["perf", "--topic", "t", "--num-records", "many"],
+    ],
+)
+def test_wrong_command_line_is_usage_error(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, *arguments)
+    assert code == ExitCode.USAGE
+    assert "Error" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["load", "x.csv", "-t", "t", "-X", "linger.mss=1"], "did you mean linger.ms?"),
+        (["load", "-", "-t", "t"], "standard input has no name to tell its format"),
+        (["load", "x.csv", "-t", "t", "-f", "xml"], "unknown format 'xml'; known are csv"),
+        (["load", "x.csv", "-t", "t", "--delimiter", ",,"], "delimiter must be one character"),
+        (["load", "x.csv", "-t", "t", "--header", "x"], "--header takes NAME=VALUE"),
+        (["load", "x.csv", "-t", "t", "--timestamp-unit", "days"], "s, ms, us, ns, not 'days'"),
+        (["load", "x.csv", "-t", "t", "--value", "a", "--raw"], "exclude each other"),
+        (["cluster", "--topic", "t:x"], "--topic takes NAME[:PARTITIONS[:REPLICAS]]"),
+        (["cluster", "--engine", "steam"], "--engine is embedded or kafka"),
+        (["cluster", "--engine", "kafka", "--port", "1"], "real brokers take free ports"),
+    ],
+)
+def test_impossible_option_is_explained_in_a_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert message in err
+    assert err.startswith("aioproducer: ")
+    assert len(err.splitlines()) <= 2
+
+
+def test_missing_file_is_found_before_the_cluster_is_asked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, _, err = run(capsys, "load", "missing.csv", "--topic", "t")
+    assert code == ExitCode.INPUT
+    assert err == "aioproducer: cannot read missing.csv: no such file or directory\n"
+
+
+def test_bug_is_one_line_unless_debugging(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(arguments: list[str]) -> int:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr(app, "_invoke", broken)
+    assert main([]) == ExitCode.BUG
+    err = capsys.readouterr().err
+    assert "internal error: ZeroDivisionError: oops" in err
+    assert "Traceback" not in err
+    monkeypatch.setenv("AIOPRODUCER_DEBUG", "1")
+    assert main([]) == ExitCode.BUG
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("package", ["typer", "rich"])
+def test_missing_extra_is_named_with_the_remedy(package: str, tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        f"sys.modules[{package!r}] = None\n"
+        "from aioproducer.cli import main\n"
+        "sys.exit(main(['--version']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == ExitCode.USAGE
+    assert "pip install 'aioproducer[cli]'" in done.stderr
+    assert package in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_importing_the_package_does_not_import_the_command_line() -> None:
+    code = "import sys, aioproducer.loader; print({'typer', 'rich', 'pyarrow'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

@@ -1,0 +1,106 @@
+"""The dead-letter file and the state file."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from aioproducer.loader import DeadLetterError, LoadState, Position, Settled, StateError
+from aioproducer.loader.rejects import DeadLetterFile
+
+WHERE = Position("f.csv", None, 3)
+
+
+def entries(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_rejected_row_stands_there_with_position_reason_and_text(tmp_path: Path) -> None:
+    path = tmp_path / "dead.ndjson"
+    dead = DeadLetterFile(path)
+    dead.write(WHERE, "row", "2 fields", "a,é".encode())
+    dead.write(Position("z.zip", "m", 4), "delivery", "too large", b"\xff")
+    dead.sync()
+    first, second = entries(path)
+    assert first == {
+        "file": "f.csv",
+        "member": None,
+        "row": 3,
+        "stage": "row",
+        "reason": "2 fields",
+        "raw": "a,é",
+    }
+    assert (second["member"], second["stage"], second["raw_base64"]) == ("m", "delivery", "/w==")
+    assert dead.size == path.stat().st_size
+    dead.close()
+
+
+def test_new_load_empties_the_file_and_a_resumed_one_keeps_its_part(tmp_path: Path) -> None:
+    path = tmp_path / "dead.ndjson"
+    dead = DeadLetterFile(path)
+    dead.write(WHERE, "row", "first", b"")
+    kept = dead.size
+    dead.write(WHERE, "row", "read again after resume", b"")
+    dead.close()
+    resumed = DeadLetterFile(path, keep_bytes=kept)
+    resumed.write(WHERE, "row", "second", b"")
+    resumed.close()
+    assert [entry["reason"] for entry in entries(path)] == ["first", "second"]
+    DeadLetterFile(path).close()
+    assert path.read_bytes() == b""
+
+
+def test_lost_file_is_begun_anew_by_a_resumed_load(tmp_path: Path) -> None:
+    dead = DeadLetterFile(tmp_path / "dead", keep_bytes=1000)
+    dead.close()
+    assert (dead.size, dead.path.read_bytes()) == (0, b"")
+
+
+def test_dead_letters_can_go_to_a_device() -> None:
+    dead = DeadLetterFile("/dev/null")
+    dead.write(WHERE, "row", "why", b"")
+    dead.sync()
+    dead.close()
+    assert os.path.exists("/dev/null")  # noqa: PTH110
+
+
+def test_unwritable_dead_letter_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DeadLetterError, match="cannot write the dead-letter file"):
+        DeadLetterFile(tmp_path / "missing" / "dead")
+
+
+@pytest.mark.parametrize("position", [None, WHERE])
+def test_state_is_read_as_it_was_written(tmp_path: Path, position: Position | None) -> None:
+    state = LoadState("t", position, complete=True, settled=Settled(5, 2, 1, 99))
+    state.write(tmp_path / "state.json")
+    assert LoadState.read(tmp_path / "state.json") == state
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_failed_write_leaves_the_old_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state.json"
+    LoadState("old").write(path)
+
+    def no_space(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(StateError, match="No space left"):
+        LoadState("new").write(path)
+    assert LoadState.read(path) == LoadState("old")
+    assert [each.name for each in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_no_state_file_is_no_state(tmp_path: Path) -> None:
+    assert LoadState.read(tmp_path / "state.json") is None
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"version": 2}', "\x00", '{"version": 1}'])
+def test_file_that_is_no_state_is_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "state.json"
+    path.write_text(content)
+    with pytest.raises(StateError, match="is not a state file"):
+        LoadState.read(path)

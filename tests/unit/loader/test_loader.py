@@ -1,0 +1,448 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aioproducer.errors import (
+    ConfigError,
+    DeliveryTimeoutError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    RecordTooLargeError,
+)
+from aioproducer.loader import (
+    DeadLetterError,
+    FileSource,
+    LinesFormat,
+    Loader,
+    LoadOptions,
+    LoadResult,
+    LoadState,
+    MappingError,
+    Position,
+    Progress,
+    RecordMapping,
+    RejectedRowError,
+    RowBatch,
+    RowsSource,
+    SourceError,
+    StateError,
+)
+from loader.fakes import FakeProducer
+
+KEYED = RecordMapping(key=("key",), value="value")
+
+
+def lines_file(tmp_path: Path, count: int, *, bad: tuple[int, ...] = ()) -> FileSource:
+    """Rows `1:v1`, `2:v2` ...; those in `bad` have no separator."""
+    file = tmp_path / "rows.txt"
+    rows = (f"bad{n}" if n in bad else f"{n}:v{n}" for n in range(1, count + 1))
+    file.write_text("".join(f"{row}\n" for row in rows))
+    return FileSource(file, format=LinesFormat(key_separator=":"))
+
+
+def values(*numbers: int) -> list[bytes]:
+    return [b"v%d" % number for number in numbers]
+
+
+def dead_rows(path: Path) -> list[tuple[int, str]]:
+    entries = (json.loads(line) for line in path.read_text().splitlines())
+    return [(entry["row"], entry["stage"]) for entry in entries]
+
+
+async def until(condition: Any) -> None:
+    """Lets the load's thread and the loop work; the test's own timeout bounds it."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+
+
+async def test_every_row_is_sent_and_acknowledged(tmp_path: Path) -> None:
+    producer = FakeProducer()
+    result = await Loader(producer, lines_file(tmp_path, 3), "t", LoadOptions(KEYED)).run()
+    assert [(s.topic, s.key, s.value) for s in producer.sent] == [
+        ("t", b"%d" % n, b"v%d" % n) for n in (1, 2, 3)
+    ]
+    assert result.complete
+    progress = result.progress
+    counts = (progress.read, progress.sent, progress.acknowledged, progress.bytes_sent)
+    assert counts == (3, 3, 3, 9)
+    assert producer.flushes == 1
+
+
+async def test_headers_partition_and_timestamp_reach_the_producer() -> None:
+    producer = FakeProducer(partitions=1)
+    mapping = RecordMapping(
+        headers=(("h", b"1"),), timestamp="at", partition_by=("at",), value="at"
+    )
+    await Loader(producer, RowsSource([{"at": 5}]), "t", LoadOptions(mapping)).run()
+    (sent,) = producer.sent
+    assert (sent.headers, sent.timestamp_ms, sent.partition) == ((("h", b"1"),), 5, 0)
+
+
+async def test_bad_rows_go_to_the_dead_letter_file_and_the_rest_is_loaded(tmp_path: Path) -> None:
+    producer, dead = FakeProducer(), tmp_path / "dead"
+    source = lines_file(tmp_path, 5, bad=(2, 4))
+    result = await Loader(producer, source, "t", LoadOptions(KEYED, dead_letter=dead)).run()
+    assert producer.values == values(1, 3, 5)
+    assert dead_rows(dead) == [(2, "row"), (4, "row")]
+    assert (result.progress.read, result.progress.rejected, result.progress.sent) == (5, 2, 3)
+
+
+async def test_without_dead_letter_file_the_first_bad_row_ends_the_load(tmp_path: Path) -> None:
+    producer, state = FakeProducer(hold=True), tmp_path / "state"
+    source = lines_file(tmp_path, 5, bad=(3,))
+    loader = Loader(producer, source, "t", LoadOptions(KEYED, state=state))
+    with pytest.raises(RejectedRowError, match=r"rows.txt row 3: no key separator"):
+        await loader.run()
+    # What was accepted is flushed and counted; nothing behind the bad row was sent.
+    assert producer.values == values(1, 2)
+    assert loader.progress.outstanding == 0
+    saved = LoadState.read(state)
+    assert saved is not None
+    assert saved.position is not None
+    assert (saved.position.row, saved.complete) == (2, False)
+
+
+async def test_too_large_record_is_a_dead_letter_and_the_load_goes_on(tmp_path: Path) -> None:
+    producer, dead = FakeProducer(), tmp_path / "dead"
+    producer.refuse[b"v2"] = RecordTooLargeError("too large")
+    producer.fail[b"v3"] = RecordTooLargeError("the broker finds it too large")
+    source = lines_file(tmp_path, 4)
+    result = await Loader(producer, source, "t", LoadOptions(KEYED, dead_letter=dead)).run()
+    assert dead_rows(dead) == [(2, "delivery"), (3, "delivery")]
+    assert (result.progress.acknowledged, result.progress.failed) == (2, 2)
+    assert json.loads(dead.read_text().splitlines()[0])["raw"] == "2:v2"
+
+
+async def test_lost_cluster_ends_the_load_before_the_unacknowledged_row(tmp_path: Path) -> None:
+    producer, state, dead = FakeProducer(hold=True), tmp_path / "state", tmp_path / "dead"
+    producer.fail[b"v3"] = DeliveryTimeoutError("no acknowledgement")
+    options = LoadOptions(KEYED, state=state, dead_letter=dead)
+    loader = Loader(producer, lines_file(tmp_path, 5, bad=(2, 4)), "t", options)
+    with pytest.raises(DeliveryTimeoutError):
+        await loader.run()
+    assert (loader.progress.acknowledged, loader.progress.failed) == (2, 1)
+    saved = LoadState.read(state)
+    assert saved is not None
+    assert saved.position == Position(str(tmp_path / "rows.txt"), None, 2)
+    assert (saved.settled.acknowledged, saved.settled.rejected, saved.settled.failed) == (1, 1, 0)
+
+
+async def test_error_of_send_ends_the_load_and_keeps_what_was_accepted(tmp_path: Path) -> None:
+    producer, state = FakeProducer(hold=True), tmp_path / "state"
+    producer.refuse[b"v3"] = KafkaTimeoutError("no room")
+    loader = Loader(producer, lines_file(tmp_path, 5), "t", LoadOptions(KEYED, state=state))
+    with pytest.raises(KafkaTimeoutError):
+        await loader.run()
+    assert (loader.progress.read, loader.progress.acknowledged) == (2, 2)
+    assert loader.state.position is not None
+    assert loader.state.position.row == 2
+
+
+async def test_resumed_load_goes_on_behind_the_settled_rows(tmp_path: Path) -> None:
+    state, dead = tmp_path / "state", tmp_path / "dead"
+    options = LoadOptions(KEYED, state=state, dead_letter=dead, resume=True)
+    first = FakeProducer(hold=True)
+    first.fail[b"v3"] = DeliveryTimeoutError()
+    with pytest.raises(DeliveryTimeoutError):
+        await Loader(first, lines_file(tmp_path, 6, bad=(2, 5)), "t", options).run()
+    assert dead_rows(dead) == [(2, "row"), (5, "row")]
+    second = FakeProducer()
+    result = await Loader(second, lines_file(tmp_path, 6, bad=(2, 5)), "t", options).run()
+    assert second.values == values(3, 4, 6)
+    assert dead_rows(dead) == [(2, "row"), (5, "row")]
+    settled = result.state.settled
+    assert (settled.acknowledged, settled.rejected, result.progress.read) == (4, 2, 4)
+
+
+async def test_resuming_a_complete_load_does_nothing(tmp_path: Path) -> None:
+    options = LoadOptions(KEYED, state=tmp_path / "state", resume=True)
+    await Loader(FakeProducer(), lines_file(tmp_path, 3), "t", options).run()
+    producer = FakeProducer()
+    loader = Loader(producer, lines_file(tmp_path, 3), "t", options)
+    result = await loader.run()
+    assert (result.complete, producer.sent, result.progress.read) == (True, [], 0)
+    assert result.state.settled.acknowledged == 3
+    assert loader.state == result.state == LoadState.read(tmp_path / "state")
+
+
+async def test_state_of_another_topic_is_refused(tmp_path: Path) -> None:
+    options = LoadOptions(KEYED, state=tmp_path / "state", resume=True)
+    await Loader(FakeProducer(), lines_file(tmp_path, 3), "t", options).run()
+    with pytest.raises(StateError, match="belongs to a load into 't'"):
+        await Loader(FakeProducer(), lines_file(tmp_path, 3), "other", options).run()
+
+
+async def test_stop_ends_the_reading_and_delivers_what_was_accepted(tmp_path: Path) -> None:
+    producer = FakeProducer(hold=True)
+    options = LoadOptions(KEYED, state=tmp_path / "state")
+    loader = Loader(producer, lines_file(tmp_path, 10_000), "t", options)
+    producer.on_send = lambda count: loader.stop() if count == 700 else None
+    result = await loader.run()
+    assert not result.complete
+    assert result.progress.sent == result.progress.acknowledged == len(producer.sent)
+    assert 700 <= len(producer.sent) < 10_000
+    assert result.state.position is not None
+    assert result.state.position.row == len(producer.sent)
+    assert LoadState.read(tmp_path / "state") == result.state
+
+
+async def test_stop_ends_a_send_that_waits(tmp_path: Path) -> None:
+    producer = FakeProducer(hold=True)
+    producer.block_after = 2
+    loader = Loader(producer, lines_file(tmp_path, 5), "t", LoadOptions(KEYED))
+    running = asyncio.create_task(loader.run())
+    await until(lambda: len(producer.sent) == 2)
+    loader.stop()
+    result = await running
+    assert (result.progress.sent, result.progress.acknowledged, result.complete) == (2, 2, False)
+
+
+async def test_stop_ends_a_read_that_waits(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = os.open(pipe, os.O_RDWR)
+    try:
+        os.write(writer, b"1:v1\n2:half")
+        producer = FakeProducer()
+        source = FileSource(pipe, format=LinesFormat(key_separator=":"))
+        loader = Loader(producer, source, "t", LoadOptions(KEYED))
+        running = asyncio.create_task(loader.run())
+        await until(lambda: producer.sent)
+        loader.stop()
+        result = await running
+    finally:
+        os.close(writer)
+    assert (producer.values, result.complete) == (values(1), False)
+
+
+async def test_stop_before_the_start_loads_nothing(tmp_path: Path) -> None:
+    loader = Loader(FakeProducer(), lines_file(tmp_path, 5), "t", LoadOptions(KEYED))
+    loader.stop()
+    result = await loader.run()
+    assert (result.progress.sent, result.complete) == (0, False)
+
+
+async def test_cancelled_load_leaves_the_state_of_what_was_settled(tmp_path: Path) -> None:
+    producer = FakeProducer(hold=True)
+    producer.block_after = 4
+    loader = Loader(
+        producer, lines_file(tmp_path, 9), "t", LoadOptions(KEYED, state=tmp_path / "state")
+    )
+    running = asyncio.create_task(loader.run())
+    await until(lambda: len(producer.sent) == 4)
+    producer.release(3)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert producer.flushes == 0
+    assert (loader.progress.acknowledged, loader.progress.outstanding) == (3, 1)
+    saved = LoadState.read(tmp_path / "state")
+    assert saved is not None
+    assert saved.position is not None
+    assert saved.position.row == 3
+
+
+async def test_cancellation_after_stop_still_ends_the_load(tmp_path: Path) -> None:
+    class NeverFlushed(FakeProducer):
+        async def flush(self, timeout: float | None = None) -> int:
+            await asyncio.Event().wait()
+            return 0
+
+    producer = NeverFlushed(hold=True)
+    producer.block_after = 1
+    loader = Loader(producer, lines_file(tmp_path, 9), "t", LoadOptions(KEYED))
+    running = asyncio.create_task(loader.run())
+    await until(lambda: producer.sent)
+    loader.stop()
+    await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+@pytest.mark.parametrize("bound", [1, 7, 100])
+async def test_unsettled_rows_are_bounded(tmp_path: Path, bound: int) -> None:
+    producer = FakeProducer(hold=True)
+    options = LoadOptions(KEYED, max_outstanding=bound)
+    running = asyncio.create_task(Loader(producer, lines_file(tmp_path, 500), "t", options).run())
+    while not running.done():
+        await asyncio.sleep(0)
+        producer.release(3)
+    assert producer.most_open <= bound
+    assert (await running).progress.acknowledged == 500
+
+
+async def test_unreadable_input_ends_the_load_after_what_was_read(tmp_path: Path) -> None:
+    class Broken:
+        name, total_bytes = "broken", None
+
+        def batches(self, after: Position | None = None) -> Iterator[RowBatch]:
+            yield RowBatch("broken", None, 1, [{"key": "1", "value": "v1"}], None)
+            raise SourceError("cannot read broken: damaged")
+
+        def interrupt(self) -> None:
+            return
+
+    producer = FakeProducer(hold=True)
+    loader = Loader(producer, Broken(), "t", LoadOptions(KEYED, state=tmp_path / "state"))
+    with pytest.raises(SourceError, match="damaged"):
+        await loader.run()
+    assert loader.progress.acknowledged == 1
+    assert not loader.state.complete
+    assert loader.state.position == Position("broken", None, 1)
+
+
+async def test_unknown_column_ends_the_load_at_once(tmp_path: Path) -> None:
+    mapping = RecordMapping(key=("missing",))
+    with pytest.raises(MappingError, match="no column 'missing'"):
+        await Loader(FakeProducer(), lines_file(tmp_path, 2), "t", LoadOptions(mapping)).run()
+
+
+async def test_full_disk_under_the_dead_letters_ends_the_load_before_the_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aioproducer.loader import rejects
+
+    def full(*args: object) -> None:
+        raise DeadLetterError("cannot write the dead-letter file: no space")
+
+    monkeypatch.setattr(rejects.DeadLetterFile, "write", full)
+    options = LoadOptions(KEYED, dead_letter=tmp_path / "dead")
+    loader = Loader(FakeProducer(), lines_file(tmp_path, 4, bad=(3,)), "t", options)
+    with pytest.raises(DeadLetterError, match="no space"):
+        await loader.run()
+    assert loader.state.position is not None
+    assert loader.state.position.row == 2
+
+
+async def test_progress_is_reported_while_running_and_at_the_end(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    producer = FakeProducer(hold=True)
+    options = LoadOptions(
+        KEYED, on_progress=seen.append, progress_interval_s=0.001, max_outstanding=200
+    )
+    running = asyncio.create_task(Loader(producer, lines_file(tmp_path, 1000), "t", options).run())
+    while not running.done():
+        await asyncio.sleep(0.002)
+        producer.release(150)
+    result = await running
+    assert len(seen) > 2
+    assert seen[-1] == result.progress
+    assert seen[-1].fraction == 1.0
+    for earlier, later in itertools.pairwise(seen):
+        assert earlier.acknowledged <= later.acknowledged
+        assert later.read == later.sent + later.rejected
+        assert later.outstanding >= 0
+
+
+async def test_failing_display_does_not_end_the_load(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(progress: Progress) -> None:
+        raise OSError("display gone")
+
+    options = LoadOptions(KEYED, on_progress=broken)
+    result = await Loader(FakeProducer(), lines_file(tmp_path, 3), "t", options).run()
+    assert result.complete
+    assert "on_progress failed" in caplog.text
+
+
+async def test_state_is_saved_while_running(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    producer = FakeProducer()
+    seen: list[LoadState | None] = []
+    producer.on_send = lambda count: (
+        seen.append(LoadState.read(state)) if count % 500 == 0 else None
+    )
+    options = LoadOptions(KEYED, state=state, state_interval_s=0.0)
+    result = await Loader(producer, lines_file(tmp_path, 20_000), "t", options).run()
+    running = [saved for saved in seen if saved is not None]
+    assert running
+    assert not any(saved.complete for saved in running)
+    assert LoadState.read(state) == result.state
+
+
+async def test_loader_runs_once(tmp_path: Path) -> None:
+    loader = Loader(FakeProducer(), lines_file(tmp_path, 1), "t", LoadOptions(KEYED))
+    await loader.run()
+    with pytest.raises(IllegalStateError, match="runs once"):
+        await loader.run()
+
+
+def test_impossible_options_are_refused() -> None:
+    for options in ({"max_outstanding": 0}, {"resume": True}):
+        with pytest.raises(ConfigError):
+            LoadOptions(**options)  # type: ignore[arg-type]
+
+
+FATES = st.lists(
+    st.sampled_from(["ok", "bad", "large", "refused", "timeout"]), min_size=1, max_size=12
+)
+
+
+@given(FATES, st.integers(1, 5), st.booleans())
+def test_whatever_happens_every_row_is_accounted_for_and_nothing_is_skipped_on_resume(
+    tmp_path_factory: pytest.TempPathFactory, fates: list[str], bound: int, hold: bool
+) -> None:
+    """Runs and resumes until the load is complete; each run cures one lost row."""
+    directory = tmp_path_factory.mktemp("load")
+    bad = tuple(number for number, fate in enumerate(fates, 1) if fate == "bad")
+    options = LoadOptions(
+        KEYED,
+        dead_letter=directory / "dead",
+        state=directory / "state",
+        resume=True,
+        max_outstanding=bound,
+    )
+    delivered: set[bytes | None] = set()
+    cured = 0
+
+    async def run_once() -> tuple[Loader, LoadResult | None]:
+        producer = FakeProducer(hold=hold)
+        lost = [number for number, fate in enumerate(fates, 1) if fate == "timeout"][cured:]
+        for number, fate in enumerate(fates, 1):
+            if fate == "large":
+                producer.fail[b"v%d" % number] = RecordTooLargeError("large")
+            elif fate == "refused":
+                producer.refuse[b"v%d" % number] = RecordTooLargeError("refused")
+            elif number in lost:
+                producer.fail[b"v%d" % number] = DeliveryTimeoutError("lost")
+        loader = Loader(producer, lines_file(directory, len(fates), bad=bad), "t", options)
+        if hold:
+            later = asyncio.get_running_loop().call_soon
+            producer.on_send = lambda count: later(producer.release, 1)
+        try:
+            result = await loader.run()
+        except DeliveryTimeoutError:
+            result = None
+        delivered.update(set(producer.values) - set(producer.fail))
+        return loader, result
+
+    for _ in range(len(fates) + 1):
+        loader, result = asyncio.run(run_once())
+        progress = loader.progress
+        assert progress.read == progress.sent + progress.rejected
+        assert progress.outstanding == 0
+        if result is not None:
+            break
+        cured += 1
+    assert result is not None
+    assert result.complete
+    expected_dead = [n for n, fate in enumerate(fates, 1) if fate in {"bad", "large", "refused"}]
+    assert [row for row, _ in dead_rows(directory / "dead")] == expected_dead
+    expected = {b"v%d" % n for n, fate in enumerate(fates, 1) if fate in {"ok", "timeout"}}
+    assert delivered == expected
+    settled = result.state.settled
+    assert settled.acknowledged == len(expected)
+    assert settled.rejected == len(bad)
+    assert settled.acknowledged + settled.rejected + settled.failed == len(fates)

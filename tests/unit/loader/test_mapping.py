@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from aioproducer.loader import BadRow, MappingError, RecordMapping, RowBatch
+from aioproducer.loader.mapping import MappedRecord, RowMapper
+from aioproducer.records import murmur2
+from loader.fakes import batch_of
+
+
+def mapped(batch: RowBatch, partitions: int = 6, **options: object) -> list[MappedRecord | BadRow]:
+    return RowMapper(RecordMapping(**options), partitions).map(batch)  # type: ignore[arg-type]
+
+
+def only(batch: RowBatch, **options: object) -> MappedRecord:
+    (record,) = mapped(batch, **options)
+    assert isinstance(record, MappedRecord)
+    return record
+
+
+def test_row_is_compact_json_in_column_order_by_default() -> None:
+    record = only(batch_of(["1", "é"]))
+    assert record == MappedRecord('{"a":"1","b":"é"}'.encode(), None, None, None, None)
+
+
+def test_key_columns_are_joined() -> None:
+    assert only(batch_of(["UA", "15"]), key=("a", "b")).key == b"UA+15"
+    assert only(batch_of(["UA", "15"]), key=("b", "a"), key_join="/").key == b"15/UA"
+    assert only(batch_of(["UA", "15"]), key=("b",)).key == b"15"
+
+
+def test_key_is_null_only_if_all_its_columns_are() -> None:
+    assert only(batch_of([None, None]), key=("a", "b")).key is None
+    assert only(batch_of([None, "x"]), key=("a", "b")).key == b"+x"
+    assert only(batch_of([None, "x"]), key=("a",)).key is None
+    assert only(batch_of(["", "x"]), key=("a",)).key == b""
+
+
+def test_one_column_can_be_the_value_and_null_is_a_tombstone() -> None:
+    assert only(batch_of(["1", "payload"]), value="b").value == b"payload"
+    assert only(batch_of(["1", None]), value="b").value is None
+
+
+def test_raw_value_is_the_row_as_it_was() -> None:
+    assert only(batch_of(["1", 'a "b", c']), value_format="raw").value == b'1,"a ""b"", c"'
+    line = batch_of({"a": 1}, columns=None, lines=[b'{"a":  1}'], lines_are_json=True)
+    assert only(line, value_format="raw").value == b'{"a":  1}'
+
+
+def test_ndjson_line_is_passed_on_as_it_is() -> None:
+    line = b'{"n": 1.000000000000000000001}'
+    batch = batch_of(json.loads(line), columns=None, lines=[line], lines_are_json=True)
+    assert only(batch).value == line
+
+
+def test_plain_line_is_the_value() -> None:
+    assert only(batch_of((b"text",), columns=("line",), lines=[b"text"])).value == b"text"
+
+
+def test_headers_come_from_the_caller_and_from_columns() -> None:
+    record = only(
+        batch_of(["1", None]), headers=(("h", b"v"),), header_columns=(("x", "a"), ("y", "b"))
+    )
+    assert record.headers == (("h", b"v"), ("x", b"1"), ("y", None))
+
+
+def test_timestamp_and_partition_come_from_columns() -> None:
+    record = only(batch_of(["1970-01-01T00:00:01Z", "4"]), timestamp="a", partition="b")
+    assert (record.timestamp_ms, record.partition) == (1000, 4)
+
+
+def test_partition_by_hashes_like_a_key() -> None:
+    for text in ("JFK", "LGA", "EWR", ""):
+        record = only(batch_of([text, "x"]), partition_by=("a",), key=("b",))
+        assert record.partition == (murmur2(text.encode()) & 0x7FFFFFFF) % 6
+    assert only(batch_of([None, "x"]), partition_by=("a",)).partition is None
+
+
+def test_unknown_column_is_an_error_that_names_the_known_ones() -> None:
+    for options in ({"key": ("c",)}, {"value": "c"}, {"header_columns": (("h", "c"),)}):
+        with pytest.raises(MappingError, match="no column 'c'; the columns are a, b"):
+            mapped(batch_of(["1", "2"]), **options)
+
+
+def test_missing_field_of_one_json_row_rejects_that_row_alone() -> None:
+    lines = [b'{"a":1}', b"{}"]
+    batch = batch_of({"a": 1}, {}, columns=None, lines=lines, lines_are_json=True)
+    good, bad = mapped(batch, key=("a",))
+    assert isinstance(good, MappedRecord)
+    assert bad == BadRow("no field 'a'", b"{}")
+
+
+def test_row_whose_value_cannot_be_made_is_rejected_with_its_text() -> None:
+    undecodable = b"\xff".decode("utf-8", "surrogateescape")
+    bad = mapped(batch_of([undecodable, "x"]))
+    assert bad == [BadRow("not valid UTF-8", b"\xff,x")]
+    (late,) = mapped(batch_of(["soon", "x"]), timestamp="a")
+    assert late == BadRow("'soon' is no timestamp", b"soon,x")
+
+
+def test_bad_rows_stay_bad() -> None:
+    bad = BadRow("why", b"text")
+    assert mapped(batch_of(bad)) == [bad]
+
+
+def test_batches_with_other_columns_are_mapped_by_name() -> None:
+    mapper = RowMapper(RecordMapping(key=("a",)), 1)
+    first = mapper.map(batch_of(["1", "2"]))
+    second = mapper.map(batch_of(["2", "1"], columns=("b", "a")))
+    assert [record.key for record in (*first, *second)] == [b"1", b"1"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"partition": "a", "partition_by": ("b",)},
+        {"value": "a", "value_format": "raw"},
+        {"timestamp_unit": "days"},
+    ],
+)
+def test_contradictory_mappings_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(MappingError):
+        RecordMapping(**options)  # type: ignore[arg-type]

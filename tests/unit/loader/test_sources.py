@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import threading
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from aioproducer.errors import ConfigError
+from aioproducer.loader import (
+    CsvFormat,
+    FileSource,
+    Position,
+    RowsSource,
+    SourceError,
+)
+from aioproducer.loader.sources import FORMATS
+from loader.fakes import rows_of
+
+CSV = b"a,b\n1,one\n2,two\n3,three\n"
+ROWS = [["1", "one"], ["2", "two"], ["3", "three"]]
+
+
+def write(path: Path, content: bytes) -> str:
+    path.write_bytes(content)
+    return str(path)
+
+
+def zip_of(path: Path, **members: bytes) -> str:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("__", "/").replace("_", "."), content)
+    return str(path)
+
+
+def parquet_bytes(rows: int, group: int) -> bytes:
+    table = pa.table({"n": range(rows), "text": [str(n) for n in range(rows)]})
+    out = io.BytesIO()
+    parquet.write_table(table, out, row_group_size=group)
+    return out.getvalue()
+
+
+def fields_of(source: FileSource, after: Position | None = None) -> list[object]:
+    return [fields for _, fields in rows_of(source, after)]
+
+
+def test_plain_file_gives_rows_with_positions(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.csv", CSV)
+    assert rows_of(FileSource(file)) == [
+        (Position(file, None, number), row) for number, row in enumerate(ROWS, 1)
+    ]
+
+
+def test_gzip_is_known_by_its_content(tmp_path: Path) -> None:
+    named = write(tmp_path / "t.csv.gz", gzip.compress(CSV))
+    unnamed = write(tmp_path / "t.csv", gzip.compress(CSV))
+    assert fields_of(FileSource([named, unnamed])) == ROWS + ROWS
+
+
+def test_members_of_a_zip_are_read_in_order_with_their_own_positions(tmp_path: Path) -> None:
+    file = zip_of(
+        tmp_path / "t.zip",
+        b_csv=CSV,
+        folder__a_csv_gz=gzip.compress(CSV),
+        readme_txt=b"not data",
+        __MACOSX__b_csv=b"junk",
+    )
+    found = rows_of(FileSource(file))
+    assert [(p.member, p.row) for p, _ in found] == [
+        *(("b.csv", n) for n in (1, 2, 3)),
+        *(("folder/a.csv.gz", n) for n in (1, 2, 3)),
+    ]
+
+
+def test_member_pattern_and_named_format_choose_members(tmp_path: Path) -> None:
+    file = zip_of(tmp_path / "t.zip", a_csv=CSV, b_dat=b"x;y\n1;2\n")
+    source = FileSource(file, format=CsvFormat(delimiter=";"), member="*.dat")
+    assert fields_of(source) == [["1", "2"]]
+
+
+def test_zip_without_known_members_says_so(tmp_path: Path) -> None:
+    file = zip_of(tmp_path / "t.zip", readme_txt=b"hello")
+    with pytest.raises(SourceError, match=r"no member has a name.*name the format"):
+        fields_of(FileSource(file))
+
+
+@pytest.mark.parametrize("after", range(7))
+def test_reading_goes_on_behind_any_position(tmp_path: Path, after: int) -> None:
+    archive = zip_of(tmp_path / "t.zip", a_csv=CSV, b_csv=CSV)
+    plain = write(tmp_path / "t.csv", CSV)
+    everything = rows_of(FileSource([archive, plain]))
+    rest = rows_of(FileSource([archive, plain]), everything[after][0])
+    assert rest == everything[after + 1 :]
+
+
+def test_position_in_an_unknown_file_or_member_is_refused(tmp_path: Path) -> None:
+    plain = write(tmp_path / "t.csv", CSV)
+    with pytest.raises(SourceError, match="not among the inputs"):
+        fields_of(FileSource(plain), Position("other.csv", None, 1))
+    archive = zip_of(tmp_path / "t.zip", a_csv=CSV)
+    with pytest.raises(SourceError, match="no such member"):
+        fields_of(FileSource(archive), Position(archive, "b.csv", 1))
+
+
+def test_parquet_rows_come_across_row_groups_and_from_any_row(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.parquet", parquet_bytes(2500, 1100))
+    everything = rows_of(FileSource(file))
+    assert [fields for _, fields in everything] == [(n, str(n)) for n in range(2500)]
+    for row in (1, 999, 1000, 1100, 2499, 2500):
+        rest = rows_of(FileSource(file), Position(file, None, row))
+        assert rest == everything[row:]
+    with pytest.raises(SourceError, match="2,500 rows where at least 2,501"):
+        rows_of(FileSource(file), Position(file, None, 2501))
+
+
+def test_zipped_parquet_is_read_through_a_temporary_file(tmp_path: Path) -> None:
+    file = zip_of(tmp_path / "t.zip", t_parquet=parquet_bytes(10, 5))
+    assert len(rows_of(FileSource(file))) == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("t.csv.gz", gzip.compress(CSV * 1000)[:-20], "damaged or cut off"),
+        ("t.csv.gz", gzip.compress(CSV)[:-8] + b"\0" * 8, "crc check failed"),
+        ("t.zip", b"PK\x03\x04 no archive", "damaged or cut off"),
+        ("t.parquet", b"no parquet at all", "not readable as Parquet"),
+        ("t.unknown", b"", "does not tell its format"),
+    ],
+)
+def test_damaged_file_is_named_with_the_reason(
+    tmp_path: Path, name: str, content: bytes, reason: str
+) -> None:
+    file = write(tmp_path / name, content)
+    with pytest.raises(SourceError, match=reason) as caught:
+        fields_of(FileSource(file))
+    assert name in str(caught.value)
+
+
+def test_missing_file_and_directory_are_errors(tmp_path: Path) -> None:
+    missing = FileSource(tmp_path / "missing.csv")
+    with pytest.raises(SourceError, match="no such file"):
+        missing.check()
+    with pytest.raises(SourceError, match="no such file"):
+        fields_of(missing)
+    with pytest.raises(SourceError, match="is a directory"):
+        fields_of(FileSource(tmp_path, format="csv"))
+
+
+def test_impossible_inputs_are_refused() -> None:
+    for files, format_ in (([], None), (["a.csv", "a.csv"], None), ("-", None), ("a.csv", "xml")):
+        with pytest.raises(ConfigError):
+            FileSource(files, format=format_)
+
+
+def test_progress_ends_at_the_size_of_all_files(tmp_path: Path) -> None:
+    files = [
+        write(tmp_path / "a.csv", CSV),
+        write(tmp_path / "b.csv.gz", gzip.compress(CSV)),
+    ]
+    source = FileSource(files)
+    *_, last = source.batches()
+    assert last.progress == source.total_bytes == sum(Path(file).stat().st_size for file in files)
+
+
+def test_rows_of_a_pipe_come_as_they_are_written(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    source = FileSource(pipe, format="lines")
+    assert source.total_bytes is None
+    batches = source.batches()
+    with open_writer(pipe) as writer:
+        writer.write(b"one\ntwo\nha")
+        writer.flush()
+        assert next(batches).fields == [(b"one",), (b"two",)]
+        writer.write(b"lf\n")
+        writer.flush()
+        assert next(batches).fields == [(b"half",)]
+    assert next(batches, None) is None
+
+
+def open_writer(pipe: Path) -> io.FileIO | io.BufferedWriter:
+    # Reading and writing: opening for writing alone would wait for the reader.
+    return os.fdopen(os.open(pipe, os.O_RDWR), "wb")
+
+
+def test_interrupt_ends_a_waiting_read_and_takes_no_half_line(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    source = FileSource(pipe, format="lines")
+    batches = source.batches()
+    with open_writer(pipe) as writer:
+        writer.write(b"one\nhalf")
+        writer.flush()
+        assert next(batches).fields == [(b"one",)]
+        timer = threading.Timer(0.01, source.interrupt)
+        timer.start()
+        assert next(batches, None) is None
+        timer.join()
+
+
+def test_rows_in_memory_are_numbered_and_skipped() -> None:
+    rows = [{"n": number} for number in range(1200)]
+    everything = rows_of(RowsSource(rows, name="mine"))
+    assert everything[0] == (Position("mine", None, 1), {"n": 0})
+    assert len(everything) == 1200
+    assert rows_of(RowsSource(rows, name="mine"), Position("mine", None, 700)) == everything[700:]
+
+
+def test_every_known_suffix_has_a_format(tmp_path: Path) -> None:
+    contents = {
+        "csv": CSV,
+        "tsv": b"a\tb\n1\t2\n",
+        "jsonl": b"{}\n",
+        "ndjson": b"{}\n",
+        "txt": b"x",
+    }
+    for suffix, content in contents.items():
+        assert rows_of(FileSource(write(tmp_path / f"t.{suffix}", content)))
+    assert set(FORMATS) == {"csv", "tsv", "ndjson", "parquet", "lines"}
