@@ -275,6 +275,13 @@ class CoreOptions:
         source="aioproducer",
     )
 
+    on_data_loss: Callable[[TopicPartition], object] | None = option(
+        None,
+        Kind.OBJECT,
+        "Called when a broker turns out to have lost records it had acknowledged.",
+        source="aioproducer",
+    )
+
     # -- partitions --------------------------------------------------------------------------
     partitioner: str | PartitionFunction | Partitioner = option(
         "default",
@@ -326,12 +333,11 @@ class CoreOptions:
     )
 
     # -- guarantees --------------------------------------------------------------------------
-    enable_idempotence: bool | None = later(
+    enable_idempotence: bool | None = option(
         None,
         Kind.BOOLEAN,
         "Whether retries can neither duplicate nor reorder records. None: "
         "Kafka's default, on where acks, retries and the requests in flight allow it.",
-        accepts=(None, False),
         source="KIP-98, KIP-679",
     )
     transactional_id: str | None = later(

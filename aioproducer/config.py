@@ -156,15 +156,10 @@ class ProducerConfig(SecurityOptions):
         return None if self.compression_type == "gzip" and level == -1 else level
 
     @property
-    def idempotence_requested(self) -> bool:
-        """Whether Kafka's producer would be idempotent with these options."""
+    def effective_idempotence(self) -> bool:
+        """Whether the producer is idempotent with these options (KIP-679)."""
         values = {row.name: getattr(self, row.name) for row in _FIELD_OPTIONS}
         return idempotence_requested(values, self.explicitly_set)
-
-    @property
-    def effective_idempotence(self) -> bool:
-        """Whether this producer is idempotent; False until idempotence is supported."""
-        return False
 
     def _chosen(self) -> dict[str, Any]:
         return {

@@ -98,11 +98,8 @@ class Producer:
                 f"a producer starts once; this one is {self._state.value}",
                 advice="create a new Producer",
             )
-        # Imported here, so that `import aioproducer` stays light.
-        from aioproducer.runtime.engine import ProducerEngine
-
         self._loop = asyncio.get_running_loop()
-        self._engine = ProducerEngine(self._config, self._loop)
+        self._engine = self._new_engine(self._loop)
         self._state = _State.STARTING
         try:
             await self._engine.start()
@@ -129,10 +126,11 @@ class Producer:
         if self._state is _State.FORKED:
             return
         engine = self._engine
+        if engine is not None:
+            self._check_loop()
         self._state = _State.CLOSED
         _live.discard(self)
         if engine is not None:
-            self._check_loop()
             await engine.close(timeout)
 
     async def __aenter__(self) -> Self:
@@ -249,6 +247,10 @@ class Producer:
         Returns:
             Counts, the offsets per partition, and each failed item with its error. An item that
             is refused (too large, not serializable) counts as failed; the others go on.
+
+        Raises:
+            SendManyInterruptedError: the items raised, or the producer was closed or failed
+                meanwhile; its `result` says what became of the items up to there.
         """
         from aioproducer.runtime.bulk import send_many
 
@@ -279,7 +281,10 @@ class Producer:
 
         Raises:
             MetadataTimeoutError: within `max_block_ms` some topic was not known.
+            TypeError: a single str instead of a sequence of names.
         """
+        if isinstance(topics, str):
+            raise TypeError(f"warm_up takes a sequence of topic names, such as [{topics!r}]")
         engine = self._usable()
         await engine.warm_up(topics, self._block_deadline(engine))
 
@@ -296,6 +301,13 @@ class Producer:
         return metrics(self._engine)
 
     # -- private ---------------------------------------------------------------------------------
+
+    def _new_engine(self, loop: asyncio.AbstractEventLoop) -> ProducerEngine:
+        """The machinery; a simulation gives it another network, clock and source of chance."""
+        # Imported here, so that `import aioproducer` stays light.
+        from aioproducer.runtime.engine import ProducerEngine
+
+        return ProducerEngine(self._config, loop)
 
     def _block_deadline(self, engine: ProducerEngine) -> float:
         return engine.loop.time() + self._config.max_block_ms / 1000
@@ -328,10 +340,10 @@ class Producer:
                 )
 
     def _check_loop(self) -> None:
-        if asyncio.get_running_loop() is not self._loop:
+        if asyncio._get_running_loop() is not self._loop:
             raise WrongLoopError(
-                "the producer was started in another event loop",
-                advice="use one producer per loop",
+                "the producer was started in another event loop than the one running here, if any",
+                advice="use one producer per loop, from coroutines and callbacks of that loop",
             )
 
     def _prepare(
@@ -342,6 +354,11 @@ class Producer:
             key = _serialize(config.key_serializer, key, topic, "key")
         if config.value_serializer is not None:
             value = _serialize(config.value_serializer, value, topic, "value")
+        # A mutable buffer is copied now: it may change while the call waits.
+        if isinstance(key, bytearray | memoryview):
+            key = bytes(key)
+        if isinstance(value, bytearray | memoryview):
+            value = bytes(value)
         if not headers:
             return key, value, ()
         pairs = headers.items() if isinstance(headers, Mapping) else headers

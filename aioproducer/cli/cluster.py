@@ -121,10 +121,7 @@ def _real_brokers(brokers: int, version: str | None) -> AbstractAsyncContextMana
 
 def _topic(text: str) -> tuple[str, TopicSpec]:
     name, *numbers = text.split(":")
-    try:
-        partitions, replicas = (*map(int, numbers), -1, -1)[:2]
-    except ValueError:
-        numbers = ["", "", ""]
-    if not name or len(numbers) > 2:
+    if not name or len(numbers) > 2 or not all(map(str.isdecimal, numbers)):
         raise ConfigError(f"--topic takes NAME[:PARTITIONS[:REPLICAS]], not {text!r}")
+    partitions, replicas = (*map(int, numbers), -1, -1)[:2]
     return name, TopicSpec(partitions, replicas)

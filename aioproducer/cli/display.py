@@ -7,8 +7,7 @@ more goes silent; the load goes on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bar
@@ -19,24 +18,8 @@ from aioproducer.loader import Progress
 _LINE_EVERY_S = 1.0
 
 
-class Display(Protocol):
-    """Shows a load while the context is open."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
-
-    def show(self, progress: Progress) -> None:
-        """Shows this moment."""
-
-
-class NoDisplay:
-    """Shows nothing."""
+class Display:
+    """Shows a load while the context is open; this one shows nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -45,10 +28,10 @@ class NoDisplay:
         return
 
     def show(self, progress: Progress) -> None:
-        """See `Display`."""
+        """Shows this moment."""
 
 
-class LineDisplay(NoDisplay):
+class LineDisplay(Display):
     """One line per second, for logs."""
 
     def __init__(self, title: str) -> None:
@@ -64,7 +47,7 @@ class LineDisplay(NoDisplay):
         say(f"{self._title}: {done}{_counts(progress)}, ETA {eta(progress)}")
 
 
-class BarDisplay:
+class BarDisplay(Display):
     """A bar with rate, ETA and counts."""
 
     def __init__(self, title: str) -> None:
@@ -108,7 +91,7 @@ class BarDisplay:
 def display_for(title: str, *, quiet: bool) -> Display:
     """The display that fits standard error."""
     if quiet:
-        return NoDisplay()
+        return Display()
     return BarDisplay(title) if err().is_terminal else LineDisplay(title)
 
 

@@ -5,6 +5,7 @@ Owns: the command's options and their way into the loader. Must not know: how lo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -103,19 +104,11 @@ def load(
         null=null,
         max_row_bytes=max_row_bytes,
     )
-    formats: Mapping[str, Format] = {
-        **FORMATS,
-        "csv": replace(table, delimiter=delimiter or ","),
-        "tsv": replace(table, delimiter=delimiter or "\t"),
-        "ndjson": NdjsonFormat(max_row_bytes),
-        "lines": LinesFormat(max_row_bytes=max_row_bytes),
-    }
-    source = FileSource(files, format=format_, formats=formats, member=member)
+    formats = _formats(table, delimiter)
+    connection = (bootstrap_server, config_file, properties)
     job = LoadJob(
-        config=options.producer_config(
-            bootstrap_server, config_file, properties, **PRODUCER_DEFAULTS
-        ),
-        source=source,
+        config=options.producer_config(*connection, **PRODUCER_DEFAULTS),
+        source=FileSource(files, format=format_, formats=formats, member=member),
         topic=topic,
         options=LoadOptions(
             mapping=mapping,
@@ -131,6 +124,16 @@ def load(
     return run_command(partial(run_load, job))
 
 
+def _formats(table: CsvFormat, delimiter: str | None) -> Mapping[str, Format]:
+    return {
+        **FORMATS,
+        "csv": replace(table, delimiter=delimiter or ","),
+        "tsv": replace(table, delimiter=delimiter or "\t"),
+        "ndjson": NdjsonFormat(table.max_row_bytes),
+        "lines": LinesFormat(max_row_bytes=table.max_row_bytes),
+    }
+
+
 def _header_columns(texts: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
     """`NAME=COLUMN`, or just `COLUMN` for a header of the column's name."""
     return tuple(
@@ -139,6 +142,9 @@ def _header_columns(texts: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _default_state(files: Sequence[str], topic: str) -> Path:
+def _default_state(files: Sequence[str], topic: str) -> Path | None:
+    """A file in the working directory; none where nothing can be written and nobody asked."""
+    if not os.access(Path(), os.W_OK):
+        return None
     name = "stdin" if files[0] == "-" else Path(files[0]).name
-    return Path(f"{name}.{topic}.load-state.json")
+    return Path(f"{name}.{topic.replace('/', '_')}.load-state.json")

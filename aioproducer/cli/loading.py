@@ -179,7 +179,8 @@ def one_or_two_lines(error: BaseException) -> str:
 
 
 def _counted(progress: Progress) -> str:
-    parts = [f"{progress.acknowledged:,} records acknowledged", f"{progress.failed:,} failed"]
+    records = "record" if progress.acknowledged == 1 else "records"
+    parts = [f"{progress.acknowledged:,} {records} acknowledged", f"{progress.failed:,} failed"]
     if progress.rejected:
         parts.append(f"{progress.rejected:,} rejected")
     if progress.outstanding:

@@ -26,11 +26,12 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING
 
 from aioproducer.core.buffer_pool import BufferPool
+from aioproducer.core.idempotence import Sequencer
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
 from aioproducer.types import TopicPartition
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from aioproducer.core.outgoing import OutgoingRecord
 
 _NOWHERE = None
+_SMALLEST_HEAP = 64
 _LEADERLESS = -(1 << 40)  # no node id: bootstrap servers count down from -1
 
 
@@ -77,6 +79,7 @@ class RecordAccumulator:
         settings: see `AccumulatorSettings`.
         pool: where the batches' memory comes from and returns to.
         metadata: asked for leaders and told about topics in use.
+        sequencer: asked whether a batch may go out, and told when it does.
         owner: stored in each batch for the runtime.
         on_unretrieved: see `ProducerBatch`.
     """
@@ -86,6 +89,7 @@ class RecordAccumulator:
         settings: AccumulatorSettings,
         pool: BufferPool,
         metadata: Metadata,
+        sequencer: Sequencer,
         *,
         owner: object = None,
         on_unretrieved: Callable[[ProducerBatch], None] | None = None,
@@ -95,12 +99,16 @@ class RecordAccumulator:
         self.leaderless: dict[PartitionQueue, None] = {}
         self.closing = False
         self._metadata = metadata
+        self._sequencer = sequencer
         self._owner = owner
         self._on_unretrieved = on_unretrieved
         self._queues: dict[str, dict[int, PartitionQueue]] = {}
         self._heap: list[tuple[float, int, PartitionQueue]] = []
+        self._compact_at = _SMALLEST_HEAP
+        self._lingering: dict[PartitionQueue, None] = {}
         self._ready: dict[int, deque[PartitionQueue]] = {}
         self._incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
+        self._parts: dict[ProducerBatch, None] = {}
         self._flushes = 0
         self._ordinal = 0
         self._ticket = 0
@@ -153,7 +161,7 @@ class RecordAccumulator:
             buffer,
             size,
             now=now,
-            ordinal=self._ordinal,
+            ordinal=(self._ordinal,),
             owner=self._owner,
             on_unretrieved=self._on_unretrieved,
         )
@@ -184,9 +192,11 @@ class RecordAccumulator:
     @property
     def next_expiry_at(self) -> float:
         """Loop time at which the oldest batch's delivery timeout ends."""
+        oldest = min((part.created_at for part in self._parts), default=inf)
         for batch in self._incomplete:
-            return batch.created_at + self.settings.delivery_timeout
-        return inf
+            oldest = min(oldest, batch.created_at)
+            break
+        return oldest + self.settings.delivery_timeout
 
     def collect_ready(self, now: float) -> None:
         """Places every partition whose time has come on its leader's queue."""
@@ -221,8 +231,11 @@ class RecordAccumulator:
                 ready.appendleft(queue)  # type: ignore[union-attr]
                 queue.placed = node_id
                 break
-            queue.batches.popleft()
+            if not self._sequencer.may_drain(head):
+                continue
             head.close()
+            queue.batches.popleft()
+            self._sequencer.on_drained(head)
             size += head.wire_size
             head.on_attempt(now, self._metadata.leader_epoch(*queue.topic_partition))
             drained.append(head)
@@ -233,6 +246,7 @@ class RecordAccumulator:
 
     def on_metadata_update(self, now: float) -> None:
         """Leaders may have moved: looks again at whoever is ready, leaderless or backing off."""
+        self._forget_topics()
         again = list(self.leaderless)
         self.leaderless.clear()
         for node_id, queues in self._ready.items():
@@ -243,7 +257,7 @@ class RecordAccumulator:
         for queue in again:
             queue.placed = _NOWHERE
             self._replan(queue)
-        for batch in self._incomplete:
+        for batch in self.incomplete():
             # Only batches queued for a retry: the leader epoch tells that the wait is pointless.
             if batch.attempts and not batch.holds and batch.retry_at > now:
                 epoch = self._metadata.leader_epoch(*batch.topic_partition)
@@ -265,8 +279,29 @@ class RecordAccumulator:
         queue.batches.insert(position, batch)
         self._replan(queue)
 
+    def enqueue_parts(self, batch: ProducerBatch, parts: list[ProducerBatch], now: float) -> None:
+        """Puts the parts of a split batch in its place; it is done when they are.
+
+        Their memory is on top of the pool's, which keeps counting the whole until then.
+        """
+        del self._incomplete_of(batch)[batch]
+        left = len(parts)
+
+        def on_part_done(_: object) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                batch.complete(BatchOutcome())
+            self.release(batch)
+
+        for part in parts:
+            self.hold(batch)
+            self._parts[part] = None
+            part.add_listener(part, on_part_done)
+            self.reenqueue(part, now)
+
     def unmute(self, topic_partition: TopicPartition) -> None:
-        """The answer for a muted partition has come."""
+        """The answer for a partition has come: whatever held it back may be over."""
         queue = self._queue_of(topic_partition)
         queue.muted = False
         self._replan(queue)
@@ -282,16 +317,17 @@ class RecordAccumulator:
 
     def complete(self, batch: ProducerBatch, outcome: BatchOutcome) -> bool:
         """Ends a batch; False when it had ended before."""
-        self._incomplete.pop(batch, None)
+        self._incomplete_of(batch).pop(batch, None)
         first = batch.complete(outcome)
         self._maybe_deallocate(batch)
         return first
 
     def take_expired(self, now: float) -> list[ProducerBatch]:
         """Batches past their delivery timeout, taken off their queues, not yet completed."""
-        expired = []
+        limit = now - self.settings.delivery_timeout
+        expired = [part for part in self._parts if part.created_at <= limit]
         for batch in self._incomplete:
-            if batch.created_at + self.settings.delivery_timeout > now:
+            if batch.created_at > limit:
                 break
             expired.append(batch)
         self._forget(expired)
@@ -299,7 +335,7 @@ class RecordAccumulator:
 
     def take_all(self, *, in_flight: bool = True) -> list[ProducerBatch]:
         """Every batch without an outcome (without those in flight on request), off its queue."""
-        batches = [batch for batch in self._incomplete if in_flight or not batch.holds]
+        batches = [batch for batch in self.incomplete() if in_flight or not batch.holds]
         self._forget(batches)
         return batches
 
@@ -308,11 +344,12 @@ class RecordAccumulator:
     @property
     def has_incomplete(self) -> bool:
         """Whether any batch has no outcome yet."""
-        return bool(self._incomplete)
+        return bool(self._incomplete or self._parts)
 
     def incomplete(self) -> Iterator[ProducerBatch]:
-        """The batches that have no outcome yet, oldest first."""
-        return iter(self._incomplete)
+        """The batches that have no outcome yet: parts of split ones, then oldest first."""
+        yield from self._parts
+        yield from self._incomplete
 
     def begin_flush(self) -> None:
         """From now until `end_flush` nothing lingers."""
@@ -324,9 +361,14 @@ class RecordAccumulator:
         self._flushes -= 1
 
     def expedite(self) -> None:
-        """Makes every partition with batches ready; call when `expedited` becomes true."""
-        for queue in self._queues_with_batches():
+        """Makes every partition that lingers ready; call when `expedited` becomes true."""
+        for queue in list(self._lingering):
             self._replan(queue)
+
+    def replan_all(self) -> None:
+        """Looks again at every partition with batches: what held them all back is over."""
+        for topic_partition in {batch.topic_partition: None for batch in self.incomplete()}:
+            self._replan(self._queue_of(topic_partition))
 
     # -- private ---------------------------------------------------------------------------------
 
@@ -338,9 +380,8 @@ class RecordAccumulator:
             queue = partitions[partition] = PartitionQueue(topic_partition)
         return queue
 
-    def _queues_with_batches(self) -> Iterable[PartitionQueue]:
-        waiting = dict.fromkeys(batch.topic_partition for batch in self._incomplete)
-        return [queue for queue in map(self._queue_of, waiting) if queue.batches]
+    def _incomplete_of(self, batch: ProducerBatch) -> dict[ProducerBatch, None]:
+        return self._parts if batch in self._parts else self._incomplete
 
     def _leader(self, queue: PartitionQueue) -> int | None:
         return self._metadata.leader(*queue.topic_partition)
@@ -349,22 +390,37 @@ class RecordAccumulator:
         head = queue.batches[0]
         if head.attempts:
             return head.retry_at
-        if len(queue.batches) > 1 or head.full or self.expedited:
-            return head.created_at
-        return head.created_at + self.settings.linger
+        if self._lingers(queue):
+            return head.created_at + self.settings.linger
+        return head.created_at
+
+    def _lingers(self, queue: PartitionQueue) -> bool:
+        head = queue.batches[0]
+        return not (len(queue.batches) > 1 or head.full or self.expedited)
 
     def _replan(self, queue: PartitionQueue) -> None:
         """Decides anew when a partition is ready; one already placed stays where it is."""
         if queue.placed is not _NOWHERE or queue.muted or not queue.batches:
+            self._lingering.pop(queue, None)
             return
+        if self._lingers(queue):
+            self._lingering[queue] = None
+        else:
+            self._lingering.pop(queue, None)
         ready_at = self._ready_at(queue)
         if queue.ready_at == ready_at:
             return
         queue.ready_at = ready_at
         self._ticket += 1
         heappush(self._heap, (ready_at, self._ticket, queue))
+        if len(self._heap) >= self._compact_at:
+            # Entries that no longer hold would pile up behind a long linger.
+            self._heap = [entry for entry in self._heap if entry[0] == entry[2].ready_at]
+            heapify(self._heap)
+            self._compact_at = max(_SMALLEST_HEAP, 2 * len(self._heap))
 
     def _place(self, queue: PartitionQueue) -> None:
+        self._lingering.pop(queue, None)
         if queue.muted or not queue.batches:
             return
         leader = self._leader(queue)
@@ -377,10 +433,30 @@ class RecordAccumulator:
 
     def _forget(self, batches: Iterable[ProducerBatch]) -> None:
         for batch in batches:
-            del self._incomplete[batch]
-            batches_of_queue = self._queue_of(batch.topic_partition).batches
-            if not batch.holds and batch in batches_of_queue:
-                batches_of_queue.remove(batch)
+            del self._incomplete_of(batch)[batch]
+            queue = self._queue_of(batch.topic_partition)
+            if not batch.holds and batch in queue.batches:
+                queue.batches.remove(batch)
+                self._take_back(queue)
+
+    def _take_back(self, queue: PartitionQueue) -> None:
+        """The head may be gone: a partition without batches must not be waited or dialed for."""
+        if queue.placed == _LEADERLESS:
+            del self.leaderless[queue]
+        elif queue.placed is not _NOWHERE:
+            self._ready[queue.placed].remove(queue)
+        queue.placed = _NOWHERE
+        queue.ready_at = inf
+        self._replan(queue)
+
+    def _forget_topics(self) -> None:
+        """Drops the queues of topics that expired from the metadata; sequences live elsewhere."""
+        for topic in [name for name in self._queues if self._metadata.topic(name) is None]:
+            queues = self._queues[topic].values()
+            if not any(queue.batches or queue.muted for queue in queues):
+                for queue in queues:
+                    self._lingering.pop(queue, None)
+                del self._queues[topic]
 
     def _maybe_deallocate(self, batch: ProducerBatch) -> None:
         if batch.done and not batch.holds:

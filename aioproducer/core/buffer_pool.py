@@ -132,6 +132,10 @@ class BufferPool:
 
     def _check(self, size: int) -> None:
         self.check_open()
+        self.check_size(size)
+
+    def check_size(self, size: int) -> None:
+        """Raises RecordTooLargeError when the whole pool is smaller."""
         if size > self.total:
             raise RecordTooLargeError(
                 f"a batch for this record takes {size} bytes, more than the whole "

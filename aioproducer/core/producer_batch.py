@@ -18,12 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from aioproducer.core.outgoing import OutgoingRecord
-from aioproducer.errors import KafkaError
+from aioproducer.errors import IllegalStateError, KafkaError
 from aioproducer.records import RecordBatchBuilder
-from aioproducer.records.batch import HEADER_SIZE, EncodedBatch
+from aioproducer.records.batch import HEADER_SIZE, EncodedBatch, encode_batch, parse_header
 from aioproducer.records.protocol import BatchBuilder
+from aioproducer.records.reader import DecodedRecord
 from aioproducer.types import Persistence, TimestampType, TopicPartition
 
 
@@ -55,7 +57,8 @@ class ProducerBatch:
         buffer: the memory for them; filled by `try_append`, never resized.
         size: bytes accounted for the buffer in the pool.
         now: loop time of the creation, seconds; the delivery timeout counts from here.
-        ordinal: position among all batches of the producer; a retry goes back to its old place.
+        ordinal: position among all batches of the producer, the parts of a split one sorting into
+            its place; a retry goes back to its old place.
         owner: opaque to the core; the runtime keeps its loop here.
         on_unretrieved: called when the batch failed and is forgotten although some of its
             deliveries were never looked at.
@@ -66,6 +69,7 @@ class ProducerBatch:
         "_listeners",
         "_on_unretrieved",
         "attempts",
+        "base_sequence",
         "buffer",
         "builder",
         "created_at",
@@ -75,13 +79,18 @@ class ProducerBatch:
         "last_attempt_at",
         "last_error",
         "leader_epoch",
+        "on_wire",
         "ordinal",
         "outcome",
         "owner",
+        "parts",
         "possibly_persisted",
+        "producer_epoch",
+        "producer_id",
         "retrieved",
         "retry_at",
         "size",
+        "topic_id",
         "topic_partition",
     )
 
@@ -92,7 +101,7 @@ class ProducerBatch:
         size: int,
         *,
         now: float,
-        ordinal: int = 0,
+        ordinal: tuple[int, ...] = (0,),
         owner: object = None,
         on_unretrieved: Callable[[ProducerBatch], None] | None = None,
     ) -> None:
@@ -101,7 +110,7 @@ class ProducerBatch:
         self.builder: BatchBuilder | None = RecordBatchBuilder(buffer)
         self.size: int = size
         self.created_at: float = now
-        self.ordinal: int = ordinal
+        self.ordinal: tuple[int, ...] = ordinal
         self.owner: object = owner
         self.full: bool = False
         self.encoded: EncodedBatch | None = None
@@ -111,8 +120,14 @@ class ProducerBatch:
         self.last_error: KafkaError | None = None
         self.leader_epoch: int = -1
         self.holds: int = 0
+        self.on_wire: bool = False
+        self.topic_id: UUID = UUID(int=0)
         self.possibly_persisted: bool = False
         self.outcome: BatchOutcome | None = None
+        self.parts: list[ProducerBatch] = []
+        self.producer_id: int = -1
+        self.producer_epoch: int = -1
+        self.base_sequence: int = -1
         self.retrieved: int = 0
         self._final_count = 0
         self._listeners: dict[object, Callable[[object], None]] = {}
@@ -161,6 +176,20 @@ class ProducerBatch:
         self.last_attempt_at = now
         self.leader_epoch = leader_epoch
 
+    @property
+    def has_sequence(self) -> bool:
+        """Whether the batch holds a sequence number (KIP-98)."""
+        return self.base_sequence >= 0
+
+    def set_producer(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """Gives the batch its place in the producer's sequence; only while nobody sends it."""
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        if self.encoded is not None:
+            # A new header: the old one may be pinned by a transport that is closing.
+            self.encoded = self.encoded.restamped(producer_id, producer_epoch, base_sequence)
+
     def persistence(self) -> Persistence:
         """What a failure of this batch may claim about its records."""
         if self.possibly_persisted:
@@ -200,9 +229,69 @@ class ProducerBatch:
         self.builder = self.encoded = None
         return buffer
 
+    def split(self) -> list[ProducerBatch]:
+        """Two batches with the halves of the records, for a broker that found it too large.
+
+        The batch itself is done when its parts are; its deliveries find theirs by `outcome_of`.
+        Java splits by `batch_size`, which cannot help here: that bounds the batch already.
+        """
+        builder = self.builder
+        if builder is None:
+            raise IllegalStateError("a batch was split after it gave up its memory")
+        body = bytes(builder.body())
+        whole = encode_batch(
+            body,
+            count=builder.count,
+            base_timestamp=builder.base_timestamp,
+            max_timestamp=builder.max_timestamp,
+        )
+        records = parse_header(whole.header + body).records()
+        middle = len(records) // 2
+        for number, half in enumerate((records[:middle], records[middle:])):
+            part = ProducerBatch(
+                self.topic_partition,
+                bytearray(len(body)),
+                0,
+                now=self.created_at,
+                ordinal=(*self.ordinal, number),
+                owner=self.owner,
+                on_unretrieved=self._on_unretrieved,
+            )
+            for record in half:
+                part.append_decoded(record)
+            part.close()
+            part.possibly_persisted = self.possibly_persisted
+            self.parts.append(part)
+        return self.parts
+
+    def append_decoded(self, record: DecodedRecord) -> None:
+        """Appends a record that was in another batch; there is room for it."""
+        if self.builder is not None:
+            self.builder.try_append(
+                record.timestamp_ms, record.key, record.value, tuple(record.headers)
+            )
+
+    def outcome_of(self, index: int) -> tuple[BatchOutcome, int] | None:
+        """The outcome that holds for one record, and the record's index in that batch."""
+        for part in self.parts:
+            if index < part.count:
+                return part.outcome_of(index)
+            index -= part.count
+        return None if self.outcome is None else (self.outcome, index)
+
     def record_error(self, index: int) -> KafkaError | None:
         """The error of one record, once the outcome is known."""
-        outcome = self.outcome
-        if outcome is None or outcome.error is None:
+        found = self.outcome_of(index)
+        if found is None or found[0].error is None:
             return None
-        return outcome.record_errors.get(index, outcome.error)
+        outcome, place = found
+        return outcome.record_errors.get(place, outcome.error)
+
+    def mark_retrieved(self, index: int) -> None:
+        """Somebody has seen the error of this record."""
+        for part in self.parts:
+            if index < part.count:
+                part.mark_retrieved(index)
+                return
+            index -= part.count
+        self.retrieved += 1

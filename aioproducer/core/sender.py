@@ -19,18 +19,36 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from aioproducer.core.accumulator import RecordAccumulator
+from aioproducer.core.idempotence import ProducerIdentity, Sequencer
+from aioproducer.core.produce_answers import (
+    Answers,
+    blamed_records,
+    leader_hints,
+    match_answers,
+    success_outcome,
+)
+from aioproducer.core.produce_rules import (
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    SURELY_REFUSED,
+    ProduceAction,
+    action_for,
+)
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import (
+    AuthenticationError,
+    AuthorizationError,
     DeliveryTimeoutError,
     KafkaError,
     NodeDisconnectedError,
     ProtocolError,
+    UnsupportedVersionError,
     error_from_code,
 )
 from aioproducer.types import TopicPartition
@@ -43,11 +61,9 @@ if TYPE_CHECKING:
     from aioproducer.core.partitioners import NodeLatencies
     from aioproducer.wire.messages.produce import PartitionProduceResponse, ProduceResponse
 
-_DUPLICATE_SEQUENCE = 46
-# The broker may have appended before it answered these (reference: Java `Sender.canRetry`,
-# librdkafka's POSSIBLY_PERSISTED): unknown server error, request timed out, not enough replicas
-# after append.
-_POSSIBLY_PERSISTED = frozenset({-1, 7, 20})
+
+_HOPELESS = (AuthenticationError, AuthorizationError, UnsupportedVersionError)
+"""Asking for a producer id again would only get the same answer."""
 
 
 class NodeView(Protocol):
@@ -78,7 +94,12 @@ class Dispatch:
     batches: list[ProducerBatch]
 
 
-Action = Connect | Dispatch
+@dataclass(frozen=True, slots=True)
+class RequestIdentity:
+    """Ask any broker for a producer id (InitProducerId)."""
+
+
+Action = Connect | Dispatch | RequestIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +118,24 @@ class Sender:
         self,
         accumulator: RecordAccumulator,
         metadata: Metadata,
+        sequencer: Sequencer,
         settings: SenderSettings,
         *,
         rng: random.Random,
         stats: ProducerStats,
         latencies: NodeLatencies,
+        on_data_loss: Callable[[TopicPartition], None] | None = None,
     ) -> None:
         self.accumulator = accumulator
         self._metadata = metadata
+        self._sequencer = sequencer
         self._settings = settings
+        self._on_data_loss = on_data_loss
+        self._identity_requested = False
+        self._identity_failures = 0
+        self._identity_retry_at = -inf
+        self.fatal_error: KafkaError | None = None
+        """Set when nothing can be sent any more; the runtime ends the producer with it."""
         self._rng = rng
         self._stats = stats
         self._latencies = latencies
@@ -124,6 +154,8 @@ class Sender:
             for queue in accumulator.leaderless:
                 self._metadata.add_topic(queue.topic_partition.topic, now)
         actions: list[Action] = []
+        if self._wants_identity and now >= self._identity_retry_at:
+            actions.append(RequestIdentity())
         for node_id in accumulator.ready_nodes():
             if node_id in self._preparing:
                 continue
@@ -146,6 +178,8 @@ class Sender:
     def next_deadline(self, now: float, nodes: NodeView) -> float:
         """Loop time of the next turn, unless an event comes first."""
         deadline = min(self.accumulator.next_ready_at, self.accumulator.next_expiry_at)
+        if self._wants_identity and self._identity_retry_at > now:
+            deadline = min(deadline, self._identity_retry_at)
         for node_id in self.accumulator.ready_nodes():
             if node_id not in self._preparing:
                 ready = nodes.is_ready(node_id, now)
@@ -154,6 +188,27 @@ class Sender:
 
     # -- events ----------------------------------------------------------------------------------
 
+    def on_identity_requested(self) -> None:
+        """The request is out; until its answer there is no second one."""
+        self._identity_requested = True
+
+    def on_identity(self, identity: ProducerIdentity) -> None:
+        """A broker gave a producer id: what waited for it may go."""
+        self._identity_requested = False
+        self._identity_failures = 0
+        self._sequencer.on_identity(identity)
+        self.accumulator.replan_all()
+
+    def on_identity_failure(self, error: KafkaError, now: float) -> None:
+        """No producer id this time; fatal when asking again cannot help."""
+        self._identity_requested = False
+        if isinstance(error, _HOPELESS):
+            self.fatal_error = error
+            return
+        delay = self._settings.retry_backoff.delay(self._identity_failures, self._rng)
+        self._identity_failures += 1
+        self._identity_retry_at = now + delay
+
     def on_dispatched(self, node_id: int, batches: Sequence[ProducerBatch]) -> None:
         """The request is in the transport's hands; the node may get the next one."""
         self._preparing.discard(node_id)
@@ -161,6 +216,7 @@ class Sender:
         stats.requests_sent += 1
         stats.batches_sent += len(batches)
         for batch in batches:
+            batch.on_wire = True
             stats.bytes_sent += batch.wire_size
             stats.records_sent += batch.count
             if batch.attempts > 1:
@@ -210,8 +266,10 @@ class Sender:
                 self._succeed(batch, BatchOutcome())
             self._let_go(batches)
             return
-        answers = self._match(batches, response)
-        moved = self._apply_leader_hints(answers, response, now)
+        # By the ids the request was made with: the metadata may know others by now, or none.
+        names = {batch.topic_id: batch.topic_partition.topic for batch in batches}
+        answers = match_answers(response, names)
+        moved = self._move_leaders(answers, response, now)
         for batch in batches:
             answer = answers.get(batch.topic_partition)
             if answer is None:
@@ -220,19 +278,15 @@ class Sender:
                 )
                 batch.possibly_persisted = True
                 self._retry_or_fail(batch, error, node_id, now)
-            elif answer.error_code in {0, _DUPLICATE_SEQUENCE}:
-                self._succeed(batch, _success(answer))
             else:
-                self._on_broker_error(
-                    batch, answer, node_id, now, leader_known=batch.topic_partition in moved
-                )
+                self._on_answer(batch, answer, node_id, now, hinted=batch.topic_partition in moved)
         self._let_go(batches)
 
     def abort(self, error: KafkaError, *, in_flight: bool = True) -> int:
         """Fails every batch without an outcome; returns the number of records."""
         records = 0
         for batch in self.accumulator.take_all(in_flight=in_flight):
-            if batch.holds:
+            if batch.on_wire:
                 batch.possibly_persisted = True
             records += batch.count
             self._fail(batch, error)
@@ -242,7 +296,7 @@ class Sender:
 
     def _expire(self, now: float) -> None:
         for batch in self.accumulator.take_expired(now):
-            if batch.holds:
+            if batch.on_wire:
                 batch.possibly_persisted = True
                 where = "waiting for the broker's answer"
             elif batch.attempts:
@@ -262,61 +316,66 @@ class Sender:
                 ),
             )
 
-    def _match(
-        self, batches: Sequence[ProducerBatch], response: ProduceResponse
-    ) -> dict[TopicPartition, PartitionProduceResponse]:
-        names = {}
-        for batch in batches:
-            topic = self._metadata.topic(batch.topic_partition.topic)
-            if topic is not None:
-                names[topic.topic_id] = topic.name
-        answers: dict[TopicPartition, PartitionProduceResponse] = {}
-        for topic_response in response.responses:
-            # Produce v13 answers by topic id alone (KIP-516).
-            name = topic_response.name or names.get(topic_response.topic_id, "")
-            for answer in topic_response.partition_responses:
-                answers.setdefault(TopicPartition(name, answer.index), answer)
-        return answers
-
-    def _apply_leader_hints(
-        self,
-        answers: Mapping[TopicPartition, PartitionProduceResponse],
-        response: ProduceResponse,
-        now: float,
+    def _move_leaders(
+        self, answers: Answers, response: ProduceResponse, now: float
     ) -> set[TopicPartition]:
-        hints = {
-            topic_partition: (answer.current_leader.leader_id, answer.current_leader.leader_epoch)
-            for topic_partition, answer in answers.items()
-            if answer.error_code and answer.current_leader.leader_id >= 0
-        }
-        if not hints:
-            return set()
+        """Follows the leader hints among the errors (KIP-951); returns what moved."""
+        hints = leader_hints(answers)
         moved = self._metadata.on_leader_hints(hints, response.node_endpoints, now)
         if moved:
             self.accumulator.on_metadata_update(now)
         return moved
 
-    def _on_broker_error(
+    def _on_answer(
         self,
         batch: ProducerBatch,
         answer: PartitionProduceResponse,
         node_id: int,
         now: float,
         *,
-        leader_known: bool,
+        hinted: bool,
     ) -> None:
-        if answer.error_code in _POSSIBLY_PERSISTED:
+        if batch.done:
+            return
+        code = answer.error_code
+        action = action_for(code, idempotent=batch.has_sequence)
+        if action is ProduceAction.SUCCEED:
+            self._succeed(batch, success_outcome(answer))
+            return
+        error = error_from_code(code, answer.error_message).with_context(node_id=node_id)
+        batch.last_error = error
+        if code not in SURELY_REFUSED:
             batch.possibly_persisted = True
-        error = error_from_code(answer.error_code, answer.error_message)
-        if error.refreshes_metadata and not leader_known:
+        if error.refreshes_metadata and not hinted:
             self._metadata.request_update(now)
-        record_errors: dict[int, KafkaError] = {
-            record.batch_index: error_from_code(
-                answer.error_code, record.batch_index_error_message or answer.error_message
-            )
-            for record in answer.record_errors
-        }
-        self._retry_or_fail(batch, error, node_id, now, record_errors, at_once=leader_known)
+        if action is ProduceAction.FATAL:
+            self.fatal_error = error
+        elif action is ProduceAction.SPLIT and batch.count > 1 and not batch.possibly_persisted:
+            # Parts of a batch that was written whole would not be recognised as duplicates.
+            self._split(batch, now)
+            return
+        elif action is ProduceAction.OUT_OF_ORDER:
+            self._renumber(batch, error, code, now)
+            return
+        self._retry_or_fail(batch, error, node_id, now, blamed_records(answer), at_once=hinted)
+
+    def _split(self, batch: ProducerBatch, now: float) -> None:
+        parts = batch.split()
+        self._sequencer.on_split(batch, parts)
+        self.accumulator.enqueue_parts(batch, parts, now)
+
+    def _renumber(self, batch: ProducerBatch, error: KafkaError, answered: int, now: float) -> None:
+        """Not written, since its predecessor is missing: goes out again, bounded by time alone."""
+        if self._sequencer.on_out_of_order(batch) and self._on_data_loss is not None:
+            self._on_data_loss(batch.topic_partition)
+        if answered == OUT_OF_ORDER_SEQUENCE_NUMBER:
+            # The broker would have known an earlier attempt for a duplicate.
+            batch.possibly_persisted = False
+        if now - batch.created_at >= self._settings.delivery_timeout:
+            self._fail(batch, error, now=now)
+        else:
+            delay = self._settings.retry_backoff.delay(batch.attempts - 1, self._rng)
+            self.accumulator.reenqueue(batch, now + delay)
 
     def _retry_or_fail(
         self,
@@ -341,7 +400,12 @@ class Sender:
             error = error.with_context(advice=f"gave up after {batch.attempts} attempt(s)")
         self._fail(batch, error, record_errors, now=now)
 
+    @property
+    def _wants_identity(self) -> bool:
+        return self._sequencer.wants_identity and not self._identity_requested
+
     def _succeed(self, batch: ProducerBatch, outcome: BatchOutcome) -> None:
+        self._sequencer.on_acknowledged(batch)
         if self.accumulator.complete(batch, outcome):
             self._stats.records_acknowledged += batch.count
 
@@ -353,6 +417,8 @@ class Sender:
         *,
         now: float | None = None,
     ) -> None:
+        self._sequencer.on_failed(batch)
+
         def about_this_batch(what: KafkaError) -> KafkaError:
             return what.with_context(
                 topic=batch.topic_partition.topic,
@@ -370,14 +436,7 @@ class Sender:
 
     def _let_go(self, batches: Sequence[ProducerBatch]) -> None:
         for batch in batches:
+            batch.on_wire = False
             self.accumulator.release(batch)
+            self._sequencer.on_off_the_wire(batch.topic_partition)
             self.accumulator.unmute(batch.topic_partition)
-
-
-def _success(answer: PartitionProduceResponse) -> BatchOutcome:
-    if answer.error_code == _DUPLICATE_SEQUENCE or answer.base_offset < 0:
-        return BatchOutcome()
-    stamped = answer.log_append_time_ms
-    return BatchOutcome(
-        base_offset=answer.base_offset, log_append_time_ms=stamped if stamped >= 0 else None
-    )

@@ -45,6 +45,7 @@ class Format(Protocol):
 
     def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
         """The rows behind the first `skip` ones; `stack` closes what is opened besides."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

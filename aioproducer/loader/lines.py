@@ -29,6 +29,7 @@ class Readable(Protocol):
 
     def read1(self, size: int = -1, /) -> bytes:
         """At most `size` bytes, waiting only while there are none; empty at the end."""
+        ...
 
 
 def read_lines(stream: Readable, max_line_bytes: int) -> Iterator[list[bytes]]:

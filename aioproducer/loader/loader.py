@@ -53,12 +53,15 @@ class ProducerLike(Protocol):
         timestamp_ms: int | None = None,
     ) -> DeliveryLike:
         """Accepts one record, waiting for room."""
+        ...
 
     async def flush(self, timeout: float | None = None) -> object:
         """Returns when every accepted record's fate is known."""
+        ...
 
     async def partitions_for(self, topic: str) -> Sequence[object]:
         """The topic's partitions."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

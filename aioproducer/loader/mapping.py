@@ -18,6 +18,7 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from json.encoder import encode_basestring
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -125,6 +126,7 @@ class _CompiledMapping:
         self._header_columns = [
             (name, self._column(column)) for name, column in mapping.header_columns
         ]
+        self._texts_to_json = None if columns is None else _json_of_texts(columns)
         self._partitions = partitions
 
     def takes_lines(self, batch: RowBatch) -> bool:
@@ -159,6 +161,11 @@ class _CompiledMapping:
             return to_bytes(self._value(fields))
         if self._mapping.value_format == "raw" and self._columns is not None:
             return _csv_line(fields)
+        if self._texts_to_json is not None:
+            try:
+                return encode_text(self._texts_to_json(fields))
+            except TypeError:
+                pass
         return encode_text(to_json(_named(fields, self._columns)))
 
     def _headers(self, fields: Fields) -> HeaderPairs:
@@ -174,33 +181,47 @@ class _CompiledMapping:
         return None if hashed is None else (murmur2(hashed) & 0x7FFFFFFF) % self._partitions
 
     def _column(self, name: str) -> _Getter:
+        return itemgetter(self._place(name))
+
+    def _place(self, name: str) -> str | int:
         if self._columns is None:
-            return itemgetter(name)
+            return name
         if name not in self._columns:
             known = ", ".join(self._columns)
             raise MappingError(f"there is no column {name!r}; the columns are {known}")
-        return itemgetter(self._columns.index(name))
+        return self._columns.index(name)
 
     def _getter(self, name: str | None) -> _Getter | None:
         return None if name is None else self._column(name)
 
     def _joined(self, names: Sequence[str]) -> Callable[[Fields], bytes | None] | None:
         """Several columns as one value's bytes; null only where all of them are."""
-        getters = [self._column(name) for name in names]
-        if not getters:
+        if not names:
             return None
-        if len(getters) == 1:
-            only = getters[0]
+        if len(names) == 1:
+            only = self._column(names[0])
             return lambda fields: to_bytes(only(fields))
-        joint = self._mapping.key_join.encode("utf-8")
+        text_joint, joint = self._mapping.key_join, self._mapping.key_join.encode("utf-8")
+        take = itemgetter(*(self._place(name) for name in names))
 
         def join(fields: Fields) -> bytes | None:
-            parts = [to_bytes(get(fields)) for get in getters]
+            values = take(fields)
+            try:
+                return encode_text(text_joint.join(values))
+            except TypeError:  # not all of them are texts
+                parts = [to_bytes(value) for value in values]
             if all(part is None for part in parts):
                 return None
             return joint.join(part or b"" for part in parts)
 
         return join
+
+
+def _json_of_texts(columns: Sequence[str]) -> Callable[[Fields], str]:
+    """What `to_json` gives for a row of texts alone, three times as fast; else `TypeError`."""
+    pairs = (encode_basestring(name).replace("%", "%%") + ":%s" for name in columns)
+    template = "{" + ",".join(pairs) + "}"
+    return lambda fields: template % tuple(map(encode_basestring, fields))
 
 
 def row_text(batch: RowBatch, index: int) -> bytes:

@@ -78,13 +78,17 @@ class Source(Protocol):
     @property
     def name(self) -> str:
         """What people call this input."""
+        ...
 
     @property
     def total_bytes(self) -> int | None:
         """The size of the whole input, None when it is not known beforehand."""
+        ...
 
     def batches(self, after: Position | None = None) -> Iterator[RowBatch]:
         """The rows behind `after`, or all of them; raises `SourceError`."""
+        ...
 
     def interrupt(self) -> None:
         """Ends a read that waits for input, from any thread; the iterator then ends normally."""
+        ...

@@ -44,9 +44,11 @@ class DeliveryLike(Protocol):
 
     def done(self) -> bool:
         """Whether the record's fate is known."""
+        ...
 
     def exception(self) -> BaseException | None:
         """Why it failed, None when it was acknowledged."""
+        ...
 
     def __await__(self) -> Generator[Any, Any, Any]: ...
 

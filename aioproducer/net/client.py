@@ -115,6 +115,11 @@ class NetworkClient:
         link = self._link(node_id)
         return link is not None and link.is_ready(now)
 
+    def any_ready(self) -> bool:
+        """Whether some broker or bootstrap server is connected."""
+        links = [*self._brokers.values(), *self._bootstrap.values()]
+        return any(link.connection is not None for link in links)
+
     def ready_at(self, node_id: int, now: float) -> float:
         """Loop time at which to look again; inf while only an event can change anything."""
         link = self._link(node_id)

@@ -5,8 +5,8 @@ know: what happens to the batch afterwards. The native fast lane will stand besi
 fall back to it.
 
 Invariants
-- A call that needs no wait suspends nowhere, except before it opens a batch while the sender, woken
-  already, has had no turn.
+- A call that needs no wait suspends nowhere, except before it opens a second batch in one turn of
+  the loop.
 - Whoever has to wait for memory stands in one line (`BufferMemory.lock`); while somebody stands
   there, nobody appends past him, not even to a batch that has room.
 - Metadata and memory share one bound, `max_block_ms`.
@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import index
 from typing import TYPE_CHECKING, Protocol
 
 from aioproducer.core.accumulator import RecordAccumulator
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from aioproducer.core.cluster import TopicMetadata
     from aioproducer.core.metadata import Metadata
     from aioproducer.runtime.sender_task import SenderTask
+
+_TIMESTAMPS = 2**63
 
 ChoosePartition = Callable[[str, bytes | None, bytes | None, "TopicMetadata"], int | None]
 """Decides a record's partition; None leaves it to the sticky partitioner."""
@@ -97,6 +100,7 @@ class RecordAppender:
         self._make_sticky = make_sticky
         self._latencies = latencies
         self._sticky: dict[str, BuiltInPartitioner] = {}
+        self._batch_opened_this_turn = False
         self._weigh_at: dict[str, float] = {}
         self._loop = loop
         self._wall_ms = wall_ms
@@ -113,6 +117,8 @@ class RecordAppender:
     ) -> Delivery:
         """Appends, waiting at most `max_block_ms` for metadata and memory together."""
         meta = self._metadata.topic(topic)
+        if partition is not None:
+            partition = _partition_index(partition, topic)
         deadline = None
         if meta is None or (partition is not None and partition >= len(meta.partitions)):
             deadline = self._loop.time() + self._settings.max_block
@@ -121,9 +127,9 @@ class RecordAppender:
         record = self._check(meta, key, value, headers, partition, timestamp_ms)
         if not self._memory.contended:
             batch = self._try_append(record)
-            if batch is None and self._sender_task.has_been_woken:
-                # A loop of sends that never suspends would fill the memory before the first byte
-                # leaves: once a batch, the sender gets its turn.
+            if batch is None and self._batch_opened_this_turn:
+                # A loop of sends that never suspends would hold everybody up, and fill the memory
+                # before the first byte leaves: it may open one batch per turn of the loop.
                 await asyncio.sleep(0)
                 self._memory.pool.check_open()
                 if self._memory.contended:
@@ -150,12 +156,13 @@ class RecordAppender:
             BufferFullError: metadata or memory would have to be waited for.
         """
         meta = self._metadata.topic(topic)
+        if partition is not None:
+            partition = _partition_index(partition, topic)
         if meta is None or (partition is not None and partition >= len(meta.partitions)):
             failure = self._metadata.topic_failure(topic)
+            self._metadata.request_topic(topic, self._loop.time())
             if failure is not None:
-                raise failure
-            self._metadata.add_topic(topic, self._loop.time())
-            self._sender_task.wake()
+                raise failure.with_context()
             raise BufferFullError(
                 "the topic's metadata is not known yet",
                 topic=topic,
@@ -194,8 +201,9 @@ class RecordAppender:
         settings = self._settings
         try:
             size = record_size_bound(key, value, headers) + HEADER_SIZE
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise SerializationError(str(error), topic=meta.name) from error
+        self._memory.pool.check_size(size)
         if size > settings.max_request_size:
             raise RecordTooLargeError(
                 f"the record takes up to {size} bytes in a request, more than "
@@ -205,21 +213,15 @@ class RecordAppender:
             )
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
-        elif timestamp_ms < 0:
+        elif type(timestamp_ms) is not int or not 0 <= timestamp_ms < _TIMESTAMPS:
             raise SerializationError(
-                f"timestamp_ms must not be negative, got {timestamp_ms}", topic=meta.name
+                f"timestamp_ms must be an int from 0 to 2**63-1, got {timestamp_ms!r}",
+                topic=meta.name,
             )
         if partition is None:
             partition = self._choose_partition(meta.name, key, value, meta)
-            if partition is not None and not 0 <= partition < len(meta.partitions):
-                raise InvalidPartitionError(
-                    f"the partitioner chose {partition!r} of {len(meta.partitions)} partitions",
-                    topic=meta.name,
-                )
-        elif partition < 0:
-            raise InvalidPartitionError(
-                f"a partition cannot be negative, got {partition}", topic=meta.name
-            )
+            if partition is not None:
+                partition = _partition_number(partition, meta)
         return OutgoingRecord(meta, partition, timestamp_ms, key, value, headers, size)
 
     def _try_append(self, record: OutgoingRecord) -> ProducerBatch | None:
@@ -243,8 +245,14 @@ class RecordAppender:
             )
         return batch
 
+    def _on_turn(self) -> None:
+        self._batch_opened_this_turn = False
+
     def _append_to(self, record: OutgoingRecord, partition: int) -> ProducerBatch | None:
-        return self._accumulator.try_append(record, partition)
+        try:
+            return self._accumulator.try_append(record, partition)
+        except (TypeError, ValueError) as error:
+            raise SerializationError(str(error), topic=record.meta.name) from error
 
     def _batch_bytes(self, record: OutgoingRecord) -> int:
         return max(self._settings.batch_size, record.size)
@@ -265,9 +273,12 @@ class RecordAppender:
             batch = self._accumulator.append_in_new_batch(
                 record, partition, self._loop.time(), buffer=buffer, size=size
             )
-        except BaseException:
+        except (TypeError, ValueError) as error:
             self._memory.pool.deallocate(buffer, size)
-            raise
+            raise SerializationError(str(error), topic=meta.name) from error
+        if not self._batch_opened_this_turn:
+            self._batch_opened_this_turn = True
+            self._loop.call_soon(self._on_turn)
         if sticky is not None:
             self._weigh(sticky, meta)
             sticky.update(partition, record.size, meta, enable_switch=batch.full)
@@ -332,8 +343,38 @@ class RecordAppender:
             load = partition_load(sizes, meta, self._latencies)
             sticky.update_load(*(load or (None, (), 0)))
 
+    def forget_topics(self) -> None:
+        """Drops what is kept per topic for those that expired from the metadata."""
+        for topic in [name for name in self._sticky if self._metadata.topic(name) is None]:
+            del self._sticky[topic]
+            self._weigh_at.pop(topic, None)
+
     def _sticky_of(self, topic: str) -> BuiltInPartitioner:
         sticky = self._sticky.get(topic)
         if sticky is None:
             sticky = self._sticky[topic] = self._make_sticky(topic)
         return sticky
+
+
+def _partition_index(partition: object, topic: str) -> int:
+    """A partition as users may give it: an int, or what stands for one exactly."""
+    try:
+        number = index(partition)  # type: ignore[arg-type]
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise InvalidPartitionError(
+            f"a partition is a number from 0, got {partition!r}", topic=str(topic)
+        )
+    return number
+
+
+def _partition_number(chosen: object, meta: TopicMetadata) -> int:
+    """What a partitioner chose, if the topic has it."""
+    number = _partition_index(chosen, meta.name)
+    if number >= len(meta.partitions):
+        raise InvalidPartitionError(
+            f"the partitioner chose {number} of {len(meta.partitions)} partitions",
+            topic=meta.name,
+        )
+    return number

@@ -6,7 +6,8 @@ record is appended or sent.
 Invariants
 - Items are read lazily; memory per item ends when its batch does.
 - Every item read is counted once, as delivered or as failed.
-- An error of the iterable itself is raised only after what was accepted has its outcome.
+- When the call cannot go on it raises after what was accepted has its outcome, with the result.
+- At most one item in a row waits `max_block_ms` in vain; the following ones are tried at once.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import asyncio
 from array import array
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from aioproducer.errors import KafkaError, SerializationError
+from aioproducer.errors import ErrorFacts, KafkaError, KafkaTimeoutError, SerializationError
 from aioproducer.types import HeaderPairs, HeadersInput, Record, TopicPartition
 
 if TYPE_CHECKING:
@@ -55,6 +56,23 @@ class SendManyResult:
     offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
 
 
+class SendManyInterruptedError(KafkaError):
+    """`send_many` could not go on: the items raised, or the producer was closed or failed.
+
+    `result` says what became of the items up to there; `__cause__` why it stopped.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        result: SendManyResult | None = None,
+        **facts: Unpack[ErrorFacts],
+    ) -> None:
+        super().__init__(message, **facts)
+        self.result: SendManyResult = result or SendManyResult()
+
+
 async def send_many(
     engine: ProducerEngine,
     prepare: Prepare,
@@ -64,17 +82,24 @@ async def send_many(
 ) -> SendManyResult:
     """Appends every item and waits for all outcomes; see `Producer.send_many`."""
     run = _Run(engine)
-    broken: BaseException | None = None
+    broken: Exception | None = None
     try:
-        async for item in _each(items):
-            engine.check_usable()
-            await run.send(prepare, topic, item, partition)
-    except Exception as error:
-        broken = error
-    await run.wait()
-    if broken is not None:
-        raise broken
+        try:
+            async for item in _each(items):
+                await run.send(prepare, topic, item, partition)
+        except Exception as error:
+            broken = error
+        await run.wait()
+    finally:
+        # A cancelled call looks at no outcome any more: its failures are reported as forgotten.
+        run.detach()
     run.result.failed.sort(key=lambda failed: failed.index)
+    if broken is not None:
+        raise SendManyInterruptedError(
+            f"stopped after {run.result.count} item(s), of which {run.result.delivered} were "
+            f"delivered: {broken!r}",
+            result=run.result,
+        ) from broken
     return run.result
 
 
@@ -84,30 +109,41 @@ class _Run:
     def __init__(self, engine: ProducerEngine) -> None:
         self.result = SendManyResult()
         self._engine = engine
-        # Per batch: numbers of the items, and their places in the batch.
-        self._outstanding: dict[ProducerBatch, tuple[array[int], array[int]]] = {}
+        self._patient = True
+        # Per batch: the listener, numbers of the items, and their places in the batch.
+        self._outstanding: dict[ProducerBatch, tuple[_Tracked, array[int], array[int]]] = {}
         self._all_done: asyncio.Future[None] | None = None
 
     async def send(self, prepare: Prepare, topic: str, item: Item, partition: int | None) -> None:
+        """Appends one item; raises only what concerns all items."""
+        self._engine.check_usable()
         number = self.result.count
         self.result.count += 1
         try:
             record = _as_record(item)
             name = record.topic or topic
             key, value, headers = prepare(name, record.key, record.value, record.headers)
-            delivery = await self._engine.appender.append(
-                name,
-                key,
-                value,
-                headers,
-                partition if record.partition is None else record.partition,
-                record.timestamp_ms,
-            )
+            place = partition if record.partition is None else record.partition
+            arguments = (name, key, value, headers, place, record.timestamp_ms)
+            if self._patient:
+                delivery = await self._engine.appender.append(*arguments)
+            else:
+                delivery = self._engine.appender.append_nowait(*arguments)
+                self._patient = True
         except KafkaError as error:
-            self._engine.check_usable()
             self.result.failed.append(FailedRecord(number, error))
+            if isinstance(error, KafkaTimeoutError):
+                # One item has waited `max_block_ms` in vain: the others must not add up.
+                self._patient = False
+            self._engine.check_usable()
         else:
             self._track(number, delivery)
+
+    def detach(self) -> None:
+        """Stops watching the batches that are still out."""
+        for batch, (tracked, _, _) in self._outstanding.items():
+            batch.remove_listener(tracked)
+        self._outstanding.clear()
 
     async def wait(self) -> None:
         """Returns when every accepted item has its outcome."""
@@ -128,31 +164,40 @@ class _Run:
             return
         tracked = self._outstanding.get(batch)
         if tracked is None:
-            tracked = self._outstanding[batch] = (array("q"), array("q"))
-            batch.add_listener(_Tracked(self, batch), _on_done)
-        tracked[0].append(number)
-        tracked[1].append(place)
+            tracked = self._outstanding[batch] = (_Tracked(self, batch), array("q"), array("q"))
+            batch.add_listener(tracked[0], _on_done)
+        tracked[1].append(number)
+        tracked[2].append(place)
 
     def on_batch_done(self, batch: ProducerBatch) -> None:
-        numbers, places = self._outstanding.pop(batch)
+        _, numbers, places = self._outstanding.pop(batch)
         self._fold(batch, numbers, places)
         if not self._outstanding and self._all_done is not None and not self._all_done.done():
             self._all_done.set_result(None)
 
     def _fold(self, batch: ProducerBatch, numbers: array[int], places: array[int]) -> None:
-        outcome = batch.outcome
-        if outcome is not None and outcome.error is not None:
-            batch.retrieved += len(numbers)
-            for number, place in zip(numbers, places, strict=True):
-                error = batch.record_error(place) or outcome.error
-                self.result.failed.append(FailedRecord(number, error))
+        if not batch.parts and batch.record_error(0) is None:
+            # The usual case: two offsets tell it all.
+            self.result.delivered += len(numbers)
+            self._widen_offsets(batch, places[0])
+            self._widen_offsets(batch, places[-1])
             return
-        self.result.delivered += len(numbers)
-        if outcome is not None and outcome.base_offset is not None:
-            first = outcome.base_offset + places[0]
-            last = outcome.base_offset + places[-1]
-            low, high = self.result.offsets.get(batch.topic_partition, (first, last))
-            self.result.offsets[batch.topic_partition] = (min(low, first), max(high, last))
+        for number, place in zip(numbers, places, strict=True):
+            error = batch.record_error(place)
+            if error is None:
+                self.result.delivered += 1
+                self._widen_offsets(batch, place)
+            else:
+                batch.mark_retrieved(place)
+                self.result.failed.append(FailedRecord(number, error))
+
+    def _widen_offsets(self, batch: ProducerBatch, place: int) -> None:
+        found = batch.outcome_of(place)
+        if found is None or found[0].base_offset is None:
+            return
+        offset = found[0].base_offset + found[1]
+        low, high = self.result.offsets.get(batch.topic_partition, (offset, offset))
+        self.result.offsets[batch.topic_partition] = (min(low, offset), max(high, offset))
 
 
 class _Tracked:

@@ -81,7 +81,7 @@ class Delivery:
             return None
         if not self._retrieved:
             self._retrieved = True
-            self._batch.retrieved += 1
+            self._batch.mark_retrieved(self._index)
         # A copy: tracebacks of many awaiters must not pile up on one exception.
         return error.with_context()
 
@@ -96,15 +96,16 @@ class Delivery:
         if error is not None:
             raise error
         batch = self._batch
-        outcome = batch.outcome
-        if outcome is None:  # pragma: no cover - exception() has raised
+        found = batch.outcome_of(self._index)
+        if found is None:  # pragma: no cover - exception() has raised
             raise asyncio.InvalidStateError("the delivery is not done yet")
+        outcome, index = found
         base = outcome.base_offset
         stamped = outcome.log_append_time_ms
         return RecordMetadata(
             batch.topic_partition.topic,
             batch.topic_partition.partition,
-            None if base is None else base + self._index,
+            None if base is None else base + index,
             self._timestamp_ms if stamped is None else stamped,
             outcome.timestamp_type,
             self._key_size,
@@ -156,7 +157,7 @@ class Delivery:
         topic, partition = self._batch.topic_partition
         if self._batch.outcome is None:
             state = "pending"
-        elif self._batch.outcome.error is None:
+        elif self._batch.record_error(self._index) is None:
             state = "acknowledged"
         else:
             state = "failed"

@@ -29,6 +29,12 @@ class BatchEncoder:
         self._threshold = threads_threshold
         self._executor: Executor | None = None
 
+    @property
+    def min_produce_version(self) -> int:
+        """The first Produce version that can carry the batches: v7 for zstd (KIP-110), else v3."""
+        zstd = self._codec is not None and self._codec.type is CompressionType.ZSTD
+        return 7 if zstd else 3
+
     def encode_inline(self, batches: Sequence[ProducerBatch]) -> bool:
         """Encodes on the loop what is cheap there; False when some batch is left for `encode`."""
         complete = True
@@ -71,4 +77,7 @@ def _encode(batch: ProducerBatch, codec: Codec | None) -> EncodedBatch:
         base_timestamp=builder.base_timestamp,
         max_timestamp=builder.max_timestamp,
         codec=compression,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
     )

@@ -14,7 +14,6 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from aioproducer._version import __version__
 from aioproducer.backoff import ExponentialBackoff
 from aioproducer.core.accumulator import AccumulatorSettings, RecordAccumulator
 from aioproducer.core.buffer_pool import BufferPool
+from aioproducer.core.idempotence import IdempotentSequencer, Sequencer
 from aioproducer.core.metadata import Metadata
 from aioproducer.core.partitioners import BuiltInPartitioner, NodeLatencies
 from aioproducer.core.producer_batch import ProducerBatch
@@ -41,11 +41,14 @@ from aioproducer.runtime.encoder import BatchEncoder
 from aioproducer.runtime.memory import BufferMemory
 from aioproducer.runtime.metadata_task import MetadataTask
 from aioproducer.runtime.sender_task import SenderTask
+from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
 
 _log = log.get("runtime")
+
+_FAREWELL_S = 1.0
 
 
 def wall_clock_ms() -> int:
@@ -79,7 +82,10 @@ class ProducerEngine:
         self.failure: KafkaError | None = None
         self.closing: bool = False
         self._started_at = loop.time()
-        self._closed: asyncio.Future[None] | None = None
+        self._closer: asyncio.Task[None] | None = None
+        self._drain: asyncio.Task[int] | None = None
+        self._hurry = False
+        self._warnings = log.RateLimitedLog(_log)
         rng = rng or random.Random()
         retry_backoff = ExponentialBackoff(
             config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000
@@ -92,6 +98,11 @@ class ProducerEngine:
             rng=rng,
         )
         self._latencies = NodeLatencies(config.partitioner_availability_timeout_ms / 1000)
+        sequencer = (
+            IdempotentSequencer(config.max_in_flight_requests_per_connection)
+            if config.effective_idempotence
+            else Sequencer()
+        )
         self.pool: BufferPool = BufferPool(config.buffer_memory, config.batch_size, HEADER_SIZE)
         self.accumulator: RecordAccumulator = RecordAccumulator(
             AccumulatorSettings(
@@ -103,12 +114,14 @@ class ProducerEngine:
             ),
             self.pool,
             self.metadata,
+            sequencer,
             owner=loop,
             on_unretrieved=self._on_unretrieved,
         )
         self.sender: Sender = Sender(
             self.accumulator,
             self.metadata,
+            sequencer,
             SenderSettings(
                 retries=config.retries,
                 retry_backoff=retry_backoff,
@@ -117,6 +130,7 @@ class ProducerEngine:
             rng=rng,
             stats=self.stats,
             latencies=self._latencies,
+            on_data_loss=self._on_data_loss,
         )
         self.client: NetworkClient = NetworkClient(
             _net_settings(config),
@@ -248,35 +262,42 @@ class ProducerEngine:
     async def close(self, timeout: float | None = None) -> None:
         """Refuses new records, delivers what was accepted, then ends everything.
 
-        What is undelivered after `timeout` seconds fails with `ProducerClosedError`.
+        What is undelivered after `timeout` seconds fails with `ProducerClosedError`. A caller that
+        is cancelled cuts the time short; the rest is cleaned up all the same, and calling again
+        waits for it.
         """
-        if self._closed is not None:
-            await asyncio.shield(self._closed)
-            return
-        self._closed = self.loop.create_future()
-        self.closing = True
-        try:
+        if self._closer is None:
+            self.closing = True
             error = ProducerClosedError("the producer is being closed")
             self.pool.close(error)
             self.metadata_task.fail_waiters(error)
-            self.accumulator.closing = True
-            self.accumulator.expedite()
-            if timeout != 0 and self.failure is None:
-                await self.flush(timeout)
+            if timeout != 0:
+                self.accumulator.closing = True
+                self.accumulator.expedite()
+            self._closer = self.loop.create_task(self._close(timeout), name="aioproducer-close")
+        try:
+            await asyncio.shield(self._closer)
+        except asyncio.CancelledError:
+            self._hurry = True
+            if self._drain is not None:
+                self._drain.cancel()
+            raise
+
+    async def _close(self, timeout: float | None) -> None:
+        try:
+            if timeout != 0 and self.failure is None and not self._hurry:
+                self._drain = self.loop.create_task(self.flush(timeout))
+                await asyncio.gather(self._drain, return_exceptions=True)
         finally:
             self.sender.abort(
                 ProducerClosedError("the producer was closed before the record was acknowledged")
             )
-            try:
-                await self._shut_down()
-            finally:
-                self._closed.set_result(None)
-
-    async def _shut_down(self) -> None:
-        await self.sender_task.stop()
-        await self.metadata_task.close()
-        await self.client.close(0)
-        self._encoder.close()
+            await self.sender_task.stop()
+            await self.metadata_task.close()
+            # Without acknowledgements nothing else tells that the last bytes have left.
+            farewell = _FAREWELL_S if self.config.acks_value == 0 and timeout != 0 else 0
+            await self.client.close(farewell)
+            self._encoder.close()
 
     def check_usable(self) -> None:
         """Raises what `send()` must raise when the engine takes no records any more."""
@@ -295,6 +316,7 @@ class ProducerEngine:
 
     def _on_metadata_update(self) -> None:
         self._latencies.retain(self.metadata.cluster.nodes)
+        self.appender.forget_topics()
         self.accumulator.on_metadata_update(self.loop.time())
         self.sender_task.wake()
 
@@ -303,26 +325,55 @@ class ProducerEngine:
         self.sender_task.wake()
 
     def _on_task_end(self, cause: KafkaError | None) -> None:
-        if cause is None or self.failure is not None or self.closing:
+        if cause is None or self.failure is not None:
             return
         self.failure = cause
-        _log.error("%s", cause, exc_info=cause.__cause__)
+        if not self.closing:
+            _log.error("%s", cause, exc_info=cause.__cause__)
         self.pool.close(cause)
         self.metadata_task.fail_waiters(cause)
         self.sender.abort(cause)
 
+    def _on_data_loss(self, topic_partition: TopicPartition) -> None:
+        """A broker no longer holds what it has acknowledged."""
+        _log.error("%s-%d: the broker has lost acknowledged records", *topic_partition)
+        if self.config.on_data_loss is not None:
+            try:
+                self.config.on_data_loss(topic_partition)
+            except Exception:
+                _log.exception("on_data_loss raised")
+
     def _on_unretrieved(self, batch: ProducerBatch) -> None:
-        """Runs when a failed batch is forgotten with deliveries nobody looked at."""
+        """A failed batch is being forgotten with deliveries nobody looked at.
+
+        Garbage is collected in whatever thread comes by: the loop does the rest.
+        """
         outcome = batch.outcome
         if outcome is None or outcome.error is None:
             return
         count = batch.count - batch.retrieved
+        try:
+            self.loop.call_soon_threadsafe(
+                self._report_failure, batch.topic_partition, count, outcome.error
+            )
+        except RuntimeError:  # the loop is closed
+            self._report_failure(batch.topic_partition, count, outcome.error)
+
+    def _report_failure(
+        self, topic_partition: TopicPartition, count: int, error: KafkaError
+    ) -> None:
         self.stats.unretrieved_failures += count
-        if _log.isEnabledFor(logging.ERROR):
-            _log.error("%d delivery(ies) failed and nobody looked: %s", count, outcome.error)
+        self._warnings.warning(
+            self.loop.time(),
+            error.node_id,
+            type(error).__name__,
+            "%d delivery(ies) failed and nobody looked: %s",
+            count,
+            error,
+        )
         if self.config.on_delivery_error is not None:
             try:
-                self.config.on_delivery_error(batch.topic_partition, count, outcome.error)
+                self.config.on_delivery_error(topic_partition, count, error)
             except Exception:
                 _log.exception("on_delivery_error raised")
 

@@ -59,9 +59,8 @@ def health(engine: ProducerEngine | None, state: str) -> Health:
             None if failure is None else str(failure),
         )
     failure = engine.failure
-    connected = any(node.state in {"ready", "throttled"} for node in nodes.values())
     return Health(
-        ready=state == "running" and failure is None and connected,
+        ready=state == "running" and failure is None and engine.client.any_ready(),
         state=state if failure is None else "failed",
         error=None if failure is None else str(failure),
         nodes=nodes,

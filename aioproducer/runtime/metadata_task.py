@@ -185,7 +185,10 @@ class MetadataTask:
                 self._take_answer()
                 await self._sleep_until(self._step())
         except asyncio.CancelledError:
-            self._waiters.fail(ProducerClosedError("the metadata task was cancelled"))
+            cause = ProducerFailedError("the producer's metadata task was cancelled from outside")
+            self._waiters.fail(cause)
+            if self._on_end is not None and not self._closing:
+                self._on_end(cause)
             raise
         except Exception as error:
             _log.exception("the metadata task ended unexpectedly")

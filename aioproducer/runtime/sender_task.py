@@ -18,11 +18,21 @@ from math import inf
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from aioproducer.core.idempotence import ProducerIdentity
 from aioproducer.core.producer_batch import ProducerBatch
-from aioproducer.core.sender import Connect, Dispatch, Sender
-from aioproducer.errors import KafkaError, ProducerFailedError
+from aioproducer.core.sender import Connect, Dispatch, RequestIdentity, Sender
+from aioproducer.errors import (
+    KafkaError,
+    NodeDisconnectedError,
+    ProducerFailedError,
+    error_from_code,
+)
 from aioproducer.net.client import NetworkClient, PreparedRequest
 from aioproducer.runtime.encoder import BatchEncoder
+from aioproducer.wire.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from aioproducer.wire.messages.produce import ProduceRequest, ProduceResponse
 from aioproducer.wire.produce import ProducePartition, ProduceTopic, encode_produce_request
 from aioproducer.wire.schema import Message
@@ -32,6 +42,7 @@ if TYPE_CHECKING:
 
 _NO_TOPIC_ID = UUID(int=0)
 _TOPIC_IDS_SINCE = 13
+_NO_TRANSACTION_TIMEOUT = 2**31 - 1
 
 
 class SenderTask:
@@ -109,6 +120,8 @@ class SenderTask:
             if not self._stopping:
                 cause = ProducerFailedError("the producer's sender task was cancelled from outside")
             raise
+        except KafkaError as error:
+            cause = error
         except Exception as error:
             cause = ProducerFailedError(f"the producer's sender task died of {error!r}")
             cause.__cause__ = error
@@ -126,6 +139,10 @@ class SenderTask:
                     self._client.maybe_connect(node_id, now)
                 case Dispatch(node_id, batches):
                     self._prepare(node_id, batches)
+                case RequestIdentity():
+                    self._request_identity(now)
+        if self._sender.fatal_error is not None:
+            raise self._sender.fatal_error
         self._wake_metadata()
         deadline = self._sender.next_deadline(now, self._client)
         if deadline > now:
@@ -147,6 +164,41 @@ class SenderTask:
             if timer is not None:
                 timer.cancel()
 
+    # -- the producer id -------------------------------------------------------------------------
+
+    def _request_identity(self, now: float) -> None:
+        node_id = self._client.least_loaded_node(now)
+        if node_id is None or not self._client.is_ready(node_id, now):
+            # The next turn asks again: it comes when the dial ends.
+            if node_id is not None:
+                self._client.maybe_connect(node_id, now)
+            return
+        request = InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT
+        )
+        try:
+            future = self._client.send(node_id, request, timeout_s=self._request_timeout, now=now)
+        except KafkaError as error:
+            self._sender.on_identity_failure(error, now)
+            return
+        self._sender.on_identity_requested()
+        future.add_done_callback(self._on_identity_answer)
+
+    def _on_identity_answer(self, future: asyncio.Future[Message | None]) -> None:
+        failure, answer = _outcome(future)
+        if failure is None and isinstance(answer, InitProducerIdResponse):
+            if not answer.error_code:
+                self._sender.on_identity(
+                    ProducerIdentity(answer.producer_id, answer.producer_epoch)
+                )
+                self.wake()
+                return
+            failure = error_from_code(answer.error_code)
+        self._sender.on_identity_failure(
+            failure or NodeDisconnectedError("no answer to InitProducerId"), self._now()
+        )
+        self.wake()
+
     # -- one request -----------------------------------------------------------------------------
 
     def _prepare(self, node_id: int, batches: list[ProducerBatch]) -> None:
@@ -157,20 +209,23 @@ class SenderTask:
         except Exception as error:
             self._not_dispatched(node_id, batches, error)
             return
-        task = self._loop.create_task(self._encode_and_dispatch(node_id, batches))
+        task = self._loop.create_task(self._encoder.encode(batches))
         self._preparing[task] = None
-        task.add_done_callback(self._preparing.pop)
+        task.add_done_callback(lambda done: self._on_prepared(node_id, batches, done))
 
-    async def _encode_and_dispatch(self, node_id: int, batches: list[ProducerBatch]) -> None:
-        try:
-            await self._encoder.encode(batches)
-        except Exception as error:
-            self._not_dispatched(node_id, batches, error)
-        except asyncio.CancelledError as error:
-            self._not_dispatched(node_id, batches, error)
-            raise
+    def _on_prepared(
+        self, node_id: int, batches: list[ProducerBatch], task: asyncio.Task[None]
+    ) -> None:
+        """Runs however the preparation ended, also when it was cancelled before it began."""
+        del self._preparing[task]
+        if task.cancelled():
+            error: BaseException | None = ProducerFailedError("the preparation was cancelled")
         else:
+            error = task.exception()
+        if error is None:
             self._dispatch(node_id, batches)
+        else:
+            self._not_dispatched(node_id, batches, error)
         self.wake()
 
     def _dispatch(self, node_id: int, batches: list[ProducerBatch]) -> None:
@@ -187,9 +242,10 @@ class SenderTask:
                 transactional_id=None,
                 acks=self._acks,
                 timeout_ms=round(self._request_timeout * 1000),
-                topics=_topics(live, self._topic_id if version >= _TOPIC_IDS_SINCE else None),
+                topics=_topics(live, self._topic_id if version >= _TOPIC_IDS_SINCE else _no_id),
             ),
             expect_response=self._acks != 0,
+            min_version=self._encoder.min_produce_version,
             max_version=self._max_version(live),
         )
         now = self._now()
@@ -204,19 +260,12 @@ class SenderTask:
     def _on_answer(
         self, node_id: int, batches: Sequence[ProducerBatch], future: asyncio.Future[Message | None]
     ) -> None:
-        now = self._now()
-        if future.cancelled():
-            self._sender.on_failure(
-                node_id, batches, ProducerFailedError("the request was cancelled"), now
-            )
-        elif (error := future.exception()) is not None:
-            failure = error if isinstance(error, KafkaError) else ProducerFailedError(repr(error))
-            self._sender.on_failure(node_id, batches, failure, now)
+        failure, answer = _outcome(future)
+        if failure is not None:
+            self._sender.on_failure(node_id, batches, failure, self._now())
         else:
-            response = future.result()
-            self._sender.on_response(
-                node_id, batches, response if isinstance(response, ProduceResponse) else None, now
-            )
+            response = answer if isinstance(answer, ProduceResponse) else None
+            self._sender.on_response(node_id, batches, response, self._now())
         self.wake()
 
     def _not_dispatched(
@@ -241,16 +290,29 @@ class SenderTask:
         return _TOPIC_IDS_SINCE - 1
 
 
+def _outcome(future: asyncio.Future[Message | None]) -> tuple[KafkaError | None, Message | None]:
+    """The error or the answer of a request, whatever ended it."""
+    if future.cancelled():
+        return NodeDisconnectedError("the request was cancelled"), None
+    error = future.exception()
+    if error is not None:
+        return error if isinstance(error, KafkaError) else ProducerFailedError(repr(error)), None
+    return None, future.result()
+
+
+def _no_id(_: str) -> UUID:
+    """Produce before v13 names topics."""
+    return _NO_TOPIC_ID
+
+
 def _topics(
-    batches: Sequence[ProducerBatch], topic_id: Callable[[str], UUID] | None
+    batches: Sequence[ProducerBatch], topic_id: Callable[[str], UUID]
 ) -> list[ProduceTopic]:
     by_topic: dict[str, list[ProducePartition]] = {}
     for batch in batches:
         if batch.encoded is None:  # pragma: no cover - `_prepare` has seen to it
             raise RuntimeError(f"{batch.topic_partition} is not encoded")
         topic, partition = batch.topic_partition
+        batch.topic_id = topic_id(topic)
         by_topic.setdefault(topic, []).append(ProducePartition(partition, batch.encoded.buffers))
-    return [
-        ProduceTopic(name, topic_id(name) if topic_id else _NO_TOPIC_ID, partitions)
-        for name, partitions in by_topic.items()
-    ]
+    return [ProduceTopic(name, topic_id(name), partitions) for name, partitions in by_topic.items()]

@@ -315,7 +315,7 @@ async def test_second_ctrl_c_aborts_at_once(brokers: EmbeddedCluster, tmp_path: 
         for node_id in brokers.state.brokers:
             brokers.thaw_broker(node_id)
     assert done.code == 130
-    assert "1 records acknowledged, 0 failed, 1 with an unknown fate" in done.err
+    assert "1 record acknowledged, 0 failed, 1 with an unknown fate" in done.err
 
 
 async def test_ctrl_c_before_anything_was_sent_ends_at_once(tmp_path: Path) -> None:

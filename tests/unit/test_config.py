@@ -174,8 +174,8 @@ def test_clients_without_a_name_are_numbered():
 
 @pytest.mark.parametrize("options", [{"acks": 1}, {"acks": "0"}, {"retries": 0}])
 def test_options_that_exclude_idempotence_switch_a_default_off_and_contradict_a_wish(options):
-    assert not config(**options).idempotence_requested
-    assert not config(**options, enable_idempotence=False).idempotence_requested
+    assert not config(**options).effective_idempotence
+    assert not config(**options, enable_idempotence=False).effective_idempotence
     with pytest.raises(ConfigError, match="contradicts"):
         config(**options, enable_idempotence=True)
 
@@ -185,15 +185,12 @@ def test_more_than_five_requests_in_flight_need_idempotence_switched_off_in_word
     for options in (six, six | {"enable_idempotence": True}, six | {"acks": 1}):
         with pytest.raises(ConfigError, match="max_in_flight_requests_per_connection=6"):
             config(**options)
-    assert not config(**six, enable_idempotence=False).idempotence_requested
+    assert not config(**six, enable_idempotence=False).effective_idempotence
 
 
-def test_idempotence_is_what_kafka_would_do_but_not_effective_yet():
-    assert config().idempotence_requested
-    assert config(enable_idempotence=None).idempotence_requested
-    assert not config().effective_idempotence
-    with pytest.raises(ConfigError, match="enable_idempotence=True is not supported yet"):
-        config(enable_idempotence=True)
+def test_idempotence_is_on_unless_something_excludes_it():
+    for wish in ({}, {"enable_idempotence": None}, {"enable_idempotence": True}):
+        assert config(**wish).effective_idempotence
 
 
 def test_transactions_contradict_what_excludes_idempotence():

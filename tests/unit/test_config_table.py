@@ -179,6 +179,7 @@ def test_options_of_our_own_are_few_and_say_where_they_come_from():
     assert own == {
         "allow_auto_create_topics": "KIP-487",
         "compression_threads_threshold_bytes": "aioproducer",
+        "on_data_loss": "aioproducer",
         "on_delivery_error": "aioproducer",
         "sasl_password": "librdkafka",
         "sasl_username": "librdkafka",

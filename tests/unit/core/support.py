@@ -9,15 +9,17 @@ from uuid import UUID
 from aioproducer.backoff import ExponentialBackoff
 from aioproducer.core.accumulator import AccumulatorSettings, RecordAccumulator
 from aioproducer.core.buffer_pool import BufferPool
+from aioproducer.core.idempotence import Sequencer
 from aioproducer.core.metadata import Metadata
 from aioproducer.core.outgoing import OutgoingRecord
 from aioproducer.core.partitioners import NodeLatencies
 from aioproducer.core.producer_batch import ProducerBatch
-from aioproducer.core.sender import Connect, Dispatch, Sender, SenderSettings
+from aioproducer.core.sender import Dispatch, RequestIdentity, Sender, SenderSettings
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import KafkaError
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime.encoder import BatchEncoder
+from aioproducer.types import TopicPartition
 from aioproducer.wire.messages import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -93,10 +95,12 @@ class Core:
         guarantee_order: bool = False,
         retries: int = 2**31 - 1,
         memory: int = 1 << 20,
+        sequencer: Sequencer | None = None,
     ) -> None:
         rng = random.Random(1)
         backoff = ExponentialBackoff(0.1, 1.0)
         self.now = 100.0
+        self.identity_requests = 0
         self.stats = ProducerStats()
         self.metadata = Metadata(
             max_age_s=300,
@@ -106,21 +110,25 @@ class Core:
             rng=rng,
         )
         self.pool = BufferPool(memory, batch_size, HEADER_SIZE)
-        self.unretrieved: list[ProducerBatch] = []
+        self.sequencer = sequencer or Sequencer()
+        self.data_losses: list[TopicPartition] = []
         self.accumulator = RecordAccumulator(
             AccumulatorSettings(
                 batch_size, linger, delivery_timeout, max_request_size, guarantee_order
             ),
             self.pool,
             self.metadata,
+            self.sequencer,
         )
         self.sender = Sender(
             self.accumulator,
             self.metadata,
+            self.sequencer,
             SenderSettings(retries, backoff, delivery_timeout),
             rng=rng,
             stats=self.stats,
             latencies=NodeLatencies(0),
+            on_data_loss=self.data_losses.append,
         )
         self.nodes = Nodes()
         self.metadata.add_topic("t", self.now)
@@ -164,7 +172,9 @@ class Core:
         """One turn of the sender; every dispatched request counts as sent."""
         dispatches = []
         for action in self.sender.poll(self.now, self.nodes):
-            if isinstance(action, Connect):
+            if isinstance(action, RequestIdentity):
+                self.identity_requests += 1
+            if not isinstance(action, Dispatch):
                 continue
             assert _ENCODER.encode_inline(action.batches)
             self.sender.on_dispatched(action.node_id, action.batches)

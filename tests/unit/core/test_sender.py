@@ -27,7 +27,7 @@ from aioproducer.wire.messages import (
     TopicProduceResponse,
 )
 
-from .support import TOPIC_ID, Core
+from .support import TOPIC_ID, Core, metadata_response
 
 
 def answer(*partitions: PartitionProduceResponse, topic: str = "t") -> ProduceResponse:
@@ -137,6 +137,15 @@ def test_retriable_error_is_sent_again_after_the_backoff() -> None:
     assert core.stats.records_retried == 1
 
 
+@pytest.mark.parametrize("code", [3, 6, 56, 7, 20, -1, 9999])
+def test_an_error_that_may_follow_the_append_does_not_claim_otherwise(code: int) -> None:
+    core = Core(retries=0)
+    batch = core.append()
+    (dispatch,) = core.poll()
+    core.sender.on_response(1, dispatch.batches, answer(refused(code)), core.now)
+    assert error_of(batch).persistence is Persistence.POSSIBLY_PERSISTED
+
+
 def test_retries_used_up_fails_with_the_last_error() -> None:
     core = Core(retries=1)
     batch = core.append()
@@ -146,7 +155,8 @@ def test_retries_used_up_fails_with_the_last_error() -> None:
         core.now += 2
     error = error_of(batch)
     assert isinstance(error, NotLeaderOrFollowerError)
-    assert error.persistence is Persistence.NOT_PERSISTED
+    # A leader that is deposed while it waits for its followers answers so after the append.
+    assert error.persistence is Persistence.POSSIBLY_PERSISTED
     assert (error.topic, error.partition, error.node_id) == ("t", 0, 1)
 
 
@@ -290,6 +300,10 @@ def test_answers_by_topic_id_find_their_batch() -> None:
     core = Core()
     batch = core.append()
     (dispatch,) = core.poll()
+    batch.topic_id = TOPIC_ID
+    # Meanwhile a lagging broker denies the topic: the id it was sent under still counts.
+    core.metadata.start_request(core.now)
+    core.metadata.on_response(metadata_response({}), core.now)
     response = ProduceResponse(
         responses=[
             TopicProduceResponse(name="", topic_id=TOPIC_ID, partition_responses=[ok(offset=3)])

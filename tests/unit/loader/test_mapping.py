@@ -3,9 +3,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aioproducer.loader import BadRow, MappingError, RecordMapping, RowBatch
 from aioproducer.loader.mapping import MappedRecord, RowMapper
+from aioproducer.loader.values import to_bytes
 from aioproducer.records import murmur2
 from loader.fakes import batch_of
 
@@ -25,9 +28,16 @@ def test_row_is_compact_json_in_column_order_by_default() -> None:
     assert record == MappedRecord('{"a":"1","b":"é"}'.encode(), None, None, None, None)
 
 
+@given(st.dictionaries(st.text(), st.none() | st.text() | st.integers(), min_size=1))
+def test_row_of_any_columns_is_the_same_json_as_its_mapping(row: dict[str, object]) -> None:
+    table = batch_of(list(row.values()), columns=tuple(row))
+    assert only(table).value == only(batch_of(row, columns=None)).value == to_bytes(row)
+
+
 def test_key_columns_are_joined() -> None:
     assert only(batch_of(["UA", "15"]), key=("a", "b")).key == b"UA+15"
     assert only(batch_of(["UA", "15"]), key=("b", "a"), key_join="/").key == b"15/UA"
+    assert only(batch_of(["UA", 15]), key=("a", "b")).key == b"UA+15"
     assert only(batch_of(["UA", "15"]), key=("b",)).key == b"15"
 
 

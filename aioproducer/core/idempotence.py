@@ -1,0 +1,271 @@
+"""Sequence numbers: what makes a retried batch stand in the log once (KIP-98, KIP-360).
+
+Owns: the producer id and epoch, per partition the sequences given out and the batches that hold
+them, and when a partition may start over under a newer epoch. Must not know: asyncio, requests,
+error codes; the sender tells it what became of a batch.
+
+A partition's batches with sequences and without an outcome are its `in_flight`, oldest first,
+whether they are on the wire or queued for a retry.
+
+    whole ----a batch fails, surely unwritten----> broken(unwritten_from)
+    whole ----a batch fails, maybe written-------> doubtful(unknown_gap)
+    doubtful --a later batch is acknowledged-----> whole      (so the failed one was written)
+    doubtful --its head is out of order----------> broken     (so the failed one was not)
+    broken, doubtful with nothing in flight --restart: newer epoch, sequences from 0--> whole
+
+Rules and their reasons
+- A sequence that may have reached a broker is never given to other records: the broker would take
+  them for a duplicate and acknowledge what it never wrote. A batch that fails leaves a gap, and
+  nothing new is sent behind a gap.
+- A broker accepts a batch only right behind its predecessor. So once a batch is known to be
+  unwritten, all later ones of its epoch are, and may be numbered anew; but not the earlier ones,
+  whose fate may still be open, and none that is on the wire.
+- A retry goes out only as the first in flight: the order survives any number of retries.
+- Until the first acknowledgement under an epoch one batch is in flight: a broker that knows nothing
+  of the producer would accept the second one although the first got lost.
+- A bump concerns the partition that needs it. The others go on under the epoch they have and follow
+  when nothing of theirs is in flight.
+- Sequences outlive metadata: a topic that vanishes from it keeps its state.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from aioproducer.core.producer_batch import ProducerBatch
+from aioproducer.types import TopicPartition
+
+MAX_EPOCH = 2**15 - 1
+_SEQUENCES = 2**31
+
+
+class ProducerIdentity(NamedTuple):
+    """What a broker knows a producer by."""
+
+    producer_id: int
+    epoch: int
+
+
+class Sequencer:
+    """Decides whether and under which sequence a batch may go out.
+
+    This one is for a producer without idempotence: everything may, without a sequence.
+    """
+
+    def may_drain(self, batch: ProducerBatch) -> bool:
+        """Whether the batch, the first of its queue, may go out now."""
+        return True
+
+    def on_drained(self, batch: ProducerBatch) -> None:
+        """The batch goes out: a new one gets its sequence."""
+
+    def on_acknowledged(self, batch: ProducerBatch) -> None:
+        """The batch stands in the log."""
+
+    def on_failed(self, batch: ProducerBatch) -> None:
+        """The batch has failed for good; `possibly_persisted` says how surely."""
+
+    def on_out_of_order(self, batch: ProducerBatch) -> bool:
+        """The broker does not hold the batch's predecessor; True when it lost acknowledged data."""
+        return False
+
+    def on_split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """The batch goes out in parts from now on."""
+
+    def on_off_the_wire(self, topic_partition: TopicPartition) -> None:
+        """A request with a batch of this partition is over."""
+
+    @property
+    def wants_identity(self) -> bool:
+        """Whether a producer id has to be asked for."""
+        return False
+
+    def on_identity(self, identity: ProducerIdentity) -> None:
+        """The broker gave a producer id."""
+
+
+class _Partition:
+    __slots__ = (
+        "acknowledged",
+        "identity",
+        "in_flight",
+        "next_sequence",
+        "unknown_gap",
+        "unwritten_from",
+    )
+
+    def __init__(self) -> None:
+        self.identity: ProducerIdentity | None = None
+        self.next_sequence = 0
+        self.acknowledged = False
+        self.in_flight: list[ProducerBatch] = []
+        self.unwritten_from: tuple[int, ...] | None = None
+        """Batches from this ordinal on are known to be unwritten."""
+        self.unknown_gap: tuple[int, ...] | None = None
+        """The youngest batch that failed and may have been written."""
+
+    @property
+    def is_whole(self) -> bool:
+        return self.unwritten_from is None and self.unknown_gap is None
+
+
+class IdempotentSequencer(Sequencer):
+    """Numbers batches so that brokers write each once and in order.
+
+    Args:
+        max_in_flight: batches of one partition that may be without an answer; brokers remember
+            the last five.
+    """
+
+    def __init__(self, max_in_flight: int) -> None:
+        self.identity: ProducerIdentity | None = None
+        self._max_in_flight = max_in_flight
+        self._partitions: dict[TopicPartition, _Partition] = {}
+
+    @property
+    def wants_identity(self) -> bool:
+        """Whether a producer id has to be asked for: at first, and when the epochs are used up."""
+        return self.identity is None
+
+    def on_identity(self, identity: ProducerIdentity) -> None:
+        """The broker gave a producer id."""
+        self.identity = identity
+
+    def may_drain(self, batch: ProducerBatch) -> bool:
+        """Whether the batch may go out now; see the rules above."""
+        partition = self._partition(batch.topic_partition)
+        if batch.has_sequence:
+            self._maybe_restart(partition)
+            doomed = (
+                partition.unwritten_from is not None and batch.ordinal >= partition.unwritten_from
+            )
+            return partition.in_flight[0] is batch and not doomed
+        if not partition.in_flight:
+            return self._ensure_fresh(partition)
+        return (
+            partition.is_whole
+            and partition.acknowledged
+            and partition.identity == self.identity
+            and len(partition.in_flight) < self._max_in_flight
+        )
+
+    def on_drained(self, batch: ProducerBatch) -> None:
+        """A batch that goes out for the first time gets its sequence."""
+        if not batch.has_sequence:
+            partition = self._partition(batch.topic_partition)
+            self._stamp(partition, batch)
+            partition.in_flight.append(batch)
+
+    def on_acknowledged(self, batch: ProducerBatch) -> None:
+        """The batch stands in the log, hence everything before it in its epoch."""
+        partition = self._partition(batch.topic_partition)
+        if not self._remove(partition, batch):
+            return
+        partition.acknowledged = True
+        if partition.unknown_gap is not None and batch.ordinal > partition.unknown_gap:
+            partition.unknown_gap = None
+        if partition.unwritten_from is not None and batch.ordinal >= partition.unwritten_from:
+            # A broker that knew nothing of us took it without its predecessor.
+            partition.unwritten_from = None
+
+    def on_failed(self, batch: ProducerBatch) -> None:
+        """The batch has failed for good and leaves a gap."""
+        partition = self._partition(batch.topic_partition)
+        if not self._remove(partition, batch):
+            return
+        if batch.possibly_persisted:
+            partition.unknown_gap = max(partition.unknown_gap or batch.ordinal, batch.ordinal)
+        else:
+            partition.unwritten_from = min(partition.unwritten_from or batch.ordinal, batch.ordinal)
+
+    def on_out_of_order(self, batch: ProducerBatch) -> bool:
+        """The broker does not hold the batch's predecessor.
+
+        For the first in flight that settles its fate: it is not written, nor is anything behind
+        it. For another one it only says that the first is still to be sent again.
+        """
+        partition = self._partition(batch.topic_partition)
+        if not partition.in_flight or partition.in_flight[0] is not batch:
+            return False
+        lost = partition.is_whole and partition.acknowledged
+        partition.unwritten_from = batch.ordinal
+        partition.unknown_gap = None
+        return lost
+
+    def on_split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """The parts share the batch's sequences, in order."""
+        if not batch.has_sequence:
+            return
+        partition = self._partition(batch.topic_partition)
+        sequence = batch.base_sequence
+        for part in parts:
+            part.set_producer(batch.producer_id, batch.producer_epoch, sequence)
+            sequence = sequence_after(sequence, part.count)
+        place = partition.in_flight.index(batch)
+        partition.in_flight[place : place + 1] = parts
+
+    def on_off_the_wire(self, topic_partition: TopicPartition) -> None:
+        """A request with a batch of this partition is over: a restart may be possible now."""
+        partition = self._partitions.get(topic_partition)
+        if partition is not None:
+            self._maybe_restart(partition)
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _partition(self, topic_partition: TopicPartition) -> _Partition:
+        partition = self._partitions.get(topic_partition)
+        if partition is None:
+            partition = self._partitions[topic_partition] = _Partition()
+        return partition
+
+    @staticmethod
+    def _remove(partition: _Partition, batch: ProducerBatch) -> bool:
+        if batch in partition.in_flight:
+            partition.in_flight.remove(batch)
+            return True
+        return False
+
+    def _ensure_fresh(self, partition: _Partition) -> bool:
+        """With nothing in flight: makes the partition ready for a new batch, if possible."""
+        if not partition.is_whole or partition.identity != self.identity:
+            self._restart(partition)
+        return partition.is_whole and partition.identity is not None
+
+    def _maybe_restart(self, partition: _Partition) -> None:
+        first = partition.unwritten_from
+        if first is None or not partition.in_flight:
+            return
+        if all(batch.ordinal >= first and not batch.holds for batch in partition.in_flight):
+            self._restart(partition)
+
+    def _restart(self, partition: _Partition) -> None:
+        """Numbers the partition's batches from 0 under an epoch it has not used."""
+        if self.identity is not None and partition.identity == self.identity:
+            self._bump()
+        if self.identity is None:
+            return
+        partition.identity = self.identity
+        partition.next_sequence = 0
+        partition.acknowledged = False
+        partition.unwritten_from = partition.unknown_gap = None
+        for batch in partition.in_flight:
+            self._stamp(partition, batch)
+
+    def _bump(self) -> None:
+        if self.identity is None or self.identity.epoch >= MAX_EPOCH:
+            self.identity = None
+        else:
+            self.identity = self.identity._replace(epoch=self.identity.epoch + 1)
+
+    @staticmethod
+    def _stamp(partition: _Partition, batch: ProducerBatch) -> None:
+        identity = partition.identity
+        if identity is None:  # pragma: no cover - `may_drain` has refused
+            raise RuntimeError(f"{batch.topic_partition} has no producer id yet")
+        batch.set_producer(identity.producer_id, identity.epoch, partition.next_sequence)
+        partition.next_sequence = sequence_after(partition.next_sequence, batch.count)
+
+
+def sequence_after(sequence: int, count: int) -> int:
+    """The sequence `count` records behind: 0 follows 2^31-1."""
+    return (sequence + count) % _SEQUENCES

@@ -1,0 +1,63 @@
+"""Reading a Produce response: what it says about the partitions that were asked for.
+
+Owns: matching by name or id, leader hints, per-record errors, the outcome of a success. Must not
+know: what is done about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from aioproducer.core.produce_rules import DUPLICATE_SEQUENCE_NUMBER
+from aioproducer.core.producer_batch import BatchOutcome
+from aioproducer.errors import KafkaError, error_from_code
+from aioproducer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aioproducer.wire.messages.produce import PartitionProduceResponse, ProduceResponse
+
+Answers = Mapping[TopicPartition, "PartitionProduceResponse"]
+
+
+def match_answers(response: ProduceResponse, names: Mapping[UUID, str]) -> Answers:
+    """The answers by partition; of an entry that comes twice the first one counts.
+
+    Produce v13 answers by topic id alone (KIP-516); `names` are those the request was made with.
+    """
+    answers: dict[TopicPartition, PartitionProduceResponse] = {}
+    for topic in response.responses:
+        name = topic.name or names.get(topic.topic_id, "")
+        for answer in topic.partition_responses:
+            answers.setdefault(TopicPartition(name, answer.index), answer)
+    return answers
+
+
+def leader_hints(answers: Answers) -> dict[TopicPartition, tuple[int, int]]:
+    """Leader and epoch where a refusal names them (KIP-951)."""
+    return {
+        topic_partition: (answer.current_leader.leader_id, answer.current_leader.leader_epoch)
+        for topic_partition, answer in answers.items()
+        if answer.error_code and answer.current_leader.leader_id >= 0
+    }
+
+
+def blamed_records(answer: PartitionProduceResponse) -> dict[int, KafkaError]:
+    """The records a broker names as the cause of its refusal (KIP-467)."""
+    return {
+        record.batch_index: error_from_code(
+            answer.error_code, record.batch_index_error_message or answer.error_message
+        )
+        for record in answer.record_errors
+    }
+
+
+def success_outcome(answer: PartitionProduceResponse) -> BatchOutcome:
+    """Where an accepted batch stands; a duplicate gets no offset, its first answer had it."""
+    if answer.error_code == DUPLICATE_SEQUENCE_NUMBER or answer.base_offset < 0:
+        return BatchOutcome()
+    stamped = answer.log_append_time_ms
+    return BatchOutcome(
+        base_offset=answer.base_offset, log_append_time_ms=stamped if stamped >= 0 else None
+    )

@@ -1,0 +1,60 @@
+"""What the sender does about each error code of a Produce response: one table.
+
+Owns: the mapping from code to action. Must not know: how an action is carried out. Codes that the
+table leaves out follow the broker error table: retriable ones are retried, others fail the batch.
+Source: Java's `Sender.completeBatch` and `TransactionManager.canRetry`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from aioproducer.errors import error_for_code
+
+
+class ProduceAction(Enum):
+    """What becomes of a batch after an answer."""
+
+    SUCCEED = "it stands in the log"
+    RETRY = "send it again"
+    SPLIT = "send it again in parts (KIP-126)"
+    OUT_OF_ORDER = "its predecessor is missing: number anew what is not written, send it again"
+    FAIL = "it fails; the producer goes on"
+    FATAL = "everything fails; only close() is left"
+
+
+OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+DUPLICATE_SEQUENCE_NUMBER = 46
+
+_RULES = {
+    0: ProduceAction.SUCCEED,
+    10: ProduceAction.SPLIT,  # MESSAGE_TOO_LARGE
+    DUPLICATE_SEQUENCE_NUMBER: ProduceAction.SUCCEED,  # an earlier attempt was written
+}
+_IDEMPOTENT_RULES = {
+    31: ProduceAction.FATAL,  # CLUSTER_AUTHORIZATION_FAILED
+    35: ProduceAction.FATAL,  # UNSUPPORTED_VERSION
+    OUT_OF_ORDER_SEQUENCE_NUMBER: ProduceAction.OUT_OF_ORDER,
+    49: ProduceAction.FATAL,  # INVALID_PRODUCER_ID_MAPPING
+    53: ProduceAction.FATAL,  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    59: ProduceAction.OUT_OF_ORDER,  # UNKNOWN_PRODUCER_ID (KIP-360)
+    90: ProduceAction.FATAL,  # PRODUCER_FENCED
+}
+
+SURELY_REFUSED = frozenset(
+    {2, 10, 17, 18, 19, 21, 29, 31, 32, 35, 42, 43, 44, 45, 47, 48, 49, 53}
+    | {59, 74, 75, 76, 87, 89, 90, 100, 103, 120}
+)
+"""Codes a broker answers before it appends. Any other one may come after the append: with acks=all
+a broker that loses the leadership (6), the topic (3) or its disk (56) while it waits for its
+followers answers so for a batch that stands in its log (Kafka: `DelayedProduce`)."""
+
+
+def action_for(code: int, *, idempotent: bool) -> ProduceAction:
+    """The action for an error code of one partition."""
+    action = _RULES.get(code)
+    if action is None and idempotent:
+        action = _IDEMPOTENT_RULES.get(code)
+    if action is None:
+        action = ProduceAction.RETRY if error_for_code(code).retriable else ProduceAction.FAIL
+    return action
