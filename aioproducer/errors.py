@@ -45,6 +45,10 @@ class ProducerFailedError(KafkaError):
     """The producer's background work ended unexpectedly; its message carries the cause."""
 
 
+class RecordsPurgedError(KafkaError):
+    """The record was given up by `Producer.purge()` before it was acknowledged."""
+
+
 class SerializationError(KafkaError):
     """A key, value or header cannot be turned into the bytes of a record."""
 

@@ -23,6 +23,7 @@ from aioproducer.config import ProducerConfig
 from aioproducer.errors import (
     ForkedError,
     IllegalStateError,
+    InvalidTopicError,
     ProducerClosedError,
     SerializationError,
     WrongLoopError,
@@ -268,6 +269,19 @@ class Producer:
         """
         return await self._usable().flush(timeout)
 
+    def purge(self, *, queued: bool = True, in_flight: bool = False) -> int:
+        """Gives up records that wait: their deliveries fail with `RecordsPurgedError`.
+
+        Args:
+            queued: those not sent yet, and those that wait to be sent again.
+            in_flight: those sent and not acknowledged; they may be written all the same, and
+                their errors say so.
+
+        Returns:
+            How many records were given up.
+        """
+        return self._usable().purge(queued=queued, in_flight=in_flight)
+
     # -- looking ---------------------------------------------------------------------------------
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
@@ -349,6 +363,8 @@ class Producer:
     def _prepare(
         self, topic: str, key: Any, value: Any, headers: HeadersInput
     ) -> tuple[bytes | None, bytes | None, HeaderPairs]:
+        if not isinstance(topic, str):
+            raise InvalidTopicError(f"a topic's name is a str, not {type(topic).__name__}")
         config = self._config
         if config.key_serializer is not None:
             key = _serialize(config.key_serializer, key, topic, "key")

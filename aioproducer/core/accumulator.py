@@ -23,7 +23,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 
 from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.idempotence import Sequencer
+from aioproducer.core.incomplete import IncompleteBatches
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
 from aioproducer.types import TopicPartition
 
@@ -107,8 +108,7 @@ class RecordAccumulator:
         self._compact_at = _SMALLEST_HEAP
         self._lingering: dict[PartitionQueue, None] = {}
         self._ready: dict[int, deque[PartitionQueue]] = {}
-        self._incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
-        self._parts: dict[ProducerBatch, None] = {}
+        self._incomplete = IncompleteBatches(settings.delivery_timeout)
         self._flushes = 0
         self._ordinal = 0
         self._ticket = 0
@@ -172,7 +172,7 @@ class RecordAccumulator:
         if queue.batches:
             queue.batches[-1].close()
         queue.batches.append(batch)
-        self._incomplete[batch] = None
+        self._incomplete.add(batch)
         self._metadata.add_topic(record.meta.name, now)
         self._replan(queue)
         return batch
@@ -192,11 +192,7 @@ class RecordAccumulator:
     @property
     def next_expiry_at(self) -> float:
         """Loop time at which the oldest batch's delivery timeout ends."""
-        oldest = min((part.created_at for part in self._parts), default=inf)
-        for batch in self._incomplete:
-            oldest = min(oldest, batch.created_at)
-            break
-        return oldest + self.settings.delivery_timeout
+        return self._incomplete.next_expiry_at
 
     def collect_ready(self, now: float) -> None:
         """Places every partition whose time has come on its leader's queue."""
@@ -284,7 +280,7 @@ class RecordAccumulator:
 
         Their memory is on top of the pool's, which keeps counting the whole until then.
         """
-        del self._incomplete_of(batch)[batch]
+        self._incomplete.discard(batch)
         left = len(parts)
 
         def on_part_done(_: object) -> None:
@@ -296,7 +292,7 @@ class RecordAccumulator:
 
         for part in parts:
             self.hold(batch)
-            self._parts[part] = None
+            self._incomplete.add_part(part)
             part.add_listener(part, on_part_done)
             self.reenqueue(part, now)
 
@@ -317,25 +313,20 @@ class RecordAccumulator:
 
     def complete(self, batch: ProducerBatch, outcome: BatchOutcome) -> bool:
         """Ends a batch; False when it had ended before."""
-        self._incomplete_of(batch).pop(batch, None)
+        self._incomplete.discard(batch)
         first = batch.complete(outcome)
         self._maybe_deallocate(batch)
         return first
 
     def take_expired(self, now: float) -> list[ProducerBatch]:
         """Batches past their delivery timeout, taken off their queues, not yet completed."""
-        limit = now - self.settings.delivery_timeout
-        expired = [part for part in self._parts if part.created_at <= limit]
-        for batch in self._incomplete:
-            if batch.created_at > limit:
-                break
-            expired.append(batch)
+        expired = self._incomplete.expired(now)
         self._forget(expired)
         return expired
 
-    def take_all(self, *, in_flight: bool = True) -> list[ProducerBatch]:
-        """Every batch without an outcome (without those in flight on request), off its queue."""
-        batches = [batch for batch in self.incomplete() if in_flight or not batch.holds]
+    def take_all(self, *, queued: bool = True, in_flight: bool = True) -> list[ProducerBatch]:
+        """Every batch without an outcome, or one kind of them, off its queue."""
+        batches = [batch for batch in self.incomplete() if (in_flight if batch.holds else queued)]
         self._forget(batches)
         return batches
 
@@ -344,12 +335,11 @@ class RecordAccumulator:
     @property
     def has_incomplete(self) -> bool:
         """Whether any batch has no outcome yet."""
-        return bool(self._incomplete or self._parts)
+        return bool(self._incomplete)
 
     def incomplete(self) -> Iterator[ProducerBatch]:
-        """The batches that have no outcome yet: parts of split ones, then oldest first."""
-        yield from self._parts
-        yield from self._incomplete
+        """The batches that have no outcome yet."""
+        return iter(self._incomplete)
 
     def begin_flush(self) -> None:
         """From now until `end_flush` nothing lingers."""
@@ -379,9 +369,6 @@ class RecordAccumulator:
         if queue is None:
             queue = partitions[partition] = PartitionQueue(topic_partition)
         return queue
-
-    def _incomplete_of(self, batch: ProducerBatch) -> dict[ProducerBatch, None]:
-        return self._parts if batch in self._parts else self._incomplete
 
     def _leader(self, queue: PartitionQueue) -> int | None:
         return self._metadata.leader(*queue.topic_partition)
@@ -433,7 +420,7 @@ class RecordAccumulator:
 
     def _forget(self, batches: Iterable[ProducerBatch]) -> None:
         for batch in batches:
-            del self._incomplete_of(batch)[batch]
+            self._incomplete.discard(batch)
             queue = self._queue_of(batch.topic_partition)
             if not batch.holds and batch in queue.batches:
                 queue.batches.remove(batch)

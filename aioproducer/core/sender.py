@@ -22,9 +22,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aioproducer.core.accumulator import RecordAccumulator
+from aioproducer.core.actions import Action, Connect, Dispatch, NodeView, RequestIdentity
 from aioproducer.core.idempotence import ProducerIdentity, Sequencer
 from aioproducer.core.produce_answers import (
     Answers,
@@ -64,42 +65,6 @@ if TYPE_CHECKING:
 
 _HOPELESS = (AuthenticationError, AuthorizationError, UnsupportedVersionError)
 """Asking for a producer id again would only get the same answer."""
-
-
-class NodeView(Protocol):
-    """What the sender may ask about connections."""
-
-    def is_ready(self, node_id: int, now: float) -> bool:
-        """Whether a request may be sent to the node now."""
-
-    def ready_at(self, node_id: int, now: float) -> float:
-        """Loop time at which asking again makes sense; inf when an event will tell."""
-
-    def connection_failures(self, node_id: int) -> KafkaError | None:
-        """Why the node cannot be reached; None while nothing is wrong."""
-
-
-@dataclass(frozen=True, slots=True)
-class Connect:
-    """Open a connection to a node that has something to get."""
-
-    node_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Dispatch:
-    """Send these batches, at most one per partition, to the node in one request."""
-
-    node_id: int
-    batches: list[ProducerBatch]
-
-
-@dataclass(frozen=True, slots=True)
-class RequestIdentity:
-    """Ask any broker for a producer id (InitProducerId)."""
-
-
-Action = Connect | Dispatch | RequestIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,10 +247,10 @@ class Sender:
                 self._on_answer(batch, answer, node_id, now, hinted=batch.topic_partition in moved)
         self._let_go(batches)
 
-    def abort(self, error: KafkaError, *, in_flight: bool = True) -> int:
-        """Fails every batch without an outcome; returns the number of records."""
+    def abort(self, error: KafkaError, *, queued: bool = True, in_flight: bool = True) -> int:
+        """Fails every batch without an outcome, or one kind of them; returns how many records."""
         records = 0
-        for batch in self.accumulator.take_all(in_flight=in_flight):
+        for batch in self.accumulator.take_all(queued=queued, in_flight=in_flight):
             if batch.on_wire:
                 batch.possibly_persisted = True
             records += batch.count

@@ -116,9 +116,9 @@ class NetworkClient:
         return link is not None and link.is_ready(now)
 
     def any_ready(self) -> bool:
-        """Whether some broker or bootstrap server is connected."""
+        """Whether some broker or bootstrap server is connected, or was until it idled too long."""
         links = [*self._brokers.values(), *self._bootstrap.values()]
-        return any(link.connection is not None for link in links)
+        return any(link.connection is not None or _rests(link) for link in links)
 
     def ready_at(self, node_id: int, now: float) -> float:
         """Loop time at which to look again; inf while only an event can change anything."""
@@ -258,3 +258,9 @@ class NetworkClient:
 
     def _link(self, node_id: int) -> BrokerLink | None:
         return (self._bootstrap if node_id < 0 else self._brokers).get(node_id)
+
+
+def _rests(link: BrokerLink) -> bool:
+    """Whether the link was connected and nothing went wrong since: closed for idleness."""
+    dialed = link.last_attempt_at > -_INFINITY
+    return dialed and not link.is_dialing and link.last_error is None

@@ -6,7 +6,7 @@ fall back to it.
 
 Invariants
 - A call that needs no wait suspends nowhere, except before it opens a second batch in one turn of
-  the loop.
+  the loop, and once per `_RECORDS_PER_TURN`.
 - Whoever has to wait for memory stands in one line (`BufferMemory.lock`); while somebody stands
   there, nobody appends past him, not even to a batch that has room.
 - Metadata and memory share one bound, `max_block_ms`.
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from aioproducer.runtime.sender_task import SenderTask
 
 _TIMESTAMPS = 2**63
+_RECORDS_PER_TURN = 1000
+"""Some ms of work: what a loop of sends that finds room everywhere may do in one go."""
 
 ChoosePartition = Callable[[str, bytes | None, bytes | None, "TopicMetadata"], int | None]
 """Decides a record's partition; None leaves it to the sticky partitioner."""
@@ -101,6 +103,7 @@ class RecordAppender:
         self._latencies = latencies
         self._sticky: dict[str, BuiltInPartitioner] = {}
         self._batch_opened_this_turn = False
+        self._records_this_turn = 0
         self._weigh_at: dict[str, float] = {}
         self._loop = loop
         self._wall_ms = wall_ms
@@ -126,10 +129,11 @@ class RecordAppender:
             self._memory.pool.check_open()
         record = self._check(meta, key, value, headers, partition, timestamp_ms)
         if not self._memory.contended:
-            batch = self._try_append(record)
-            if batch is None and self._batch_opened_this_turn:
+            worn = self._records_this_turn >= _RECORDS_PER_TURN
+            batch = None if worn else self._try_append(record)
+            if batch is None and (worn or self._batch_opened_this_turn):
                 # A loop of sends that never suspends would hold everybody up, and fill the memory
-                # before the first byte leaves: it may open one batch per turn of the loop.
+                # before the first byte leaves: so much per turn of the loop, and one new batch.
                 await asyncio.sleep(0)
                 self._memory.pool.check_open()
                 if self._memory.contended:
@@ -247,6 +251,7 @@ class RecordAppender:
 
     def _on_turn(self) -> None:
         self._batch_opened_this_turn = False
+        self._records_this_turn = 0
 
     def _append_to(self, record: OutgoingRecord, partition: int) -> ProducerBatch | None:
         try:
@@ -276,6 +281,9 @@ class RecordAppender:
         except (TypeError, ValueError) as error:
             self._memory.pool.deallocate(buffer, size)
             raise SerializationError(str(error), topic=meta.name) from error
+        if self._accumulator.next_expiry_at < self._sender_task.sleeping_until:
+            # Its partition may wait for a broker: then nothing else would wake the sender in time.
+            self._sender_task.wake()
         if not self._batch_opened_this_turn:
             self._batch_opened_this_turn = True
             self._loop.call_soon(self._on_turn)
@@ -319,6 +327,9 @@ class RecordAppender:
 
     def _delivery(self, record: OutgoingRecord, batch: ProducerBatch) -> Delivery:
         self._stats.records_appended += 1
+        self._records_this_turn += 1
+        if self._records_this_turn == _RECORDS_PER_TURN:
+            self._loop.call_soon(self._on_turn)
         if self._accumulator.next_ready_at < self._sender_task.sleeping_until:
             self._sender_task.wake()
         key, value = record.key, record.value

@@ -32,6 +32,7 @@ Item = Any
 Prepare = Callable[[str, Any, Any, HeadersInput], tuple[bytes | None, bytes | None, HeaderPairs]]
 
 _LONGEST_TUPLE = 5
+_REFUSALS_PER_TURN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +132,14 @@ class _Run:
                 delivery = self._engine.appender.append_nowait(*arguments)
                 self._patient = True
         except KafkaError as error:
-            self.result.failed.append(FailedRecord(number, error))
+            self.result.failed.append(FailedRecord(number, _without_frames(error)))
             if isinstance(error, KafkaTimeoutError):
                 # One item has waited `max_block_ms` in vain: the others must not add up.
                 self._patient = False
             self._engine.check_usable()
+            if len(self.result.failed) % _REFUSALS_PER_TURN == 0:
+                # Refusing suspends nowhere: others get their turn in between.
+                await asyncio.sleep(0)
         else:
             self._track(number, delivery)
 
@@ -208,6 +212,15 @@ class _Tracked:
     def __init__(self, run: _Run, batch: ProducerBatch) -> None:
         self.run = run
         self.batch = batch
+
+
+def _without_frames(error: KafkaError) -> KafkaError:
+    """An error to be kept: with the frames it came through, each would keep this whole call."""
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
+    return error
 
 
 def _on_done(key: object) -> None:

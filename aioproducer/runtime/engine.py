@@ -20,24 +20,20 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from aioproducer import log
-from aioproducer._version import __version__
-from aioproducer.backoff import ExponentialBackoff
-from aioproducer.core.accumulator import AccumulatorSettings, RecordAccumulator
+from aioproducer.core.accumulator import RecordAccumulator
 from aioproducer.core.buffer_pool import BufferPool
-from aioproducer.core.idempotence import IdempotentSequencer, Sequencer
 from aioproducer.core.metadata import Metadata
 from aioproducer.core.partitioners import BuiltInPartitioner, NodeLatencies
 from aioproducer.core.producer_batch import ProducerBatch
-from aioproducer.core.sender import Sender, SenderSettings
+from aioproducer.core.sender import Sender
 from aioproducer.core.stats import ProducerStats
-from aioproducer.errors import KafkaError, ProducerClosedError
-from aioproducer.net.client import NetSettings, NetworkClient
-from aioproducer.net.dialer import Dialer, TcpDialer
+from aioproducer.errors import KafkaError, ProducerClosedError, RecordsPurgedError
+from aioproducer.net.client import NetworkClient
+from aioproducer.net.dialer import Dialer
 from aioproducer.partitioners import partition_chooser
 from aioproducer.records.batch import HEADER_SIZE
-from aioproducer.records.codecs import codec_for
-from aioproducer.runtime.appender import AppenderSettings, RecordAppender
-from aioproducer.runtime.encoder import BatchEncoder
+from aioproducer.runtime import settings
+from aioproducer.runtime.appender import RecordAppender
 from aioproducer.runtime.memory import BufferMemory
 from aioproducer.runtime.metadata_task import MetadataTask
 from aioproducer.runtime.sender_task import SenderTask
@@ -86,61 +82,42 @@ class ProducerEngine:
         self._drain: asyncio.Task[int] | None = None
         self._hurry = False
         self._warnings = log.RateLimitedLog(_log)
-        rng = rng or random.Random()
-        retry_backoff = ExponentialBackoff(
-            config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000
-        )
-        self.metadata: Metadata = Metadata(
-            max_age_s=config.metadata_max_age_ms / 1000,
-            max_idle_s=config.metadata_max_idle_ms / 1000,
-            backoff=retry_backoff,
-            allow_auto_create=config.allow_auto_create_topics,
-            rng=rng,
-        )
+        self._make_core(rng or random.Random())
+        self._make_runtime(dialer or settings.make_dialer(config), wall_ms)
+
+    def _make_core(self, rng: random.Random) -> None:
+        config = self.config
+        self._rng = rng
+        self.metadata: Metadata = settings.make_metadata(config, rng)
         self._latencies = NodeLatencies(config.partitioner_availability_timeout_ms / 1000)
-        sequencer = (
-            IdempotentSequencer(config.max_in_flight_requests_per_connection)
-            if config.effective_idempotence
-            else Sequencer()
-        )
+        sequencer = settings.make_sequencer(config)
         self.pool: BufferPool = BufferPool(config.buffer_memory, config.batch_size, HEADER_SIZE)
         self.accumulator: RecordAccumulator = RecordAccumulator(
-            AccumulatorSettings(
-                batch_size=config.batch_size,
-                linger=config.linger_ms / 1000,
-                delivery_timeout=config.delivery_timeout_ms / 1000,
-                max_request_size=config.max_request_size,
-                guarantee_order=config.max_in_flight_requests_per_connection == 1,
-            ),
+            settings.accumulator_settings(config),
             self.pool,
             self.metadata,
             sequencer,
-            owner=loop,
+            owner=self.loop,
             on_unretrieved=self._on_unretrieved,
         )
         self.sender: Sender = Sender(
             self.accumulator,
             self.metadata,
             sequencer,
-            SenderSettings(
-                retries=config.retries,
-                retry_backoff=retry_backoff,
-                delivery_timeout=config.delivery_timeout_ms / 1000,
-            ),
+            settings.sender_settings(config),
             rng=rng,
             stats=self.stats,
             latencies=self._latencies,
             on_data_loss=self._on_data_loss,
         )
+
+    def _make_runtime(self, dialer: Dialer, wall_ms: Callable[[], int]) -> None:
+        config, loop = self.config, self.loop
         self.client: NetworkClient = NetworkClient(
-            _net_settings(config),
-            dialer=dialer
-            or TcpDialer(
-                send_buffer_bytes=config.send_buffer_bytes,
-                receive_buffer_bytes=config.receive_buffer_bytes,
-            ),
+            settings.net_settings(config),
+            dialer=dialer,
             loop_time=loop.time,
-            rng=rng,
+            rng=self._rng,
             on_event=self._on_network_event,
         )
         self.metadata_task: MetadataTask = MetadataTask(
@@ -151,10 +128,7 @@ class ProducerEngine:
             on_update=self._on_metadata_update,
             on_end=self._on_task_end,
         )
-        codec = None
-        if config.compression_type != "none":
-            codec = codec_for(config.compression_type, config.compression_level)
-        self._encoder = BatchEncoder(codec, config.compression_threads_threshold_bytes)
+        self._encoder = settings.make_encoder(config)
         self.memory: BufferMemory = BufferMemory(self.pool, loop, self.stats, self._on_memory_wait)
         self.sender_task: SenderTask = SenderTask(
             self.sender,
@@ -168,27 +142,26 @@ class ProducerEngine:
             on_end=self._on_task_end,
         )
         self.appender: RecordAppender = RecordAppender(
-            AppenderSettings(
-                max_block=config.max_block_ms / 1000,
-                batch_size=config.batch_size,
-                max_request_size=config.max_request_size,
-            ),
+            settings.appender_settings(config),
             accumulator=self.accumulator,
             memory=self.memory,
             metadata=self.metadata,
             waits=self.metadata_task,
             sender_task=self.sender_task,
-            choose_partition=partition_chooser(config, rng),
-            make_sticky=lambda topic: BuiltInPartitioner(
-                topic,
-                max(1, config.batch_size),
-                adaptive=config.partitioner_adaptive_partitioning_enable,
-                rng=rng,
-            ),
+            choose_partition=partition_chooser(config, self._rng),
+            make_sticky=self._make_sticky,
             latencies=self._latencies,
             loop=loop,
             wall_ms=wall_ms,
             stats=self.stats,
+        )
+
+    def _make_sticky(self, topic: str) -> BuiltInPartitioner:
+        return BuiltInPartitioner(
+            topic,
+            max(1, self.config.batch_size),
+            adaptive=self.config.partitioner_adaptive_partitioning_enable,
+            rng=self._rng,
         )
 
     # -- life ------------------------------------------------------------------------------------
@@ -299,6 +272,11 @@ class ProducerEngine:
             await self.client.close(farewell)
             self._encoder.close()
 
+    def purge(self, *, queued: bool, in_flight: bool) -> int:
+        """Fails what waits; see `Producer.purge`."""
+        error = RecordsPurgedError("the record was purged before it was acknowledged")
+        return self.sender.abort(error, queued=queued, in_flight=in_flight)
+
     def check_usable(self) -> None:
         """Raises what `send()` must raise when the engine takes no records any more."""
         if self.failure is not None:
@@ -376,20 +354,3 @@ class ProducerEngine:
                 self.config.on_delivery_error(topic_partition, count, error)
             except Exception:
                 _log.exception("on_delivery_error raised")
-
-
-def _net_settings(config: ProducerConfig) -> NetSettings:
-    idle_ms = config.connections_max_idle_ms
-    return NetSettings(
-        client_id=config.client_id,
-        request_timeout_s=config.request_timeout_ms / 1000,
-        connection_setup_timeout_s=config.socket_connection_setup_timeout_ms / 1000,
-        connection_setup_timeout_max_s=config.socket_connection_setup_timeout_max_ms / 1000,
-        reconnect_backoff_s=config.reconnect_backoff_ms / 1000,
-        reconnect_backoff_max_s=config.reconnect_backoff_max_ms / 1000,
-        max_in_flight=config.max_in_flight_requests_per_connection,
-        connections_max_idle_s=None if idle_ms < 0 else idle_ms / 1000,
-        dns_canonical=config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only",
-        rebootstrap=config.metadata_recovery_strategy == "rebootstrap",
-        software_version=__version__,
-    )

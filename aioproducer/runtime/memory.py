@@ -74,7 +74,7 @@ class BufferMemory:
         finally:
             self._stats.buffer_wait_time += self._loop.time() - started
         if request.error is not None:
-            raise request.error
+            raise request.error.with_context()
         granted = request.buffer
         if granted is None:  # pragma: no cover - settled means one of the two
             raise RuntimeError("a memory request was settled with neither buffer nor error")

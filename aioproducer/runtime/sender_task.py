@@ -18,9 +18,10 @@ from math import inf
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from aioproducer.core.actions import Connect, Dispatch, RequestIdentity
 from aioproducer.core.idempotence import ProducerIdentity
 from aioproducer.core.producer_batch import ProducerBatch
-from aioproducer.core.sender import Connect, Dispatch, RequestIdentity, Sender
+from aioproducer.core.sender import Sender
 from aioproducer.errors import (
     KafkaError,
     NodeDisconnectedError,

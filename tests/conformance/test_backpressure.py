@@ -58,6 +58,31 @@ async def test_senders_wait_for_memory_and_are_served_in_order(cluster: Embedded
         assert producer.metrics()["bufferpool_wait_total"] > 0
 
 
+async def test_who_has_just_been_served_queues_behind_those_who_wait(
+    cluster: EmbeddedCluster,
+) -> None:
+    async with small(cluster) as producer:
+        await producer.warm_up(["t"])
+        cluster.freeze_broker(1)
+        for _ in range(2):
+            await producer.send("t", b"v" * 16_200)
+        served: list[str] = []
+
+        async def send(name: str, count: int) -> None:
+            for _ in range(count):
+                await producer.send("t", b"v" * 1000)
+                served.append(name)
+
+        tasks = []
+        for name, count in (("greedy", 8), ("second", 1), ("third", 1)):
+            tasks.append(asyncio.create_task(send(name, count)))
+            await asyncio.sleep(0)
+        assert producer.health().waiting_for_memory == 3
+        cluster.thaw_broker(1)
+        await asyncio.gather(*tasks)
+        assert served == ["greedy", "second", "third", *["greedy"] * 7]
+
+
 async def test_waiting_for_memory_ends_after_max_block_ms(cluster: EmbeddedCluster) -> None:
     async with small(cluster, max_block_ms=300) as producer:
         await producer.warm_up(["t"])
@@ -96,6 +121,22 @@ async def test_a_record_larger_than_all_memory_is_refused_at_once(cluster: Embed
             await producer.send("t", b"v" * 40_000)
 
 
+async def test_a_record_larger_than_all_memory_does_not_queue_for_it(
+    cluster: EmbeddedCluster,
+) -> None:
+    async with small(cluster) as producer:
+        await producer.warm_up(["t"])
+        cluster.freeze_broker(1)
+        tasks = [asyncio.create_task(producer.send("t", VALUE)) for _ in range(6)]
+        await asyncio.sleep(0.01)
+        assert producer.health().waiting_for_memory > 0
+        async with asyncio.timeout(10):
+            with pytest.raises(RecordTooLargeError, match="buffer_memory"):
+                await producer.send("t", b"v" * 40_000)
+        cluster.thaw_broker(1)
+        await asyncio.gather(*tasks)
+
+
 async def test_oversize_records_get_memory_pieced_together(cluster: EmbeddedCluster) -> None:
     async with small(cluster) as producer:
         sizes = (10_000, 10_000, 30_000, 100, 30_000, 100)
@@ -110,3 +151,37 @@ async def test_a_loop_of_sends_lets_the_sender_work(cluster: EmbeddedCluster) ->
             await producer.send("t", b"v" * 100)
         assert producer.metrics()["batch_total"] > 0
         assert await producer.flush() == 0
+
+
+async def test_a_loop_of_sends_that_fit_everywhere_lets_others_work(
+    cluster: EmbeddedCluster,
+) -> None:
+    async with Producer(
+        bootstrap_servers=cluster.bootstrap_servers, batch_size=1_000_000, linger_ms=5
+    ) as producer:
+        await producer.warm_up(["t"])
+        done = False
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while not done:
+                turns += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.create_task(other())
+        for _ in range(20_000):  # all of them fit into one batch
+            await producer.send("t", b"v")
+        done = True
+        await beside
+        assert turns >= 10
+
+
+async def test_concurrent_sends_keep_the_order_of_their_calls(cluster: EmbeddedCluster) -> None:
+    async with Producer(
+        bootstrap_servers=cluster.bootstrap_servers, batch_size=4096, linger_ms=5
+    ) as producer:
+        await producer.warm_up(["t"])
+        calls = [asyncio.create_task(producer.send("t", b"%d" % n)) for n in range(5_000)]
+        offsets = [(await (await call)).offset for call in calls]
+        assert offsets == list(range(5_000))

@@ -19,6 +19,7 @@ from aioproducer.errors import (
     IllegalStateError,
     ProducerClosedError,
     ProducerFailedError,
+    RecordsPurgedError,
     WrongLoopError,
 )
 from aioproducer.testing.embedded import EmbeddedCluster
@@ -220,3 +221,29 @@ async def test_an_unclosed_producer_warns(cluster: EmbeddedCluster) -> None:
         gc.collect()
     assert engine is not None
     await engine.close(0)
+
+
+async def test_purge_fails_what_waits_and_says_whether_it_may_be_written(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.state.faults.swallow(ApiKey.PRODUCE, times=1)
+    async with Producer(
+        bootstrap_servers=cluster.bootstrap_servers, linger_ms=0, request_timeout_ms=1000
+    ) as producer:
+        sent = await producer.send("t", b"on its way")
+        for _ in range(200):
+            if producer.metrics()["requests_in_flight"]:
+                break
+            await asyncio.sleep(0.005)
+        queued = await producer.send("t", b"behind it")
+        assert producer.purge(queued=True) == 1
+        error = queued.exception()
+        assert isinstance(error, RecordsPurgedError)
+        assert error.persistence is Persistence.NOT_PERSISTED
+        assert not sent.done()
+        assert producer.purge(queued=False, in_flight=True) == 1
+        error = sent.exception()
+        assert isinstance(error, RecordsPurgedError)
+        assert error.persistence is Persistence.POSSIBLY_PERSISTED
+        # The sequences of both are never given to others.
+        assert (await producer.send_and_wait("t", b"after")).offset == 0

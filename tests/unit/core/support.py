@@ -8,13 +8,14 @@ from uuid import UUID
 
 from aioproducer.backoff import ExponentialBackoff
 from aioproducer.core.accumulator import AccumulatorSettings, RecordAccumulator
+from aioproducer.core.actions import Dispatch, RequestIdentity
 from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.idempotence import Sequencer
 from aioproducer.core.metadata import Metadata
 from aioproducer.core.outgoing import OutgoingRecord
 from aioproducer.core.partitioners import NodeLatencies
 from aioproducer.core.producer_batch import ProducerBatch
-from aioproducer.core.sender import Dispatch, RequestIdentity, Sender, SenderSettings
+from aioproducer.core.sender import Sender, SenderSettings
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import KafkaError
 from aioproducer.records.batch import HEADER_SIZE

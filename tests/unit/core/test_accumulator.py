@@ -170,6 +170,15 @@ def test_batches_expire_wherever_they_are() -> None:
     assert core.accumulator.next_expiry_at == inf
 
 
+def test_what_is_due_to_expire_does_expire_whatever_the_rounding() -> None:
+    for step in range(1, 400):
+        core = Core(delivery_timeout=0.1 + step * 0.37)
+        core.now = step * 1.1
+        batch = core.append()
+        core.now = core.accumulator.next_expiry_at
+        assert core.accumulator.take_expired(core.now) == [batch]
+
+
 def test_memory_of_an_expired_batch_in_flight_is_kept_until_the_transport_lets_go() -> None:
     core = Core(delivery_timeout=10.0, memory=200)
     batch = core.append()

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from aioproducer.core.sender import Connect
+from aioproducer.core.actions import Connect
 from aioproducer.errors import (
     DeliveryTimeoutError,
     KafkaError,
