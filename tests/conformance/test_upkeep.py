@@ -30,7 +30,9 @@ async def test_a_producer_whose_idle_connections_were_closed_is_still_ready(
     cluster: EmbeddedCluster,
 ) -> None:
     async with Producer(
-        bootstrap_servers=cluster.bootstrap_servers, connections_max_idle_ms=50
+        bootstrap_servers=cluster.bootstrap_servers,
+        connections_max_idle_ms=50,
+        request_timeout_ms=1000,
     ) as producer:
         await producer.send_and_wait("t", b"v")
         await until(lambda: not any(map(cluster.connection_count, (1, 2, 3))))
@@ -89,8 +91,9 @@ async def test_an_answer_counts_although_the_topic_left_the_metadata_meanwhile(
         engine.metadata_task.wake()
         await until(lambda: denial.struck > 0 and engine.metadata.topic("t") is None)
         assert not delivery.done()
+        await until(delivery.done)
         cluster.state.faults.remove(denial)
-        assert (await delivery).offset == 1
+        assert delivery.result().offset == 1
         assert producer.metrics()["record_retry_total"] == 0
     records = (await read_topic(cluster.bootstrap_servers, "t", timeout_s=20))[0]
     assert [record.value for record in records] == [b"warm", b"once"]
