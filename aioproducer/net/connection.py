@@ -354,7 +354,9 @@ class Connection:
             if oldest.deadline <= now:
                 self.abort(self._timed_out(oldest, now))
             else:
-                self._wake_at(oldest.deadline)
+                # Not past the idle time: the answers may all be in long before the deadline.
+                idle = oldest.deadline if self._max_idle_s is None else now + self._max_idle_s
+                self._wake_at(min(oldest.deadline, idle))
         elif self._max_idle_s is not None:
             idle_until = self._last_used + self._max_idle_s
             if idle_until <= now:
