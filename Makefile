@@ -19,7 +19,7 @@ PYTEST_ARGS ?=
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint type bench cluster docs clean system-deps
+.PHONY: help venv demo test lint type bench sim cluster faults reliability docs clean system-deps
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -42,8 +42,20 @@ test: $(STAMP) ## Run the whole suite: native x asyncio in full, then pure and u
 	AIOPRODUCER_IMPL=pure AIOPRODUCER_TEST_LOOP=asyncio $(BIN)/python -m pytest -m conformance $(PYTEST_ARGS)
 	AIOPRODUCER_IMPL=native AIOPRODUCER_TEST_LOOP=uvloop $(BIN)/python -m pytest -m conformance $(PYTEST_ARGS)
 
+# sim: one SEED, or as many SEEDS as wanted, on all cores.
+SEED ?=
+SEEDS ?= 1000
+sim: $(STAMP) ## Simulate clusters and faults on virtual time (SEED=n, or SEEDS=how many)
+	$(BIN)/python -m aioproducer.testing.sim $(if $(SEED),--seed $(SEED),--seeds 1..$(SEEDS) --jobs $$(nproc))
+
 cluster: $(STAMP) ## Run the tests that need real Kafka brokers
 	$(BIN)/python -m pytest -m kafka $(PYTEST_ARGS)
+
+faults: $(STAMP) ## Break three real brokers in every way: 50,000 records per scenario
+	AIOPRODUCER_TEST_FAULTS=1 $(BIN)/python -m pytest -m faults tests/kafka/test_real_faults.py $(PYTEST_ARGS)
+
+reliability: $(STAMP) ## The same beside aiokafka and confluent-kafka, into bench/RELIABILITY.md
+	$(BIN)/python -m bench reliability
 
 lint: $(STAMP) ## Check style, formatting and who imports whom
 	$(BIN)/ruff check .

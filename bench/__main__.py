@@ -1,17 +1,26 @@
-"""`python -m bench [import] [send]`: runs the named measurements, all of them without names."""
+"""`python -m bench [import] [send] [reliability]`: runs the named measurements.
+
+Without names it runs all but the long ones.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 
-from bench import import_time, send
+from bench import import_time, reliability, send
 
-MEASUREMENTS: dict[str, Callable[[], None]] = {"import": import_time.main, "send": send.main}
+MEASUREMENTS: dict[str, Callable[[], None]] = {
+    "import": import_time.main,
+    "send": send.main,
+    "reliability": reliability.main,
+}
+LONG = frozenset(["reliability"])
+"""Takes many minutes: runs only where it is named."""
 
 
 def main() -> int:
-    names = sys.argv[1:] or list(MEASUREMENTS)
+    names = sys.argv[1:] or [name for name in MEASUREMENTS if name not in LONG]
     unknown = [name for name in names if name not in MEASUREMENTS]
     if unknown:
         print(f"no such measurement: {', '.join(unknown)}; there are: {', '.join(MEASUREMENTS)}")
