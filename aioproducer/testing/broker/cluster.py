@@ -5,7 +5,8 @@ sockets, tasks, the clock, a random source of its own: `now_ms` and `rng` come f
 the same calls give the same cluster, on TCP as on virtual time.
 
 Invariants:
-- All brokers share one view: a change is known to every broker at once.
+- All brokers share one view, a change is known to every broker at once, unless a subclass says
+  otherwise (`known_brokers`, `known_leadership`).
 - A broker that is down is in no partition's leadership and answers nothing.
 - `subscribe`d callbacks hear of every append and every change of leader, after it happened.
 """
@@ -29,6 +30,7 @@ from aioproducer.testing.broker.settings import (
 )
 from aioproducer.testing.broker.topics import (
     NO_LEADER,
+    Leadership,
     Partition,
     Topic,
     check_topic_name,
@@ -131,6 +133,14 @@ class ClusterState:
         """Whether that broker is up."""
         return node_id in self._live
 
+    def known_brokers(self, node_id: int) -> list[BrokerSpec]:
+        """The brokers that broker `node_id` takes for live, for its Metadata answers."""
+        return self.live_brokers
+
+    def known_leadership(self, node_id: int, partition: Partition) -> Leadership:
+        """Who leads a partition in the eyes of broker `node_id`, for its Metadata answers."""
+        return partition.leadership
+
     def set_broker_address(self, node_id: int, host: str, port: int) -> None:
         """Change where clients are told to find a broker."""
         self.brokers[node_id] = self.brokers[node_id]._replace(host=host, port=port)
@@ -230,7 +240,7 @@ class ClusterState:
         placed = self._assigned(assignments) if assignments else self._spread(spec)
         topic_id = UUID(int=self._rng.getrandbits(128))
         partitions = [
-            Partition(name, index, replicas, self._live) for index, replicas in enumerate(placed)
+            self.new_partition(name, index, replicas) for index, replicas in enumerate(placed)
         ]
         topic = Topic(name, topic_id, config, partitions)
         if not validate_only:
@@ -274,7 +284,11 @@ class ClusterState:
         factor = len(topic.partitions[0].replicas)
         for index in range(have, count):
             replicas = self._replicas_for(index, factor)
-            topic.partitions.append(Partition(name, index, replicas, self._live))
+            topic.partitions.append(self.new_partition(name, index, replicas))
+
+    def new_partition(self, topic: str, index: int, replicas: Sequence[int]) -> Partition:
+        """An empty partition; a cluster with another kind of them makes its own."""
+        return Partition(topic, index, replicas, self._live)
 
     def new_producer_id(self) -> int:
         """A producer id nobody has (KIP-98)."""

@@ -131,8 +131,10 @@ def respond(
     deadline_ms = wait.deadline_ms if wait else None
     ctx = RequestContext(cluster, node_id, key, header.api_version, now_ms, deadline_ms)
     try:
-        request = _decode(key, header)
-        outcome = api.handler(ctx, request)
+        if wait is not None and wait.poll.resume is not None:
+            outcome = wait.poll.resume(ctx)
+        else:
+            outcome = api.handler(ctx, _decode(key, header))
     except errors.ProtocolError as error:
         return Reply(close=str(error))
     except HangUpError as error:

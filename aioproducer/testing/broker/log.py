@@ -5,13 +5,13 @@ know: who may write (leaders, epochs), validation, requests.
 
 Invariants:
 - Batches are whole and contiguous: each begins at the previous one's last offset plus one.
-- `start_offset <= every stored base offset`, and `end_offset` only grows.
+- `start_offset <= every stored base offset`; `end_offset` grows, except by `truncate_to`.
 - A stored batch never changes.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from struct import Struct
 from typing import NamedTuple
 
@@ -148,6 +148,21 @@ class PartitionLog:
             drop += 1
         if drop:
             self._forget(drop, size)
+
+    def truncate_to(self, offset: int) -> list[StoredBatch]:
+        """Forget the batches from `offset` on, as a replica does that follows another leader.
+
+        Batches are whole, so `offset` is the base offset of one, or the log's end.
+
+        Returns:
+            What was forgotten.
+        """
+        keep = bisect_left(self._base_offsets, offset)
+        lost = self._batches[keep:]
+        del self._batches[keep:], self._base_offsets[keep:]
+        self.size_bytes -= sum(len(batch.data) for batch in lost)
+        self.end_offset = lost[0].base_offset if lost else self.end_offset
+        return lost
 
     def delete_before(self, offset: int) -> None:
         """Move the log's start up to `offset`, as DeleteRecords does (KIP-107)."""

@@ -3,8 +3,8 @@
 Owns: a partition's place on brokers and the append of a validated batch. Must not know: requests,
 which brokers are up (told by `ClusterState`), when faults strike.
 
-Replication is instantaneous: every replica in `isr` has every batch, so a new leader never loses
-one and the high watermark is the log's end.
+Replication is instantaneous here: every replica in `isr` has every batch, so a new leader never
+loses one and the high watermark is the log's end. `ReplicatedPartition` is the slower kind.
 
 Invariants:
 - `leader` is -1 or a member of `isr`; `isr` is a subset of `replicas`.
@@ -34,8 +34,17 @@ class Appended(NamedTuple):
     """What the producer is told about its batch."""
 
     base_offset: int
+    end_offset: int
     log_append_time_ms: int
     is_new: bool
+
+
+class Leadership(NamedTuple):
+    """Who leads a partition, since which epoch, and who follows closely."""
+
+    leader: int
+    epoch: int
+    isr: tuple[int, ...]
 
 
 class Partition:
@@ -53,6 +62,16 @@ class Partition:
         self.leader_epoch: int = 0
         self.log: PartitionLog = PartitionLog()
         self.producers: ProducerStates = ProducerStates()
+
+    @property
+    def leadership(self) -> Leadership:
+        """Who leads and who follows now."""
+        return Leadership(self.leader, self.leader_epoch, self.isr)
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset up to which all of `isr` has the log."""
+        return self.log.end_offset
 
     def lead_by(self, node_id: int) -> None:
         """Change the leader, which begins a new leader epoch."""
@@ -101,9 +120,11 @@ class Partition:
         Raises:
             RefusedError: Its producer epoch or sequence does not fit.
         """
-        key = _producer_key(batch)
+        key = producer_key(batch)
         if key is not None and (written := self.producers.find_duplicate(key)) is not None:
-            return Appended(written.base_offset, written.timestamp_ms, is_new=False)
+            base_offset = written.base_offset
+            end_offset = base_offset + batch.count
+            return Appended(base_offset, end_offset, written.timestamp_ms, is_new=False)
         append_time_ms = now_ms if config.is_log_append_time else None
         stored = self.log.append(
             data,
@@ -119,10 +140,11 @@ class Partition:
         if (limit := config.retention_bytes) is not None:
             self.log.trim_to_size(limit)
         answered_ms = -1 if append_time_ms is None else append_time_ms
-        return Appended(stored.base_offset, answered_ms, is_new=True)
+        return Appended(stored.base_offset, stored.last_offset + 1, answered_ms, is_new=True)
 
 
-def _producer_key(batch: RecordBatch) -> ProducerBatchKey | None:
+def producer_key(batch: RecordBatch) -> ProducerBatchKey | None:
+    """What identifies the batch if its producer is idempotent, else None."""
     if batch.producer_id < 0:
         return None
     last_sequence = sequence_after(batch.base_sequence, batch.last_offset_delta)

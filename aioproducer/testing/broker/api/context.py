@@ -6,6 +6,7 @@ request can end: a long poll and a hang-up. Must not know: any single API.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from aioproducer.testing.broker.cluster import ClusterState
     from aioproducer.testing.broker.faults import ErrorAnswer
     from aioproducer.wire.api_keys import ApiKey
+    from aioproducer.wire.schema import Message
 
 ERRORS_WITH_LEADER = frozenset(
     {errors.NotLeaderOrFollowerError.code, errors.FencedLeaderEpochError.code}
@@ -32,10 +34,17 @@ class HangUpError(Exception):
 
 
 class LongPoll(NamedTuple):
-    """Nothing to answer yet: ask again when a watched partition changes, or at the deadline."""
+    """Nothing to answer yet: ask again when a watched partition changes, or at the deadline.
+
+    Attributes:
+        deadline_ms: When an answer has to be given.
+        watching: The partitions of which a change may allow one.
+        resume: What then goes on with the request; None to carry it out from the start.
+    """
 
     deadline_ms: int
     watching: frozenset[TopicPartition]
+    resume: Callable[[RequestContext], Message | LongPoll | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

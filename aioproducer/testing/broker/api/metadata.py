@@ -54,7 +54,7 @@ def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
             MetadataResponseBroker(
                 node_id=node.node_id, host=node.host, port=node.port, rack=node.rack
             )
-            for node in cluster.live_brokers
+            for node in cluster.known_brokers(ctx.node_id)
         ],
         cluster_id=cluster.settings.cluster_id,
         controller_id=cluster.controller_id,
@@ -151,18 +151,19 @@ def _partition(
 ) -> MetadataResponsePartition:
     cluster = ctx.cluster
     scripted = ctx.scripted_error(topic.name, partition.index)
+    known = cluster.known_leadership(ctx.node_id, partition)
     if scripted is not None:
         code = scripted.code
-    elif partition.leader == NO_LEADER:
+    elif known.leader == NO_LEADER:
         code = errors.LeaderNotAvailableError.code
     else:
         code = 0
     return MetadataResponsePartition(
         error_code=code,
         partition_index=partition.index,
-        leader_id=partition.leader,
-        leader_epoch=partition.leader_epoch,
+        leader_id=known.leader,
+        leader_epoch=known.epoch,
         replica_nodes=list(partition.replicas),
-        isr_nodes=list(partition.isr),
+        isr_nodes=list(known.isr),
         offline_replicas=[node for node in partition.replicas if not cluster.is_live(node)],
     )

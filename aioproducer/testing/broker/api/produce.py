@@ -1,8 +1,8 @@
 """Produce (0) and InitProducerId (22): what a leader does with record batches.
 
 Owns: the walk over a request's partitions, the order of checks (acks, topic, leader, in-sync
-replicas, records, sequence) and the response's leader hints. Must not know: how a batch is
-validated or stored.
+replicas, records, sequence), the wait for replication and the response's leader hints. Must not
+know: how a batch is validated, stored or replicated.
 
 With `acks=0` there is no response; an error then closes the connection, as a broker's only way to
 say that something went wrong (Java: KafkaApis.handleProduceRequest).
@@ -11,16 +11,21 @@ say that something went wrong (Java: KafkaApis.handleProduceRequest).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
 
 from aioproducer import errors
 from aioproducer.testing.broker.api.context import (
     ERRORS_WITH_LEADER,
     HangUpError,
+    LongPoll,
     RequestContext,
 )
 from aioproducer.testing.broker.refusal import RefusedError
 from aioproducer.testing.broker.topics import NO_LEADER, Partition, Topic
 from aioproducer.testing.broker.validation import only_batch, validate_batch
+from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.common import LeaderIdAndEpoch, NodeEndpoint
 from aioproducer.wire.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -58,20 +63,85 @@ _ERRORS_WITHOUT_LOG_START = frozenset(
 unknown sequence behind a log that was cut for a loss of data."""
 
 
-def produce(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
-    """Append every batch that may be appended, and say what became of each."""
+class _Unreplicated(NamedTuple):
+    """A batch in the leader's log whose answer waits for the other in-sync replicas."""
+
+    topic: Topic
+    partition: Partition
+    leader_epoch: int
+    end_offset: int
+    answer: PartitionProduceResponse
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One Produce request on its way, and what of it is not replicated yet."""
+
+    request: ProduceRequest
+    deadline_ms: int
+    unreplicated: list[_Unreplicated] = field(default_factory=list)
+
+
+def produce(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | LongPoll | None:
+    """Append every batch that may be appended, and say what became of each.
+
+    With `acks=all` the answer waits until every in-sync replica has them, at most as long as the
+    request allows (Java: DelayedProduce).
+    """
+    work = _Pass(request, ctx.now_ms + request.timeout_ms)
     responses = [
         TopicProduceResponse(
             name=data.name,
             topic_id=data.topic_id,
-            partition_responses=list(_produce_topic(ctx, request, data)),
+            partition_responses=list(_produce_topic(ctx, work, data)),
         )
         for data in request.topic_data
     ]
     if request.acks == 0:
         _hang_up_on_error(responses)
         return None
+    return _when_replicated(work, responses, ctx)
+
+
+def _when_replicated(
+    work: _Pass, responses: list[TopicProduceResponse], ctx: RequestContext
+) -> ProduceResponse | LongPoll:
+    work.unreplicated[:] = [
+        each for each in work.unreplicated if not _settle(ctx, work.deadline_ms, each)
+    ]
+    if work.unreplicated:
+        watching = frozenset(
+            TopicPartition(each.topic.name, each.partition.index) for each in work.unreplicated
+        )
+        return LongPoll(work.deadline_ms, watching, partial(_when_replicated, work, responses))
     return ProduceResponse(responses=responses, node_endpoints=_leaders_named(ctx, responses))
+
+
+def _settle(ctx: RequestContext, deadline_ms: int, each: _Unreplicated) -> bool:
+    """Whether a batch's answer is final; an error after the append goes into it.
+
+    Java: Partition.checkEnoughReplicasReachOffset. The batch may stand in the log and stay there
+    whatever the answer is: the error says only that this leader will not know.
+    """
+    partition = each.partition
+    error: type[errors.BrokerError] | None = None
+    if (partition.leader, partition.leader_epoch) != (ctx.node_id, each.leader_epoch):
+        error = errors.NotLeaderOrFollowerError
+    elif partition.high_watermark >= each.end_offset:
+        if len(partition.isr) < _needed_replicas(each.topic, partition):
+            error = errors.NotEnoughReplicasAfterAppendError
+    elif ctx.now_ms >= deadline_ms:
+        error = errors.RequestTimedOutError
+    else:
+        return False
+    if error is not None:
+        answer = each.answer
+        failed = _failed(ctx, each.topic, answer.index, error.code, None)
+        answer.error_code, answer.base_offset = failed.error_code, failed.base_offset
+        answer.current_leader = failed.current_leader
+        answer.log_append_time_ms = failed.log_append_time_ms
+        answer.log_start_offset = _told_log_start(partition, error.code)
+    return True
 
 
 def init_producer_id(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
@@ -86,23 +156,23 @@ def init_producer_id(ctx: RequestContext, request: InitProducerIdRequest) -> Ini
 
 
 def _produce_topic(
-    ctx: RequestContext, request: ProduceRequest, data: TopicProduceData
+    ctx: RequestContext, work: _Pass, data: TopicProduceData
 ) -> Iterable[PartitionProduceResponse]:
     try:
         by_id = ctx.version >= _FIRST_VERSION_WITH_TOPIC_IDS
         topic = ctx.find_topic(data.name, data.topic_id, by_id=by_id)
     except RefusedError as refusal:
         return [_refused(ctx, None, each, refusal) for each in data.partition_data]
-    return [_produce_partition(ctx, request, topic, each) for each in data.partition_data]
+    return [_produce_partition(ctx, work, topic, each) for each in data.partition_data]
 
 
 def _produce_partition(
-    ctx: RequestContext, request: ProduceRequest, topic: Topic, data: PartitionProduceData
+    ctx: RequestContext, work: _Pass, topic: Topic, data: PartitionProduceData
 ) -> PartitionProduceResponse:
     scripted = ctx.scripted_error(topic.name, data.index)
     if scripted is None or scripted.apply:
         try:
-            answer = _append(ctx, request, topic, data)
+            answer = _append(ctx, work, topic, data)
         except RefusedError as refusal:
             answer = _refused(ctx, topic, data, refusal)
         if scripted is None:
@@ -114,8 +184,9 @@ def _produce_partition(
 
 
 def _append(
-    ctx: RequestContext, request: ProduceRequest, topic: Topic, data: PartitionProduceData
+    ctx: RequestContext, work: _Pass, topic: Topic, data: PartitionProduceData
 ) -> PartitionProduceResponse:
+    request = work.request
     if request.acks not in _VALID_ACKS:
         raise RefusedError(errors.InvalidRequiredAcksError)
     partition = ctx.led_partition(topic, data.index)
@@ -137,23 +208,32 @@ def _append(
         raise
     if appended.is_new:
         ctx.cluster.notify(topic.name, data.index)
-    return PartitionProduceResponse(
+    answer = PartitionProduceResponse(
         index=data.index,
         base_offset=appended.base_offset,
         log_append_time_ms=appended.log_append_time_ms,
         log_start_offset=partition.log.start_offset,
     )
+    if request.acks == ACKS_ALL:
+        work.unreplicated.append(
+            _Unreplicated(topic, partition, partition.leader_epoch, appended.end_offset, answer)
+        )
+    return answer
 
 
 def _check_in_sync_replicas(topic: Topic, partition: Partition) -> None:
-    # No more can be asked for than there are replicas (Java: Partition.effectiveMinIsr).
-    needed = min(topic.config.min_insync_replicas, len(partition.replicas))
+    needed = _needed_replicas(topic, partition)
     if len(partition.isr) < needed:
         raise RefusedError(
             errors.NotEnoughReplicasError,
             f"The size of the current ISR {len(partition.isr)} is insufficient to satisfy the "
             f"min.isr requirement of {needed} for partition {topic.name}-{partition.index}",
         )
+
+
+def _needed_replicas(topic: Topic, partition: Partition) -> int:
+    # No more can be asked for than there are replicas (Java: Partition.effectiveMinIsr).
+    return min(topic.config.min_insync_replicas, len(partition.replicas))
 
 
 def _refuse_transaction(request: ProduceRequest) -> None:

@@ -1,0 +1,130 @@
+"""A partition whose followers lag: one log end per replica, a high watermark, truncation.
+
+Owns: how far each replica has the leader's log, what is committed, what a change of leader costs.
+Must not know: when a follower fetches, which brokers are up, when the controller elects; whoever
+owns the time calls `fetch`, `shrink_isr`, `lose_replica` and `regain_replica`.
+
+`log` is the log of the leader, or of the last one while there is none. Every other replica has a
+prefix of it: replicas cut off what their leader lacks before they follow it (KIP-101), so no
+replica's own tail has to be kept.
+
+Invariants:
+- `high_watermark` is at most the log end of every member of `isr`: what is below survives any
+  election among them.
+- A new leader's log is the log: what it lacks is moved to `lost`, and the memory of idempotent
+  producers goes back with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aioproducer.records.batch import RecordBatch, parse_header
+from aioproducer.testing.broker.log import StoredBatch
+from aioproducer.testing.broker.producers import ProducerStates
+from aioproducer.testing.broker.settings import TopicConfig
+from aioproducer.testing.broker.topics import NO_LEADER, Appended, Partition, producer_key
+
+
+class ReplicatedPartition(Partition):
+    """A partition replicated step by step.
+
+    Attributes:
+        lost: Batches a leader had and its successor did not, in the order of their loss.
+    """
+
+    __slots__ = ("_ends", "_high_watermark", "lost")
+
+    def __init__(self, topic: str, index: int, replicas: Sequence[int], live: set[int]) -> None:
+        super().__init__(topic, index, replicas, live)
+        self._ends = dict.fromkeys(self.replicas, 0)
+        self._high_watermark = 0
+        self.lost: list[StoredBatch] = []
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset up to which all of `isr` has the log."""
+        return self._high_watermark
+
+    def append(
+        self, data: bytes | memoryview, batch: RecordBatch, config: TopicConfig, now_ms: int
+    ) -> Appended:
+        """Write a validated batch to the leader's log; see `Partition.append`."""
+        appended = super().append(data, batch, config, now_ms)
+        self._ends[self.leader] = self.log.end_offset
+        self._advance()
+        return appended
+
+    def is_behind(self, node_id: int) -> bool:
+        """Whether a replica lacks a part of the log."""
+        return self._ends[node_id] < self.log.end_offset
+
+    def fetch(self, node_id: int) -> bool:
+        """A follower copies all it lacks and is in sync then.
+
+        Returns:
+            Whether the ISR grew or more is committed now.
+        """
+        if self.leader in {NO_LEADER, node_id}:
+            return False
+        self._ends[node_id] = self.log.end_offset
+        joins = node_id not in self.isr
+        if joins:
+            self.isr: tuple[int, ...] = tuple(
+                node for node in self.replicas if node in {*self.isr, node_id}
+            )
+        return self._advance() or joins
+
+    def shrink_isr(self, node_id: int) -> bool:
+        """The leader gives up waiting for a follower; returns whether it was in sync."""
+        if node_id == self.leader or node_id not in self.isr:
+            return False
+        self.isr = tuple(node for node in self.isr if node != node_id)
+        self._advance()
+        return True
+
+    def lose_replica(self, node_id: int) -> bool:
+        """A broker went away; without it more may be committed. See `Partition.lose_replica`."""
+        changed = super().lose_replica(node_id)
+        self._advance()
+        return changed
+
+    def regain_replica(self, node_id: int, live: set[int]) -> bool:
+        """A broker is back: it leads if it may and nobody does, else it has to `fetch` first."""
+        if self.leader != NO_LEADER or node_id not in self.isr:
+            return False
+        self.lead_by(node_id)
+        return True
+
+    def elect_unclean(self, node_id: int) -> None:
+        """A replica leads that may lack committed batches; they are lost."""
+        self.isr = (node_id,)
+        self.lead_by(node_id)
+
+    def lead_by(self, node_id: int) -> None:
+        """Change the leader; what the new one lacks is lost."""
+        super().lead_by(node_id)
+        if node_id != NO_LEADER:
+            self._truncate_to(self._ends[node_id])
+
+    def _advance(self) -> bool:
+        """Recompute the high watermark; returns whether it grew."""
+        reached = min(self._ends[node] for node in self.isr)
+        if self.leader == NO_LEADER or reached <= self._high_watermark:
+            return False
+        self._high_watermark = reached
+        return True
+
+    def _truncate_to(self, offset: int) -> None:
+        if lost := self.log.truncate_to(offset):
+            self.lost += lost
+            self.producers: ProducerStates = self._remembered()
+        self._ends = {node: min(end, offset) for node, end in self._ends.items()}
+        self._high_watermark = min(self._high_watermark, offset)
+
+    def _remembered(self) -> ProducerStates:
+        producers = ProducerStates()
+        for stored in self.log.batches:
+            if (key := producer_key(parse_header(stored.data))) is not None:
+                producers.remember(key, stored.base_offset, stored.max_timestamp)
+        return producers

@@ -1,0 +1,93 @@
+"""`python -m aioproducer.testing.sim`: one seed in detail, or many in parallel.
+
+Owns: arguments and terminal output. Must not know: how runs work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from aioproducer.testing.sim.campaign import Summary, keep_only, report, run_campaign
+from aioproducer.testing.sim.simulation import run_seed
+
+_REPORTED_FAILURES = 3
+_BAR_WIDTH = 30
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs what the arguments ask for; 0 if every guarantee held."""
+    options = _parser().parse_args(arguments)
+    if options.seed is not None:
+        return _one(options.seed, options.keep, trace=options.trace)
+    return _many(options.seeds, options.jobs)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m aioproducer.testing.sim")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--seed", type=int, help="run one seed, and explain it if it fails")
+    what.add_argument(
+        "--seeds", type=_seeds, default=range(1, 501), help="A..B, or N for 1..N (default: 500)"
+    )
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--keep", type=_places, help="places in the schedule to keep, or -")
+    parser.add_argument("--trace", action="store_true", help="print the whole trace of --seed")
+    return parser
+
+
+def _seeds(text: str) -> range:
+    first, dots, last = text.partition("..")
+    return range(int(first), int(last) + 1) if dots else range(1, int(first) + 1)
+
+
+def _places(text: str) -> list[int]:
+    return [] if text == "-" else [int(place) for place in text.split(",")]
+
+
+def _one(seed: int, keep: list[int] | None, *, trace: bool) -> int:
+    result = run_seed(seed, None if keep is None else keep_only(seed, keep))
+    if trace:
+        print("\n".join(result.trace.lines))
+    print(
+        f"seed {seed}: {result.records} records, {len(result.schedule)} faults, "
+        f"{result.virtual_s:.0f} virtual s, trace {result.trace.digest()[:16]}"
+    )
+    if not result.violations:
+        print("every guarantee held")
+        return 0
+    print("\n".join(report(result)))
+    return 1
+
+
+def _many(seeds: range, jobs: int) -> int:
+    began = time.monotonic()
+    show = sys.stderr.isatty()
+
+    def progress(summary: Summary) -> None:
+        if show or summary.seeds % 100 == 0:
+            done = summary.seeds / len(seeds)
+            bar = "#" * int(done * _BAR_WIDTH)
+            elapsed = time.monotonic() - began
+            print(
+                f"[{bar:<{_BAR_WIDTH}}] {summary.seeds}/{len(seeds)} seeds, "
+                f"{len(summary.failures)} failed, {elapsed:.0f} s",
+                end="\r" if show else "\n",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    summary = run_campaign(seeds, jobs, progress)
+    if show:
+        print(file=sys.stderr)
+    print("\n".join(summary.lines()), f"wall time {time.monotonic() - began:.0f} s", sep="\n")
+    for outcome in summary.failures[:_REPORTED_FAILURES]:
+        print("\n".join(["", *report(run_seed(outcome.seed))]))
+    return 0 if summary.is_clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

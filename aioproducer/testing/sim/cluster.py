@@ -1,0 +1,280 @@
+"""The simulated cluster in time: followers fetch, leaders shrink the ISR, the controller elects.
+
+Owns: when each of these happens, on the loop of the run; what a lagging broker believes. Must not
+know: connections, the producer.
+
+    crash ---session timeout---> fenced: out of every ISR, its partitions get another leader
+    append ---a follower's lag---> fetched: high watermark moves, acks=all is answered
+    behind for too long ---> out of the ISR        caught up again ---> back in
+
+Invariants:
+- A broker is in one of three states for the controller: registered and up, registered and gone
+  (nobody noticed yet), fenced.
+- Nothing committed is lost while elections are clean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aioproducer.records.batch import RecordBatch
+from aioproducer.testing.broker import BrokerSpec, ClusterSettings, ClusterState
+from aioproducer.testing.broker.replication import ReplicatedPartition
+from aioproducer.testing.broker.settings import TopicConfig
+from aioproducer.testing.broker.topics import NO_LEADER, Appended, Leadership, Partition
+from aioproducer.testing.sim.trace import Trace
+from aioproducer.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationTiming:
+    """How fast the cluster replicates and notices; seconds."""
+
+    fetch_lag: float = 0.005
+    longest_lag: float = 2.0
+    session_timeout: float = 1.0
+
+
+class SimCluster(ClusterState):
+    """`ClusterState` with replication and elections that take time.
+
+    Attributes:
+        loop: Where its timers run.
+        trace: Where its events go.
+        unclean_elections: Whether a replica that lacks committed batches may lead.
+        extra_lag: Seconds by which a broker fetches later than usual.
+        stale_answers: Metadata answers that differed from the truth, per broker.
+        late_fetches: Fetches begun with extra lag, per broker.
+    """
+
+    def __init__(
+        self,
+        brokers: Sequence[BrokerSpec],
+        *,
+        settings: ClusterSettings,
+        rng: random.Random,
+        loop: asyncio.AbstractEventLoop,
+        trace: Trace,
+        timing: ReplicationTiming,
+    ) -> None:
+        super().__init__(brokers, settings=settings, rng=rng)
+        self.loop = loop
+        self.trace = trace
+        self.unclean_elections = False
+        self.controller_away_until: float = 0.0
+        self.extra_lag: dict[int, float] = {}
+        self.stale_answers: dict[int, int] = dict.fromkeys(self.brokers, 0)
+        self.late_fetches: dict[int, int] = dict.fromkeys(self.brokers, 0)
+        self._timing = timing
+        self._registered = set(self.brokers)
+        self._paused: set[int] = set()
+        self._sessions = dict.fromkeys(self.brokers, 0)
+        self._fetching: set[tuple[TopicPartition, int]] = set()
+        self._behind: dict[tuple[TopicPartition, int], float] = {}
+        self._beliefs: dict[int, dict[TopicPartition, Leadership]] = {}
+
+    # -- brokers come and go ----------------------------------------------------------------------
+
+    def crash(self, node_id: int) -> None:
+        """A broker's process ends; the controller notices when its session ends."""
+        self._live.discard(node_id)
+        self._paused.discard(node_id)
+        self._beliefs.pop(node_id, None)
+        self._plan_fencing(node_id)
+
+    def pause(self, node_id: int) -> None:
+        """A broker stops in its tracks: it neither fetches nor keeps its session."""
+        self._paused.add(node_id)
+        self._plan_fencing(node_id)
+
+    def resume(self, node_id: int) -> None:
+        """A paused broker goes on."""
+        if node_id in self._paused:
+            self._paused.discard(node_id)
+            self._register(node_id)
+
+    def restart(self, node_id: int) -> None:
+        """A crashed broker is back, with the log it had; the controller first fences its past."""
+        if node_id in self._live:
+            return
+        self._fence(node_id)
+        self._live.add(node_id)
+        self._register(node_id)
+
+    def is_working(self, node_id: int) -> bool:
+        """Whether a broker is up and not paused."""
+        return node_id in self._live and node_id not in self._paused
+
+    def _register(self, node_id: int) -> None:
+        self._sessions[node_id] += 1
+        self._registered.add(node_id)
+        for partition in self._replicated():
+            if partition.regain_replica(node_id, self._live):
+                self._tell_leader(partition)
+            self.notify(partition.topic, partition.index)
+
+    def _plan_fencing(self, node_id: int) -> None:
+        self._sessions[node_id] += 1
+        self.loop.call_later(
+            self._timing.session_timeout, self._end_session, node_id, self._sessions[node_id]
+        )
+
+    def _end_session(self, node_id: int, session: int) -> None:
+        if session != self._sessions[node_id]:
+            return
+        wait = self.controller_away_until - self.loop.time()
+        if wait > 0:
+            self.loop.call_later(wait, self._end_session, node_id, session)
+        else:
+            self._fence(node_id)
+
+    def _fence(self, node_id: int) -> None:
+        if node_id not in self._registered:
+            return
+        self.trace(f"controller fences b{node_id}")
+        self._registered.discard(node_id)
+        self._sessions[node_id] += 1
+        for partition in self._replicated():
+            if node_id not in partition.replicas:
+                continue
+            if partition.lose_replica(node_id):
+                if partition.leader == NO_LEADER and self.unclean_elections:
+                    self._elect_unclean(partition)
+                self._tell_leader(partition)
+            self.notify(partition.topic, partition.index)
+
+    def _elect_unclean(self, partition: ReplicatedPartition) -> None:
+        for node_id in partition.replicas:
+            if self.is_working(node_id):
+                partition.elect_unclean(node_id)
+                return
+
+    def _tell_leader(self, partition: ReplicatedPartition) -> None:
+        self.trace(
+            f"{partition.topic}-{partition.index} led by b{partition.leader} "
+            f"epoch {partition.leader_epoch} from {partition.log.end_offset}"
+        )
+
+    # -- replication ------------------------------------------------------------------------------
+
+    def new_partition(self, topic: str, index: int, replicas: Sequence[int]) -> Partition:
+        """A partition whose followers take their time."""
+        return _TracedPartition(topic, index, replicas, self._live, self.trace)
+
+    def notify(self, topic: str, partition: int) -> None:
+        """After every change: whoever waits hears of it, followers go and fetch."""
+        super().notify(topic, partition)
+        found = self.partition(topic, partition)
+        if isinstance(found, ReplicatedPartition):
+            self._send_followers(found)
+
+    def move_leader(self, topic: str, partition: int, node_id: int | None = None) -> int:
+        """See `ClusterState.move_leader`."""
+        chosen = super().move_leader(topic, partition, node_id)
+        for each in self._replicated():
+            if (each.topic, each.index) == (topic, partition):
+                self._tell_leader(each)
+        return chosen
+
+    def _send_followers(self, partition: ReplicatedPartition) -> None:
+        where = TopicPartition(partition.topic, partition.index)
+        for node_id in partition.replicas:
+            key = (where, node_id)
+            follows = partition.leader not in {node_id, NO_LEADER}
+            if not follows or (not partition.is_behind(node_id) and node_id in partition.isr):
+                self._behind.pop(key, None)
+                continue
+            if node_id in partition.isr and key not in self._behind:
+                now = self._behind[key] = self.loop.time()
+                self.loop.call_later(self._timing.longest_lag, self._check_lag, key, now)
+            if key not in self._fetching and self.is_working(node_id):
+                self._fetching.add(key)
+                extra = self.extra_lag.get(node_id, 0.0)
+                self.late_fetches[node_id] += extra > 0
+                self.loop.call_later(self._timing.fetch_lag + extra, self._fetch, key)
+
+    def _fetch(self, key: tuple[TopicPartition, int]) -> None:
+        self._fetching.discard(key)
+        partition = self._find(key[0])
+        can_fetch = self.is_working(key[1]) and self.is_working(partition.leader)
+        if can_fetch and partition.fetch(key[1]):
+            self._behind.pop(key, None)
+            self.notify(*key[0])
+
+    def _check_lag(self, key: tuple[TopicPartition, int], since: float) -> None:
+        partition = self._find(key[0])
+        if self._behind.get(key) != since or not self.is_working(partition.leader):
+            return
+        del self._behind[key]
+        if partition.is_behind(key[1]) and partition.shrink_isr(key[1]):
+            self.trace(f"{key[0].topic}-{key[0].partition} isr {partition.isr}")
+            self.notify(*key[0])
+
+    # -- what brokers believe ---------------------------------------------------------------------
+
+    def known_brokers(self, node_id: int) -> list[BrokerSpec]:
+        """The brokers the controller has not fenced."""
+        return [self.brokers[each] for each in sorted(self._registered)]
+
+    def known_leadership(self, node_id: int, partition: Partition) -> Leadership:
+        """The truth, or what a lagging broker takes for it."""
+        where = TopicPartition(partition.topic, partition.index)
+        belief = self._beliefs.get(node_id, {}).get(where, partition.leadership)
+        if belief != partition.leadership:
+            self.stale_answers[node_id] += 1
+        return belief
+
+    def stop_learning(self, node_id: int) -> None:
+        """From now on a broker's metadata stays as it is."""
+        self._beliefs[node_id] = {
+            TopicPartition(each.topic, each.index): each.leadership for each in self._replicated()
+        }
+
+    def learn(self, node_id: int) -> None:
+        """A broker's metadata is up to date again."""
+        self._beliefs.pop(node_id, None)
+
+    def heal(self) -> None:
+        """Everything is as it should be, at once; logs and leaders stay as they are."""
+        self.faults.clear()
+        self.extra_lag.clear()
+        self._beliefs.clear()
+        self.controller_away_until = 0.0
+
+    def _replicated(self) -> list[ReplicatedPartition]:
+        return [each for each in self._partitions() if isinstance(each, ReplicatedPartition)]
+
+    def _find(self, where: TopicPartition) -> ReplicatedPartition:
+        found = self.partition(*where)
+        if not isinstance(found, ReplicatedPartition):
+            raise LookupError(f"no partition {where}")
+        return found
+
+
+class _TracedPartition(ReplicatedPartition):
+    """Tells of its appends."""
+
+    __slots__ = ("_trace",)
+
+    def __init__(
+        self, topic: str, index: int, replicas: Sequence[int], live: set[int], trace: Trace
+    ) -> None:
+        super().__init__(topic, index, replicas, live)
+        self._trace = trace
+
+    def append(
+        self, data: bytes | memoryview, batch: RecordBatch, config: TopicConfig, now_ms: int
+    ) -> Appended:
+        """Append and tell."""
+        appended = super().append(data, batch, config, now_ms)
+        what = "appends" if appended.is_new else "knows"
+        sequence = f" seq {batch.producer_id}/{batch.producer_epoch}/{batch.base_sequence}"
+        self._trace(
+            f"b{self.leader} {what} {self.topic}-{self.index} "
+            f"@{appended.base_offset}..{appended.end_offset - 1}"
+            + (sequence if batch.producer_id >= 0 else "")
+        )
+        return appended

@@ -1,0 +1,106 @@
+"""Everything that can go wrong in a run.
+
+Owns: the list of the kinds, and how a schedule is drawn. Must not know: what a kind does.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from aioproducer.config import OPTIONS, Status
+from aioproducer.testing.sim.faults.answers import (
+    CutAnswer,
+    ErrorAfterWrite,
+    FinalRefusal,
+    InitProducerIdError,
+    LateAnswer,
+    LostAnswer,
+    LostRequest,
+    MetadataError,
+    Refusal,
+    SwallowedRequest,
+    Throttle,
+    WrongAnswer,
+)
+from aioproducer.testing.sim.faults.base import Fault, Probe, Shape, World
+from aioproducer.testing.sim.faults.brokers import (
+    ClockJump,
+    ControllerAway,
+    Crash,
+    CrashAfterAppend,
+    CrashBeforeAppend,
+    Freeze,
+    LeaderMove,
+    PartitionGrowth,
+    PowerLoss,
+    ReplicaLag,
+    StaleMetadata,
+    revive,
+    thaw,
+)
+from aioproducer.testing.sim.faults.network import (
+    BlackHole,
+    HalfClose,
+    NoName,
+    Refuse,
+    Reset,
+    SlowAccept,
+    SlowLink,
+)
+
+__all__ = ["KINDS", "Fault", "Probe", "Shape", "World", "draw_schedule", "revive", "thaw"]
+
+_FEWEST, _MOST = 3, 16
+_STORM_S = 2.0
+
+KINDS: Final[tuple[type[Fault], ...]] = (
+    BlackHole,
+    SlowLink,
+    Refuse,
+    SlowAccept,
+    NoName,
+    Reset,
+    HalfClose,
+    Crash,
+    PowerLoss,
+    CrashBeforeAppend,
+    CrashAfterAppend,
+    Freeze,
+    LeaderMove,
+    StaleMetadata,
+    ReplicaLag,
+    ControllerAway,
+    PartitionGrowth,
+    ClockJump,
+    Refusal,
+    FinalRefusal,
+    ErrorAfterWrite,
+    MetadataError,
+    Throttle,
+    LateAnswer,
+    LostRequest,
+    LostAnswer,
+    SwallowedRequest,
+    CutAnswer,
+    WrongAnswer,
+    *((InitProducerIdError,) if OPTIONS["enable_idempotence"].status is Status.SUPPORTED else ()),
+)
+"""Every kind of fault; a kind that never happens in many seeds fails the run."""
+
+
+def draw_schedule(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Some faults between two virtual times, in their order.
+
+    In half of the schedules most of them come in a few storms, on top of each other.
+    """
+    count = rng.randint(_FEWEST, _MOST)
+    calm = rng.choice((0.25, 1.0))
+    storms = [rng.uniform(start, end - _STORM_S) for _ in range(rng.randint(1, 3))]
+    faults = []
+    for _ in range(count):
+        at = rng.uniform(start, end)
+        if rng.random() >= calm:
+            at = rng.choice(storms) + rng.uniform(0, _STORM_S)
+        faults.append(rng.choice(KINDS).draw(rng, round(at, 3), shape))
+    return sorted(faults, key=lambda fault: fault.at)

@@ -1,0 +1,245 @@
+"""Faults that lie in wait for the next requests: errors, and answers lost, late or spoilt.
+
+Owns: which codes are answered, before or after the work. Must not know: how a broker answers
+(`testing.broker.faults` does).
+"""
+
+from __future__ import annotations
+
+import random
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Self
+
+from aioproducer.testing.broker.faults import ConnectionFault, ErrorAnswer
+from aioproducer.testing.broker.faults import Fault as ScriptedFault
+from aioproducer.testing.sim.faults.base import Fault, Probe, Shape, World, node
+from aioproducer.wire.api_keys import ApiKey
+
+_REFUSALS = (2, 3, 6, 7, 9, 13, 19, 56, 74, 76, 89, 100)
+"""Retriable codes of the produce error table, answered without writing."""
+
+_FINAL_REFUSALS = (-1, 10, 17, 29, 32, 87)
+"""Codes after which a batch fails (or is split), answered without writing."""
+
+_ERRORS_AFTER_WRITING = (-1, 7, 20)
+
+_METADATA_ERRORS = (3, 5, 9)
+
+_INIT_ERRORS = (7, 14, 15, 16, 51)
+
+_WRONG_ANSWER = (8).to_bytes(4, "big") + b"\x7f" * 8
+"""A frame with a correlation id nobody used."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scripted(Fault):
+    node_id: int
+    times: int
+
+    def strike(self, world: World) -> Probe:
+        """Lies in wait for the next requests to a broker."""
+        scripted = self.scripted()
+        world.cluster.faults.add(scripted)
+        return lambda: scripted.struck
+
+    @abstractmethod
+    def scripted(self) -> ScriptedFault:
+        """The fault in the words of `testing.broker.faults`."""
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Once or a few times."""
+        return cls(at, node(rng, shape), rng.choice((1, 1, 3)))
+
+    def _produce(self, action: ErrorAnswer | ConnectionFault) -> ScriptedFault:
+        return ScriptedFault(action, ApiKey.PRODUCE, self.node_id, times=self.times)
+
+
+@dataclass(frozen=True, slots=True)
+class _CodeAnswered(_Scripted):
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal(_CodeAnswered):
+    """Batches are refused with a retriable code."""
+
+    kind = "retriable error"
+
+    def scripted(self) -> ScriptedFault:
+        """Not written."""
+        return self._produce(ErrorAnswer(self.code))
+
+    def strike(self, world: World) -> Probe:
+        """Tells the broker that the code accuses nobody."""
+        world.brokers[self.node_id].scripted_codes.add(self.code)
+        return _Scripted.strike(self, world)
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Any of them, once or a few times."""
+        return cls(at, node(rng, shape), rng.choice((1, 2, 6)), rng.choice(_REFUSALS))
+
+
+@dataclass(frozen=True, slots=True)
+class FinalRefusal(Refusal):
+    """Batches are refused with a code that ends them."""
+
+    kind = "final error"
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Any of them, once or twice."""
+        return cls(at, node(rng, shape), rng.choice((1, 2)), rng.choice(_FINAL_REFUSALS))
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorAfterWrite(_CodeAnswered):
+    """Batches are written, and an error is answered."""
+
+    kind = "error after write"
+
+    def scripted(self) -> ScriptedFault:
+        """Written."""
+        return self._produce(ErrorAnswer(self.code, apply=True))
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Any of them, once or a few times."""
+        return cls(at, node(rng, shape), rng.choice((1, 2, 4)), rng.choice(_ERRORS_AFTER_WRITING))
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataError(_CodeAnswered):
+    """Topics are answered with an error in Metadata."""
+
+    kind = "metadata error"
+
+    def scripted(self) -> ScriptedFault:
+        """For whole topics or their partitions."""
+        return ScriptedFault(ErrorAnswer(self.code), ApiKey.METADATA, None, times=self.times)
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """By any broker."""
+        return cls(at, node(rng, shape), rng.choice((1, 3, 8)), rng.choice(_METADATA_ERRORS))
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerIdError(_CodeAnswered):
+    """A producer id is refused for now."""
+
+    kind = "init producer id error"
+
+    def scripted(self) -> ScriptedFault:
+        """By any broker."""
+        return ScriptedFault(
+            ErrorAnswer(self.code), ApiKey.INIT_PRODUCER_ID, None, times=self.times
+        )
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """From the beginning: the first request is the likeliest."""
+        return cls(0.0, node(rng, shape), rng.choice((1, 2)), rng.choice(_INIT_ERRORS))
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle(_Scripted):
+    """A broker asks for a pause and reads nothing meanwhile (KIP-219)."""
+
+    kind = "throttle"
+    milliseconds: int
+
+    def scripted(self) -> ScriptedFault:
+        """Answered with a throttle time."""
+        return self._produce(ConnectionFault(throttle_ms=self.milliseconds))
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Shorter and longer than the request timeout."""
+        return cls(at, node(rng, shape), rng.choice((1, 3)), rng.choice((50, 500, 3000)))
+
+
+@dataclass(frozen=True, slots=True)
+class LateAnswer(_Scripted):
+    """A broker answers late, and so whatever is behind on that connection."""
+
+    kind = "late answer"
+    milliseconds: int
+
+    def scripted(self) -> ScriptedFault:
+        """Done, answered later."""
+        return self._produce(ConnectionFault(delay_ms=self.milliseconds))
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Shorter and longer than the request timeout."""
+        return cls(at, node(rng, shape), rng.choice((1, 2)), rng.choice((100, 1000, 5000)))
+
+
+@dataclass(frozen=True, slots=True)
+class LostRequest(_Scripted):
+    """A broker hangs up at a request it did not carry out."""
+
+    kind = "lost request"
+
+    def scripted(self) -> ScriptedFault:
+        """Not done."""
+        return self._produce(ConnectionFault(apply=False, answer=False, close=True))
+
+
+@dataclass(frozen=True, slots=True)
+class LostAnswer(_Scripted):
+    """A broker carries a request out and hangs up."""
+
+    kind = "lost answer"
+
+    def scripted(self) -> ScriptedFault:
+        """Done."""
+        return self._produce(ConnectionFault(answer=False, close=True))
+
+
+@dataclass(frozen=True, slots=True)
+class SwallowedRequest(_Scripted):
+    """A broker carries a request out or not, never answers and stays connected."""
+
+    kind = "no answer"
+    applied: bool
+
+    def scripted(self) -> ScriptedFault:
+        """Nothing is answered."""
+        return self._produce(ConnectionFault(apply=self.applied, answer=False))
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Done or not."""
+        return cls(at, node(rng, shape), 1, rng.random() < 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class CutAnswer(_Scripted):
+    """A request is carried out, and its answer breaks off."""
+
+    kind = "cut answer"
+    size: int
+
+    def scripted(self) -> ScriptedFault:
+        """Some bytes, then the end."""
+        return self._produce(ConnectionFault(cut_at=self.size, close=True))
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Within the size, the header or the body."""
+        return cls(at, node(rng, shape), 1, rng.choice((2, 6, 20)))
+
+
+@dataclass(frozen=True, slots=True)
+class WrongAnswer(_Scripted):
+    """A request is carried out, and something else is answered."""
+
+    kind = "wrong answer"
+
+    def scripted(self) -> ScriptedFault:
+        """A frame with a correlation id nobody used."""
+        return self._produce(ConnectionFault(apply=False, frame=_WRONG_ANSWER))

@@ -1,0 +1,82 @@
+"""What a fault is: a value with a virtual time that does something to a `World`.
+
+Owns: the base class, what faults can be aimed at, what they may change. Must not know: any kind of
+fault, the producer, the oracles.
+
+A schedule is a list of these. Leaving some out never changes what the others are, so a failing
+schedule can be shrunk and replayed.
+
+Invariants:
+- A fault is a value: everything about it was drawn before the run.
+- `strike` returns a probe that tells afterwards whether the fault was felt; a fault that found
+  nothing to hit does not count as having happened.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Protocol, Self
+
+from aioproducer.testing.sim.cluster import SimCluster
+from aioproducer.testing.sim.network import SimNetwork
+from aioproducer.testing.sim.server import SimBroker
+
+Probe = Callable[[], int]
+"""How often a fault was felt."""
+
+
+class Shape(NamedTuple):
+    """What a fault can be aimed at."""
+
+    nodes: Sequence[int]
+    topics: Mapping[str, int]
+
+
+class World(Protocol):
+    """What a fault can change."""
+
+    network: SimNetwork
+    cluster: SimCluster
+
+    @property
+    def brokers(self) -> Mapping[int, SimBroker]:
+        """Every broker by its id."""
+
+    def now(self) -> float:
+        """Virtual seconds."""
+
+    def later(self, seconds: float, action: Callable[[], object]) -> None:
+        """Does something in some virtual seconds, unless everything was healed by then."""
+
+    def jump_clock(self, seconds: float) -> None:
+        """Moves the producer's wall clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault(ABC):
+    """Something that goes wrong at a virtual time."""
+
+    kind: ClassVar[str]
+    at: float
+
+    @abstractmethod
+    def strike(self, world: World) -> Probe:
+        """Lets it happen."""
+
+    @classmethod
+    @abstractmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """One of this kind."""
+
+
+def duration(rng: random.Random) -> float:
+    """Mostly short, sometimes longer than every timeout."""
+    return round(rng.choice((0.2, 1.0, 3.0, 8.0)) * rng.uniform(0.5, 2.0), 3)
+
+
+def node(rng: random.Random, shape: Shape) -> int:
+    """One broker."""
+    return rng.choice(list(shape.nodes))

@@ -1,0 +1,266 @@
+"""Faults of brokers, of the controller, and of clocks.
+
+Owns: deaths with and without a word, freezes, moves of leaders, lag of replicas and of metadata.
+Must not know: connections, requests.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from aioproducer.testing.sim.faults.base import Fault, Probe, Shape, World, duration, node
+from aioproducer.testing.sim.server import Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Crash(Fault):
+    """A broker dies and comes back."""
+
+    kind = "crash"
+    node_id: int
+    seconds: float
+
+    def strike(self, world: World) -> Probe:
+        """Dies now."""
+        died = self._die(world, silent=False)
+        return lambda: died
+
+    def _die(self, world: World, *, silent: bool) -> int:
+        broker, cluster = world.brokers[self.node_id], world.cluster
+        if not cluster.is_live(self.node_id):
+            return 0
+        cluster.trace(f"b{self.node_id} dies")
+        cluster.crash(self.node_id)
+        broker.die(silent=silent)
+        world.later(self.seconds, lambda: revive(world, self.node_id))
+        return 1
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """For a while."""
+        return cls(at, node(rng, shape), duration(rng))
+
+
+@dataclass(frozen=True, slots=True)
+class PowerLoss(Crash):
+    """A broker's machine goes off: no reset, no refusal, silence."""
+
+    kind = "power loss"
+
+    def strike(self, world: World) -> Probe:
+        """Goes off now."""
+        died = self._die(world, silent=True)
+        return lambda: died
+
+
+@dataclass(frozen=True, slots=True)
+class _CrashAtProduce(Crash):
+    moment: ClassVar[Moment]
+
+    def strike(self, world: World) -> Probe:
+        """Dies at the next Produce request."""
+        broker = world.brokers[self.node_id]
+        died = 0
+
+        def die() -> None:
+            nonlocal died
+            broker.dies_at = None
+            died += self._die(world, silent=False)
+
+        broker.dies_at, broker.on_death = self.moment, die
+        return lambda: died
+
+
+@dataclass(frozen=True, slots=True)
+class CrashBeforeAppend(_CrashAtProduce):
+    """A broker dies with a Produce request received and nothing written."""
+
+    kind = "crash before append"
+    moment = Moment.BEFORE_APPEND
+
+
+@dataclass(frozen=True, slots=True)
+class CrashAfterAppend(_CrashAtProduce):
+    """A broker dies with a Produce request written and nothing answered."""
+
+    kind = "crash after append"
+    moment = Moment.AFTER_APPEND
+
+
+def revive(world: World, node_id: int) -> None:
+    """A dead broker is back."""
+    if not world.cluster.is_live(node_id):
+        world.cluster.trace(f"b{node_id} is back")
+        world.brokers[node_id].is_off = False
+        world.cluster.restart(node_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze(Fault):
+    """A broker's process stops, as by SIGSTOP, and goes on later."""
+
+    kind = "freeze"
+    node_id: int
+    seconds: float
+
+    def strike(self, world: World) -> Probe:
+        """Stops now."""
+        broker = world.brokers[self.node_id]
+        if not world.cluster.is_working(self.node_id):
+            return lambda: 0
+        broker.freeze()
+        world.cluster.pause(self.node_id)
+        world.later(self.seconds, lambda: thaw(world, self.node_id))
+        return lambda: 1
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """For a while."""
+        return cls(at, node(rng, shape), duration(rng))
+
+
+def thaw(world: World, node_id: int) -> None:
+    """A frozen broker goes on."""
+    broker = world.brokers[node_id]
+    if broker.is_frozen:
+        world.cluster.resume(node_id)
+        broker.thaw()
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderMove(Fault):
+    """A partition gets another leader, orderly."""
+
+    kind = "leader move"
+    topic: str
+    partition: int
+
+    def strike(self, world: World) -> Probe:
+        """Moves to the next in-sync replica."""
+        moved = move_leader(world, self.topic, self.partition)
+        return lambda: moved
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Any partition."""
+        topic = rng.choice(sorted(shape.topics))
+        return cls(at, topic, rng.randrange(shape.topics[topic]))
+
+
+def move_leader(world: World, topic: str, partition: int) -> int:
+    """Moves a leadership on; returns 0 if there is nobody to move it to."""
+    found = world.cluster.partition(topic, partition)
+    if found is None or sum(world.cluster.is_live(each) for each in found.isr) < 2:
+        return 0
+    world.cluster.move_leader(topic, partition)
+    return 1
+
+
+@dataclass(frozen=True, slots=True)
+class StaleMetadata(Fault):
+    """A broker's metadata stays as it is while a leadership moves on."""
+
+    kind = "stale metadata"
+    node_id: int
+    seconds: float
+    topic: str
+    partition: int
+
+    def strike(self, world: World) -> Probe:
+        """The broker lies from now on."""
+        cluster = world.cluster
+        before = cluster.stale_answers[self.node_id]
+        cluster.stop_learning(self.node_id)
+        move_leader(world, self.topic, self.partition)
+        world.later(self.seconds, lambda: cluster.learn(self.node_id))
+        return lambda: cluster.stale_answers[self.node_id] - before
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Any broker, any partition."""
+        topic = rng.choice(sorted(shape.topics))
+        partition = rng.randrange(shape.topics[topic])
+        return cls(at, node(rng, shape), duration(rng), topic, partition)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLag(Fault):
+    """A broker fetches late as a follower: commits wait for it, or it leaves the ISR."""
+
+    kind = "replica lag"
+    node_id: int
+    seconds: float
+    lag: float
+
+    def strike(self, world: World) -> Probe:
+        """Lags from now on."""
+        cluster = world.cluster
+        cluster.extra_lag[self.node_id] = self.lag
+        before = cluster.late_fetches[self.node_id]
+        world.later(self.seconds, lambda: cluster.extra_lag.pop(self.node_id, None))
+        return lambda: cluster.late_fetches[self.node_id] - before
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """By less or more than it takes to leave the ISR."""
+        lag = round(rng.choice((0.3, 1.5, 5.0)) * rng.uniform(0.7, 1.3), 3)
+        return cls(at, node(rng, shape), duration(rng), lag)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerAway(Fault):
+    """No elections for a while, and a broker dies meanwhile."""
+
+    kind = "controller away"
+    node_id: int
+    seconds: float
+
+    def strike(self, world: World) -> Probe:
+        """Nobody elects."""
+        cluster = world.cluster
+        cluster.controller_away_until = world.now() + self.seconds
+        return Crash(self.at, self.node_id, self.seconds).strike(world)
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """For a while."""
+        return cls(at, node(rng, shape), duration(rng))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionGrowth(Fault):
+    """A topic gets one more partition."""
+
+    kind = "partition growth"
+    topic: str
+
+    def strike(self, world: World) -> Probe:
+        """Grows now."""
+        count = len(world.cluster.topics[self.topic].partitions)
+        world.cluster.create_partitions(self.topic, count + 1)
+        return lambda: 1
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Any topic."""
+        return cls(at, rng.choice(sorted(shape.topics)))
+
+
+@dataclass(frozen=True, slots=True)
+class ClockJump(Fault):
+    """The producer's wall clock jumps; brokers' clocks do not."""
+
+    kind = "clock jump"
+    seconds: float
+
+    def strike(self, world: World) -> Probe:
+        """Jumps now."""
+        world.jump_clock(self.seconds)
+        return lambda: 1
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Back or forth, sometimes further than brokers allow."""
+        return cls(at, rng.choice((-7200.0, -60.0, -0.5, 0.5, 60.0, 7200.0)))

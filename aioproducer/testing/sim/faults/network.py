@@ -1,0 +1,175 @@
+"""Faults of the network around one broker.
+
+Owns: black holes, latency, refused and slow connections, names that do not resolve, resets and
+half-closes. Must not know: what travels. Faults that only new connections feel also cut those that
+stand, or nobody would notice them.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Self
+
+from aioproducer.testing.sim.faults.base import Fault, Probe, Shape, World, duration, node
+from aioproducer.testing.sim.weather import Condition, Direction, Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class _Weather(Fault):
+    node_id: int
+    seconds: float
+
+    def strike(self, world: World) -> Probe:
+        """Puts the condition into force."""
+        condition = world.network.weather.add(self.condition(world.now() + self.seconds))
+        return lambda: condition.hits
+
+    @abstractmethod
+    def condition(self, until: float) -> Condition:
+        """The disturbance."""
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Around one broker, for a while."""
+        return cls(at, node(rng, shape), duration(rng))
+
+
+@dataclass(frozen=True, slots=True)
+class BlackHole(_Weather):
+    """No byte passes, in one direction or both; TCP delivers them when it ends."""
+
+    kind = "black hole"
+    direction: Direction | None = None
+
+    def condition(self, until: float) -> Condition:
+        """Held bytes."""
+        return Condition(Trouble.HELD, self.node_id, until, direction=self.direction)
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """In one direction or both."""
+        direction = rng.choice((None, Direction.TO_BROKER, Direction.TO_CLIENT))
+        return cls(at, node(rng, shape), duration(rng), direction)
+
+
+@dataclass(frozen=True, slots=True)
+class SlowLink(_Weather):
+    """Every byte takes longer."""
+
+    kind = "latency"
+    extra: float = 0.5
+
+    def condition(self, until: float) -> Condition:
+        """Slow bytes."""
+        return Condition(Trouble.SLOW, self.node_id, until, seconds=self.extra)
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """By a fraction of the request timeout, or more than it."""
+        extra = round(rng.choice((0.1, 0.5, 2.0)) * rng.uniform(0.5, 1.5), 3)
+        return cls(at, node(rng, shape), duration(rng), extra)
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse(_Weather):
+    """The port refuses connections; those that stand are cut."""
+
+    kind = "refuse"
+
+    def condition(self, until: float) -> Condition:
+        """A closed port."""
+        return Condition(Trouble.REFUSING, self.node_id, until)
+
+    def strike(self, world: World) -> Probe:
+        """Without a cut nobody would notice."""
+        probe = _Weather.strike(self, world)
+        _reset(world, self.node_id)
+        return probe
+
+
+@dataclass(frozen=True, slots=True)
+class SlowAccept(_Weather):
+    """Connections are accepted late; those that stand are cut."""
+
+    kind = "slow accept"
+    delay: float = 1.0
+
+    def condition(self, until: float) -> Condition:
+        """A full backlog."""
+        return Condition(Trouble.SLOW_ACCEPT, self.node_id, until, seconds=self.delay)
+
+    def strike(self, world: World) -> Probe:
+        """Without a cut nobody would notice."""
+        probe = _Weather.strike(self, world)
+        _reset(world, self.node_id)
+        return probe
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """By a second or so."""
+        return cls(at, node(rng, shape), duration(rng), round(rng.uniform(0.2, 3.0), 3))
+
+
+@dataclass(frozen=True, slots=True)
+class NoName(_Weather):
+    """The broker's name does not resolve; connections that stand are cut."""
+
+    kind = "dns failure"
+
+    def condition(self, until: float) -> Condition:
+        """A broken resolver."""
+        return Condition(Trouble.NO_NAME, self.node_id, until)
+
+    def strike(self, world: World) -> Probe:
+        """Without a cut nobody would notice."""
+        probe = _Weather.strike(self, world)
+        _reset(world, self.node_id)
+        return probe
+
+
+@dataclass(frozen=True, slots=True)
+class Reset(Fault):
+    """The connections to a broker are reset."""
+
+    kind = "reset"
+    node_id: int
+
+    def strike(self, world: World) -> Probe:
+        """Cuts what stands."""
+        cut = _reset(world, self.node_id)
+        return lambda: cut
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """One broker's."""
+        return cls(at, node(rng, shape))
+
+
+@dataclass(frozen=True, slots=True)
+class HalfClose(Fault):
+    """A broker closes its sending half: it still reads, and carries out, what comes."""
+
+    kind = "half-close"
+    node_id: int
+
+    def strike(self, world: World) -> Probe:
+        """Half-closes what stands."""
+        sessions = list(world.brokers[self.node_id].sessions)
+        for session in sessions:
+            session.connection.finish()
+        return lambda: len(sessions)
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """One broker's connections."""
+        return cls(at, node(rng, shape))
+
+
+def _reset(world: World, node_id: int) -> int:
+    sessions = list(world.brokers[node_id].sessions)
+    for session in sessions:
+        session.kill()
+        session.connection.reset()
+    return len(sessions)

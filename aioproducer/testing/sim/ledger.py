@@ -1,0 +1,100 @@
+"""The books of a run: every record somebody wanted to send, and what he was told about it.
+
+Owns: entries and their fates. Must not know: how records are sent, what the logs say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from aioproducer.errors import KafkaError
+from aioproducer.runtime.delivery import Delivery
+from aioproducer.types import HeaderPairs, Persistence, RecordMetadata
+
+
+class Fate(Enum):
+    """What became of a call that sends."""
+
+    ASKED = "asked"
+    REFUSED = "refused"
+    CANCELLED = "cancelled"
+    ACCEPTED = "accepted"
+    UNTOLD = "untold"
+    """One of many in a call that raised."""
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One record.
+
+    Attributes:
+        name: What nobody else's value (or key, where there is no value) begins with.
+        task: Who sent it; records of one task are sent one after the other.
+        asked_at: When `send` was called.
+        settled_at: When `send` returned or raised.
+        done_at: When its delivery was seen done, if somebody looked.
+        notices: How often its done-callback ran; None where it has none.
+        delivery: What `send` returned; None where it was thrown away, never seen, or sealed.
+        is_open: Whether the delivery was without outcome when it was sealed.
+        error: Why it failed, once that was told.
+        metadata: Where it stands, once that was told.
+        delivered_in_bulk: What `send_many` told.
+    """
+
+    name: bytes
+    task: int
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: HeaderPairs
+    timestamp_ms: int | None
+    asked_at: float
+    fate: Fate = Fate.ASKED
+    settled_at: float | None = None
+    done_at: float | None = None
+    notices: int | None = None
+    delivery: Delivery | None = None
+    is_open: bool = False
+    error: KafkaError | None = None
+    metadata: RecordMetadata | None = None
+    delivered_in_bulk: bool = False
+
+    @property
+    def label(self) -> str:
+        """The record in a few words."""
+        return f"{self.name.decode()}->{self.topic}"
+
+    def seal(self) -> None:
+        """Notes the outcome and lets go of the delivery, which may keep others from being freed."""
+        delivery, self.delivery = self.delivery, None
+        if delivery is None:
+            return
+        self.is_open = not delivery.done()
+        if not self.is_open:
+            self.error = delivery.exception()
+            self.metadata = None if self.error else delivery.result()
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether somebody was told that it is delivered."""
+        return self.metadata is not None or self.delivered_in_bulk
+
+    @property
+    def must_be_absent(self) -> bool:
+        """Whether somebody was told that it stands in no log."""
+        if self.fate in {Fate.REFUSED, Fate.CANCELLED}:
+            return True
+        return self.error is not None and self.error.persistence is Persistence.NOT_PERSISTED
+
+
+@dataclass(slots=True)
+class Ledger:
+    """All entries of a run, in the order of their calls."""
+
+    entries: list[Entry] = field(default_factory=list)
+    surprises: list[str] = field(default_factory=list)
+    """Exceptions of kinds that no call may raise."""
+    dropped: list[Entry] = field(default_factory=list)
+    """Accepted entries whose delivery was thrown away."""

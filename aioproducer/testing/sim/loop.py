@@ -1,0 +1,109 @@
+"""An event loop on virtual time: no descriptor, no thread, no waiting.
+
+Owns: the clock, and what ends a run that cannot go on. Must not know: networks, producers.
+
+Invariants:
+- `time()` stands still while anything is runnable and then jumps to the next timer, exactly.
+- No timer and nothing runnable is a deadlock, and so is a loop that turns for ever without its
+  clock moving; both raise out of `run_until_complete`.
+- `run_in_executor` calls the function on the loop, some virtual time later: what production code
+  does in threads happens at an instant that the seed decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from asyncio.base_events import BaseEventLoop
+from collections.abc import Callable
+from typing import Any, TypeVar, TypeVarTuple, Unpack
+
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
+
+_LONGEST_JOB_S = 0.02
+_MOST_TURNS_PER_INSTANT = 20_000
+
+
+class StuckError(Exception):
+    """The run cannot go on: a deadlock or a busy loop."""
+
+
+class _NoSelector:
+    """What `BaseEventLoop` asks for events: there are none, so time passes."""
+
+    def __init__(self, advance: Callable[[float | None], None]) -> None:
+        self._advance = advance
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        self._advance(timeout)
+        return []
+
+
+class VirtualLoop(BaseEventLoop):
+    """A loop whose clock jumps.
+
+    Args:
+        rng: How long jobs given to an executor take.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        self._now = 0.0
+        super().__init__()
+        self._rng = rng
+        self._turns = 0
+        self._selector = _NoSelector(self._advance)
+        self.failures: list[str] = []
+        self.set_exception_handler(self._note_failure)
+
+    def time(self) -> float:
+        """Virtual seconds since the loop was made."""
+        return self._now
+
+    def run_in_executor(
+        self, executor: object, func: Callable[[Unpack[_Ts]], _T], *args: *_Ts
+    ) -> asyncio.Future[_T]:
+        """Calls `func` on this loop after a virtual moment."""
+        future: asyncio.Future[_T] = self.create_future()
+
+        def run() -> None:
+            if future.cancelled():
+                return
+            try:
+                future.set_result(func(*args))
+            except Exception as error:
+                future.set_exception(error)
+
+        self.call_later(self._rng.uniform(0, _LONGEST_JOB_S), run)
+        return future
+
+    def pending_timers(self) -> list[asyncio.TimerHandle]:
+        """The timers that are set and not cancelled."""
+        return [timer for timer in self._timers if not timer.cancelled()]
+
+    def _advance(self, timeout: float | None) -> None:
+        if timeout is None:
+            raise StuckError("deadlock: nothing is runnable and no timer is set")
+        if timeout == 0:
+            self._turns += 1
+            if self._turns > _MOST_TURNS_PER_INSTANT:
+                self._turns = 0
+                raise StuckError(f"the loop turns without end at {self._now:.3f} s")
+            return
+        self._turns = 0
+        # Not `now + timeout`, whose rounding would depend on how the moment was reached.
+        self._now = max(self._now, self._timers[0].when())
+
+    @property
+    def _timers(self) -> list[asyncio.TimerHandle]:
+        return self._scheduled  # type: ignore[attr-defined, no-any-return]
+
+    def _note_failure(self, loop: object, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self.failures.append(f"{context.get('message')}: {error!r}" if error else str(context))
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """There are no events."""
+
+    def _write_to_self(self) -> None:
+        """Nobody calls from another thread."""

@@ -1,0 +1,342 @@
+"""What must be true after a run, whatever went wrong during it.
+
+Owns: the guarantees of the producer as checks on the books and the brokers' logs. Must not know:
+which faults struck; a guarantee holds under all of them.
+
+With `acks=1` a leader may take an acknowledged record with it, and with unclean elections any: then
+the record must be among what the cluster says it lost, at its offset. With `acks=0` nothing is
+promised but an end.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from aioproducer.config import ProducerConfig
+from aioproducer.core.stats import ProducerStats
+from aioproducer.errors import DeliveryTimeoutError
+from aioproducer.records.batch import DecodedRecord, read_batches
+from aioproducer.testing.broker.log import StoredBatch
+from aioproducer.testing.broker.replication import ReplicatedPartition
+from aioproducer.testing.sim.cluster import SimCluster
+from aioproducer.testing.sim.ledger import Entry, Fate, Ledger
+from aioproducer.types import TimestampType, TopicPartition
+
+_RECOVERY_S = 15.0
+"""After that long in a healthy cluster everything is delivered."""
+
+_PATIENCE_S = 0.1
+"""What may come on top of a promised bound: turns of the loop, timers' granularity."""
+
+
+class Violation(NamedTuple):
+    """A guarantee that does not hold."""
+
+    oracle: str
+    text: str
+
+
+class Place(NamedTuple):
+    """One copy of a record in a log."""
+
+    where: TopicPartition
+    record: DecodedRecord
+
+
+@dataclass
+class Evidence:
+    """All there is to judge a run by.
+
+    Attributes:
+        may_lose: Whether the cluster may lose what it acknowledged.
+        healed_at: When everything was repaired while the producer went on; None if it did not.
+        early_speakers: Connections on which the producer did not keep quiet.
+        leftovers: What the producer left on the loop, in words.
+        complaints: What brokers found wrong with requests.
+        reports: Exceptions logged or reported to the loop.
+    """
+
+    config: ProducerConfig
+    ledger: Ledger
+    cluster: SimCluster
+    stats: ProducerStats
+    may_lose: bool
+    memory_missing: int = 0
+    healed_at: float | None = None
+    early_speakers: list[str] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    reports: list[str] = field(default_factory=list)
+
+    @cached_property
+    def logs(self) -> dict[TopicPartition, dict[int, DecodedRecord]]:
+        """Every log by offset."""
+        return {
+            where: {each.offset: each for each in _records(partition.log.batches)}
+            for where, partition in self._partitions()
+        }
+
+    @cached_property
+    def lost(self) -> dict[TopicPartition, list[DecodedRecord]]:
+        """What leaders had and their successors did not."""
+        return {where: _records(partition.lost) for where, partition in self._partitions()}
+
+    @cached_property
+    def copies(self) -> dict[bytes, list[Place]]:
+        """Every record in the logs by its name."""
+        found: dict[bytes, list[Place]] = defaultdict(list)
+        for where, log in self.logs.items():
+            for record in log.values():
+                found[name_of(record)].append(Place(where, record))
+        return found
+
+    def _partitions(self) -> Iterator[tuple[TopicPartition, ReplicatedPartition]]:
+        for topic in self.cluster.topics.values():
+            for partition in topic.partitions:
+                if isinstance(partition, ReplicatedPartition):
+                    yield TopicPartition(topic.name, partition.index), partition
+
+
+def judge(evidence: Evidence) -> list[Violation]:
+    """Every violation of every guarantee."""
+    return [Violation(oracle.__name__, text) for oracle in ORACLES for text in oracle(evidence)]
+
+
+def name_of(record: DecodedRecord) -> bytes:
+    """The name a record carries in its value, or in its key where it has no value."""
+    content = bytes(record.value if record.value is not None else record.key or b"")
+    return content[: content.find(b">") + 1]
+
+
+def _records(batches: list[StoredBatch] | tuple[StoredBatch, ...]) -> list[DecodedRecord]:
+    return [
+        record
+        for stored in batches
+        for batch in read_batches(stored.data)
+        for record in batch.records()
+    ]
+
+
+# -- the guarantees --------------------------------------------------------------------------------
+
+
+def every_call_ended(e: Evidence) -> Iterator[str]:
+    """A call of `send` returns or raises."""
+    for entry in e.ledger.entries:
+        if entry.fate is Fate.ASKED or entry.settled_at is None:
+            yield f"{entry.label}: send() never ended"
+
+
+def every_accepted_record_has_one_outcome(e: Evidence) -> Iterator[str]:
+    """Delivered or failed, and told once."""
+    for entry in e.ledger.entries:
+        if entry.is_open:
+            yield f"{entry.label}: neither delivered nor failed"
+        if entry.notices not in {None, 1}:
+            yield f"{entry.label}: its done-callback ran {entry.notices} times"
+    stats = e.stats
+    if stats.records_appended != stats.records_acknowledged + stats.records_failed:
+        yield f"the counts do not add up: {stats}"
+
+
+def delivered_is_true(e: Evidence) -> Iterator[str]:
+    """A delivered record stands where its delivery says, byte by byte."""
+    if e.config.acks_value == 0:
+        return
+    for entry in e.ledger.entries:
+        if not entry.is_acknowledged:
+            continue
+        metadata = entry.metadata
+        if metadata is None or metadata.offset is None:
+            yield from _stands_somewhere(e, entry)
+            continue
+        where = metadata.topic_partition
+        record = e.logs.get(where, {}).get(metadata.offset)
+        if record is None or name_of(record) != entry.name:
+            if not _was_lost(e, entry, where, metadata.offset):
+                found = "nothing" if record is None else name_of(record).decode()
+                yield f"{entry.label}: at {where.partition}@{metadata.offset} stands {found}"
+            continue
+        yield from _differences(entry, record)
+        if metadata.timestamp_type is TimestampType.CREATE_TIME:
+            stamped = metadata.timestamp_ms
+            if record.timestamp_ms != stamped:
+                yield f"{entry.label}: timestamp {record.timestamp_ms}, told {stamped}"
+
+
+def _stands_somewhere(e: Evidence, entry: Entry) -> Iterator[str]:
+    copies = [p for p in e.copies.get(entry.name, ()) if p.where.topic == entry.topic]
+    if not copies and not _was_lost(e, entry, None, None):
+        yield f"{entry.label}: delivered, and in no log"
+    for place in copies[:1]:
+        yield from _differences(entry, place.record)
+
+
+def _was_lost(e: Evidence, entry: Entry, where: TopicPartition | None, offset: int | None) -> bool:
+    if not e.may_lose:
+        return False
+    return any(
+        name_of(record) == entry.name
+        for place, lost in e.lost.items()
+        if where in {None, place}
+        for record in lost
+        if offset in {None, record.offset}
+    )
+
+
+def _differences(entry: Entry, record: DecodedRecord) -> Iterator[str]:
+    if (record.key, record.value) != (entry.key, entry.value):
+        yield f"{entry.label}: other bytes than were sent"
+    if tuple(record.headers) != tuple(entry.headers):
+        yield f"{entry.label}: headers {record.headers} instead of {entry.headers}"
+
+
+def partition_is_obeyed(e: Evidence) -> Iterator[str]:
+    """A record for a partition goes there; equal keys meet in one while the topic does not grow."""
+    for entry in e.ledger.entries:
+        for place in e.copies.get(entry.name, ()):
+            if place.where.topic != entry.topic:
+                yield f"{entry.label}: found in {place.where.topic}"
+            elif entry.partition not in {None, place.where.partition}:
+                yield f"{entry.label}: found in partition {place.where.partition}"
+
+
+def not_persisted_is_true(e: Evidence) -> Iterator[str]:
+    """What was refused, cancelled or failed as "not persisted" stands in no log."""
+    for entry in e.ledger.entries:
+        error = entry.error
+        if error is not None and error.persistence is None and entry.fate is Fate.ACCEPTED:
+            yield f"{entry.label}: its failure says nothing about persistence: {error}"
+        if entry.must_be_absent:
+            for place in e.copies.get(entry.name, ()):
+                at = f"{place.where.partition}@{place.record.offset}"
+                yield f"{entry.label}: {entry.fate.value}, {error}, and stands at {at}"
+
+
+def nothing_is_lost_silently(e: Evidence) -> Iterator[str]:
+    """Deliveries nobody kept: what is in no log was reported as failed."""
+    if e.config.acks_value != -1 or e.may_lose:
+        return
+    missing = sum(entry.name not in e.copies for entry in e.ledger.dropped)
+    if missing > e.stats.unretrieved_failures:
+        yield (
+            f"{missing} record(s) of forgotten deliveries are in no log, "
+            f"{e.stats.unretrieved_failures} were reported"
+        )
+
+
+def nothing_is_invented(e: Evidence) -> Iterator[str]:
+    """The logs hold what was sent."""
+    known = {entry.name for entry in e.ledger.entries}
+    for name, places in e.copies.items():
+        if name not in known:
+            yield f"{places[0].where} holds {name!r}, which nobody sent"
+
+
+def order_is_kept(e: Evidence) -> Iterator[str]:
+    """Per partition and task in the order of `send`: idempotent, or one request at a time."""
+    single = e.config.max_in_flight_requests_per_connection == 1
+    if not (e.config.effective_idempotence or single):
+        return
+    last: dict[tuple[int, TopicPartition], tuple[int, Entry]] = {}
+    for entry in e.ledger.entries:
+        metadata = entry.metadata
+        if metadata is None or metadata.offset is None or entry.task < 0:
+            continue
+        key = (entry.task, metadata.topic_partition)
+        before = last.get(key)
+        if before is not None and before[0] >= metadata.offset and not e.may_lose:
+            yield (
+                f"{entry.label} at {key[1].partition}@{metadata.offset} was sent after "
+                f"{before[1].label} at @{before[0]}"
+            )
+        last[key] = (metadata.offset, entry)
+
+
+def exactly_once(e: Evidence) -> Iterator[str]:
+    """An idempotent producer writes no record twice."""
+    if not e.config.effective_idempotence:
+        return
+    for entry in e.ledger.entries:
+        places = e.copies.get(entry.name, ())
+        if len(places) > 1:
+            at = ", ".join(f"{p.where.partition}@{p.record.offset}" for p in places)
+            yield f"{entry.label}: stands {len(places)} times, at {at}"
+
+
+def waits_are_bounded(e: Evidence) -> Iterator[str]:
+    """`send` by `max_block_ms`, deliveries by `delivery_timeout_ms`."""
+    block = e.config.max_block_ms / 1000 + _PATIENCE_S
+    delivery = e.config.delivery_timeout_ms / 1000 + _PATIENCE_S
+    for entry in e.ledger.entries:
+        settled = entry.settled_at
+        if settled is None or entry.task < 0:
+            continue
+        if settled - entry.asked_at > block:
+            yield f"{entry.label}: send() took {settled - entry.asked_at:.3f} s"
+        if entry.done_at is not None and entry.done_at - settled > delivery:
+            yield f"{entry.label}: its delivery took {entry.done_at - settled:.3f} s"
+
+
+def memory_is_returned(e: Evidence) -> Iterator[str]:
+    """After `close` the pool has all its memory."""
+    if e.memory_missing:
+        yield f"{e.memory_missing} bytes of buffer_memory never came back"
+
+
+def nothing_is_left(e: Evidence) -> Iterator[str]:
+    """After `close` no task, timer, connection or waiter of the producer is left."""
+    yield from e.leftovers
+
+
+def brokers_do_not_complain(e: Evidence) -> Iterator[str]:
+    """What the producer sends is well-formed, down to the CRC."""
+    yield from e.complaints
+
+
+def throttling_is_obeyed(e: Evidence) -> Iterator[str]:
+    """Who is asked for quiet sends nothing on that connection for so long (KIP-219)."""
+    yield from e.early_speakers
+
+
+def recovery_is_complete(e: Evidence) -> Iterator[str]:
+    """What was under way when everything healed, with time to spare, is delivered."""
+    if e.healed_at is None:
+        return
+    needed = e.healed_at + _RECOVERY_S - e.config.delivery_timeout_ms / 1000
+    for entry in e.ledger.entries:
+        settled = entry.settled_at
+        if settled is None or settled < needed or settled > e.healed_at:
+            continue
+        if isinstance(entry.error, DeliveryTimeoutError):
+            yield f"{entry.label}, accepted at {settled:.3f}: {entry.error}"
+
+
+def nothing_surprising_is_raised(e: Evidence) -> Iterator[str]:
+    """No call raises what it does not document, nothing goes to the loop's exception handler."""
+    yield from e.ledger.surprises
+    yield from e.reports
+
+
+ORACLES = (
+    every_call_ended,
+    every_accepted_record_has_one_outcome,
+    delivered_is_true,
+    partition_is_obeyed,
+    not_persisted_is_true,
+    nothing_is_lost_silently,
+    nothing_is_invented,
+    order_is_kept,
+    exactly_once,
+    waits_are_bounded,
+    memory_is_returned,
+    nothing_is_left,
+    brokers_do_not_complain,
+    throttling_is_obeyed,
+    recovery_is_complete,
+    nothing_surprising_is_raised,
+)

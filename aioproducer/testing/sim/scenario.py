@@ -1,0 +1,158 @@
+"""The stage of a run: cluster, producer options, and how much is sent; all drawn from the seed.
+
+Owns: what may vary between runs besides faults. Must not know: how any of it is carried out.
+
+Invariant: the seed is split into one source of chance per purpose, so that leaving out a fault
+changes neither the options nor what the tasks want to send.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aioproducer.config import OPTIONS, Status
+from aioproducer.testing.broker import TopicSpec
+from aioproducer.testing.sim.cluster import ReplicationTiming
+from aioproducer.testing.sim.faults import Shape
+
+CHAOS_S = 60.0
+"""How long faults may strike; then everything heals."""
+
+_QUIET_START_S = 1.0
+_MOST_RECORD_BYTES = 2500
+
+_WINDOWS = {
+    0.0005: (512, 2048, 256 * 1024),
+    0.01: (8 * 1024, 256 * 1024),
+    0.05: (64 * 1024, 256 * 1024),
+    0.1: (64 * 1024, 256 * 1024),
+}
+"""Send windows by latency: a small one over a long way could not carry a request in its time."""
+
+
+class Chance:
+    """Independent sources of chance, one per purpose, of one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def of(self, purpose: str) -> random.Random:
+        """The source for a purpose; the same at every call."""
+        # Text is hashed by SHA-512 here, the same in every process.
+        return random.Random(f"{self._seed}:{purpose}")
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What a run starts with.
+
+    Attributes:
+        nodes: The brokers' ids.
+        topics: What is created before the producer starts.
+        options: Options of the producer.
+        timing: The cluster's speed.
+        window: Bytes a connection has under way at most.
+        base_latency_s: How long bytes take one way.
+        tasks: How many tasks send.
+        records: How many records they send together, about.
+        closes_at: When the producer is closed amid the faults; None for an end in peace.
+        close_timeout_s: The patience of that close.
+        unclean_elections: Whether committed records may be lost.
+    """
+
+    nodes: tuple[int, ...]
+    topics: Mapping[str, TopicSpec]
+    options: Mapping[str, Any]
+    timing: ReplicationTiming
+    window: int
+    base_latency_s: float
+    tasks: int
+    records: int
+    closes_at: float | None
+    close_timeout_s: float
+    unclean_elections: bool = False
+
+    @property
+    def shape(self) -> Shape:
+        """What faults can aim at."""
+        return Shape(self.nodes, {name: spec.partitions for name, spec in self.topics.items()})
+
+    @property
+    def fault_times(self) -> tuple[float, float]:
+        """Between which virtual times faults strike."""
+        return _QUIET_START_S, CHAOS_S * 0.97
+
+
+def draw_scenario(rng: random.Random, *, unclean_elections: bool = False) -> Scenario:
+    """A stage, drawn."""
+    brokers = rng.choice((3, 3, 3, 4))
+    hasty = rng.random() < 0.15
+    base_latency = rng.choice(sorted(_WINDOWS))
+    return Scenario(
+        nodes=tuple(range(1, brokers + 1)),
+        topics=_topics(rng),
+        options=_options(rng, brokers, base_latency),
+        timing=ReplicationTiming(
+            fetch_lag=rng.choice((0.002, 0.02, 0.1)),
+            longest_lag=rng.choice((0.5, 2.0, 4.0)),
+            session_timeout=rng.choice((0.3, 1.0, 3.0)),
+        ),
+        window=rng.choice(_WINDOWS[base_latency]),
+        base_latency_s=base_latency,
+        tasks=rng.randint(3, 6),
+        records=rng.randint(300, 550),
+        closes_at=round(rng.uniform(CHAOS_S * 0.9, CHAOS_S * 1.1), 3) if hasty else None,
+        close_timeout_s=rng.choice((0.0, 0.05, 1.0, 5.0)),
+        unclean_elections=unclean_elections,
+    )
+
+
+def _topics(rng: random.Random) -> dict[str, TopicSpec]:
+    topics = {}
+    for name in ("t1", "t2", "t3")[: rng.choice((1, 1, 2, 3))]:
+        replicas = rng.choice((3, 3, 3, 2, 1))
+        configs = {"min.insync.replicas": str(rng.randint(1, min(2, replicas)))}
+        if rng.random() < 0.2:
+            configs["message.timestamp.type"] = "LogAppendTime"
+        topics[name] = TopicSpec(rng.randint(1, 3), replicas, configs)
+    return topics
+
+
+def _options(rng: random.Random, brokers: int, base_latency: float) -> dict[str, Any]:
+    linger = rng.choice((0, 0, 5, 50, 500))
+    request_timeout = rng.choice((400, 1000, 3000) if base_latency < 0.05 else (1500, 3000))
+    batch_size = rng.choice((200, 600, 2000, 16384))
+    options: dict[str, Any] = {
+        "bootstrap_servers": [f"broker-{node}.sim:9092" for node in range(1, brokers + 1)],
+        "client_id": "sim",
+        "acks": rng.choice(("all",) * 8 + (1, 0)),
+        "linger_ms": linger,
+        "request_timeout_ms": request_timeout,
+        "delivery_timeout_ms": linger
+        + request_timeout
+        + rng.choice((50, 1000, 4000, 10000, 30000)),
+        "batch_size": batch_size,
+        "buffer_memory": max(batch_size * rng.choice((2, 4, 32)), 2 * _MOST_RECORD_BYTES),
+        "max_request_size": rng.choice((4096, 1048576)),
+        "max_block_ms": rng.choice((1500, 3000, 20000)),
+        "max_in_flight_requests_per_connection": rng.choice((1, 1, 2, 5, 5, 5)),
+        "retry_backoff_ms": rng.choice((10, 100)),
+        "retry_backoff_max_ms": 1000,
+        "compression_type": rng.choice(("none", "none", "gzip", "lz4", "zstd")),
+        "compression_threads_threshold_bytes": rng.choice((0, 65536)),
+        "metadata_max_age_ms": rng.choice((2000, 300000)),
+        "connections_max_idle_ms": rng.choice((2000, 540000)),
+        "socket_connection_setup_timeout_ms": rng.choice((500, 2000)),
+        "socket_connection_setup_timeout_max_ms": 4000,
+        "partitioner_adaptive_partitioning_enable": rng.random() < 0.5,
+        "partitioner_availability_timeout_ms": rng.choice((0, 500)),
+    }
+    if rng.random() < 0.15:
+        options["retries"] = rng.choice((0, 0, 1, 3))
+    may_choose = OPTIONS["enable_idempotence"].status is Status.SUPPORTED
+    if rng.random() < 0.25 and may_choose:
+        options["enable_idempotence"] = False
+    return options

@@ -1,0 +1,312 @@
+"""A simulated broker's side of its connections: frames in, answers out, on virtual time.
+
+Owns: sessions, the order of requests within one, waiting, freezing, dying. Must not know: what a
+request means (`ClusterState.respond`), how bytes travel.
+
+    bytes -> frame -> service time -> respond -> [wait for replicas] -> [delay] -> write -> [mute]
+
+Invariants:
+- One request per session at a time, answered in order, as with a real broker.
+- A frozen broker does nothing; what it would have done happens when it thaws.
+- A request that was received whole is carried out even if its sender has gone since; those behind
+  it maybe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from enum import Enum
+
+from aioproducer.errors import ProtocolError
+from aioproducer.testing.broker import Reply, RequestWait
+from aioproducer.testing.sim.cluster import SimCluster
+from aioproducer.testing.sim.network import SimConnection
+from aioproducer.testing.sim.trace import Trace
+from aioproducer.types import TopicPartition
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.framing import (
+    RequestHeader,
+    decode_request_header,
+    decode_response,
+    frame_size,
+)
+from aioproducer.wire.messages.produce import ProduceRequest, ProduceResponse
+
+_LONGEST_SERVICE_S = 0.004
+_EXPECTED_CLOSES = ("scripted fault", "is down", "with acks=0")
+_ACCUSING = frozenset({2, 42, 43, 87})
+"""Codes no honest producer is ever answered: corrupt message, invalid request, unsupported format,
+invalid record."""
+
+
+class Moment(Enum):
+    """When a broker dies at a Produce request."""
+
+    BEFORE_APPEND = "before append"
+    AFTER_APPEND = "after append"
+
+
+class SimBroker:
+    """One broker on the network.
+
+    Attributes:
+        is_off: Whether its machine is off: nothing answers, nothing refuses.
+        dies_at: At which moment of the next Produce request it dies, if at all.
+        complaints: What the broker found wrong with the producer's requests.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        cluster: SimCluster,
+        rng: random.Random,
+        trace: Trace,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self.node_id = node_id
+        self.cluster = cluster
+        self.loop: asyncio.AbstractEventLoop = cluster.loop
+        self.rng = rng
+        self.trace = trace
+        self.clock_ms = clock_ms
+        self.is_off: bool = False
+        self.is_frozen: bool = False
+        self.dies_at: Moment | None = None
+        self.on_death: Callable[[], None] = lambda: None
+        self.complaints: list[str] = []
+        self.scripted_codes: set[int] = set()
+        self.sessions: dict[Session, None] = {}
+        self._waiting: dict[TopicPartition, dict[Session, None]] = {}
+        cluster.subscribe(self._changed)
+
+    def accept(self, connection: SimConnection) -> Session | None:
+        """Takes a connection, unless the process is down."""
+        if not self.cluster.is_live(self.node_id):
+            return None
+        session = Session(self, connection)
+        self.sessions[session] = None
+        return session
+
+    def freeze(self) -> None:
+        """Does nothing until `thaw`."""
+        self.is_frozen = True
+
+    def thaw(self) -> None:
+        """Goes on with what was interrupted."""
+        self.is_frozen = False
+        for session in list(self.sessions):
+            session.thaw()
+
+    def die(self, *, silent: bool) -> None:
+        """The process ends; with `silent` the whole machine, and nobody is told."""
+        self.is_off = silent
+        self.is_frozen = False
+        for session in list(self.sessions):
+            session.kill()
+            if silent:
+                session.connection.vanish()
+            else:
+                session.connection.reset()
+
+    def wait_for(self, session: Session, partitions: frozenset[TopicPartition]) -> None:
+        """Calls `session.look_again` when one of the partitions changes."""
+        for where in partitions:
+            self._waiting.setdefault(where, {})[session] = None
+
+    def stop_waiting(self, session: Session, partitions: frozenset[TopicPartition]) -> None:
+        """Forgets what `wait_for` noted."""
+        for where in partitions:
+            self._waiting.get(where, {}).pop(session, None)
+
+    def _changed(self, where: TopicPartition) -> None:
+        for session in self._waiting.get(where, {}):
+            session.look_again_soon()
+
+
+class Session:
+    """One client connection at a broker."""
+
+    def __init__(self, broker: SimBroker, connection: SimConnection) -> None:
+        self.connection = connection
+        self._broker = broker
+        self._received = bytearray()
+        self._busy = False
+        self._dead = False
+        self._gone = False
+        self._interrupted: Callable[[], None] | None = None
+        self._header: RequestHeader | None = None
+        self._wait: RequestWait | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._looking = False
+
+    # -- from the network -------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the producer."""
+        self._received += data
+        if not self._busy:
+            self._next()
+
+    def peer_gone(self) -> None:
+        """The producer left; whole requests behind the current one may still be carried out."""
+        self._gone = True
+        if self._broker.rng.random() < 0.5:
+            self._received.clear()
+        if not self._busy:
+            self._end()
+
+    # -- from the broker --------------------------------------------------------------------------
+
+    def thaw(self) -> None:
+        """Goes on after a freeze."""
+        step, self._interrupted = self._interrupted, None
+        if step is not None:
+            step()
+
+    def kill(self) -> None:
+        """The process ends."""
+        self._end()
+
+    def look_again_soon(self) -> None:
+        """A partition changed that an answer waits for."""
+        if not self._looking:
+            self._looking = True
+            self._broker.loop.call_soon(self._when_running, self._look_again)
+
+    # -- one request ------------------------------------------------------------------------------
+
+    def _next(self) -> None:
+        if self._dead:
+            return
+        self._busy = False
+        try:
+            size = frame_size(bytes(self._received[:4])) if len(self._received) >= 4 else None
+            if size is None or len(self._received) < 4 + size:
+                if self._gone:
+                    self._end()
+                return
+            frame = bytes(self._received[4 : 4 + size])
+            del self._received[: 4 + size]
+            header = decode_request_header(frame)
+        except ProtocolError as error:
+            self._complain(f"unreadable: {error}")
+            self._close()
+            return
+        self._busy = True
+        service = self._broker.rng.uniform(0, _LONGEST_SERVICE_S)
+        self._later(service, lambda: self._carry_out(header))
+
+    def _carry_out(self, header: RequestHeader) -> None:
+        broker = self._broker
+        is_produce = header.api_key == ApiKey.PRODUCE
+        if is_produce and broker.dies_at is Moment.BEFORE_APPEND:
+            broker.on_death()
+            return
+        reply = broker.cluster.respond(broker.node_id, header, broker.clock_ms())
+        if is_produce and broker.dies_at is Moment.AFTER_APPEND:
+            broker.on_death()
+            return
+        self._header = header
+        self._settle(reply)
+
+    def _settle(self, reply: Reply) -> None:
+        broker = self._broker
+        if reply.wait is not None:
+            self._wait = reply.wait
+            broker.wait_for(self, reply.wait.poll.watching)
+            left = (reply.wait.deadline_ms - broker.clock_ms()) / 1000
+            self._later(max(0.0, left), self._look_again)
+            return
+        if reply.close is not None and not reply.close.endswith(_EXPECTED_CLOSES):
+            self._complain(reply.close)
+        self._later(reply.delay_ms / 1000, lambda: self._answer(reply))
+
+    def _look_again(self) -> None:
+        self._looking = False
+        wait, header = self._wait, self._header
+        if wait is None or header is None or self._dead:
+            return
+        self._stop_waiting()
+        broker = self._broker
+        self._settle(broker.cluster.respond(broker.node_id, header, broker.clock_ms(), wait=wait))
+
+    def _answer(self, reply: Reply) -> None:
+        self._tell(reply)
+        if reply.frame is not None and not self._gone:
+            self.connection.write(reply.frame, reply.mute_ms / 1000)
+        if reply.close is not None:
+            self._close()
+        else:
+            self._later(reply.mute_ms / 1000, self._next)
+
+    # -- helpers ----------------------------------------------------------------------------------
+
+    def _later(self, seconds: float, step: Callable[[], None]) -> None:
+        if seconds <= 0:
+            self._when_running(step)
+            return
+        self._timer = self._broker.loop.call_later(seconds, self._when_running, step)
+
+    def _when_running(self, step: Callable[[], None]) -> None:
+        if self._dead:
+            return
+        if self._broker.is_frozen:
+            self._interrupted = step
+        else:
+            step()
+
+    def _stop_waiting(self) -> None:
+        if self._wait is not None:
+            self._broker.stop_waiting(self, self._wait.poll.watching)
+            self._wait = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _close(self) -> None:
+        self.connection.close()
+        self._end()
+
+    def _end(self) -> None:
+        self._dead = True
+        self._stop_waiting()
+        self._broker.sessions.pop(self, None)
+
+    def _complain(self, text: str) -> None:
+        self._broker.complaints.append(f"b{self._broker.node_id} {self.connection}: {text}")
+
+    def _tell(self, reply: Reply) -> None:
+        header = self._header
+        if header is None:
+            return
+        answers = ""
+        whole = reply.frame is not None and reply.close is None
+        if header.api_key == ApiKey.PRODUCE and reply.frame is not None and whole:
+            answers = self._answers_of(header, reply.frame)
+        closes = f" closes: {reply.close}" if reply.close else ""
+        name = ApiKey(header.api_key).name.lower()
+        self._broker.trace(
+            f"{self.connection} {name} #{header.correlation_id}{answers}{closes}"
+            + ("" if reply.frame is not None else " unanswered")
+        )
+
+    def _answers_of(self, header: RequestHeader, frame: bytes) -> str:
+        try:
+            _, response = decode_response(ProduceRequest, header.api_version, frame[4:])
+        except ProtocolError:
+            return " garbled"
+        if not isinstance(response, ProduceResponse):
+            return ""
+        told = []
+        for topic in response.responses:
+            for each in topic.partition_responses:
+                if each.error_code in _ACCUSING and not self._is_scripted(each.error_code):
+                    self._complain(f"code {each.error_code}: {each.error_message}")
+                outcome = f"@{each.base_offset}" if not each.error_code else f"E{each.error_code}"
+                told.append(f"{topic.name or topic.topic_id.hex[:4]}-{each.index}{outcome}")
+        return " " + " ".join(told)
+
+    def _is_scripted(self, code: int) -> bool:
+        return code in self._broker.scripted_codes

@@ -1,0 +1,26 @@
+"""What happened in a run, line by line, and its fingerprint.
+
+Owns: the lines. Must not know: what they mean. Two runs are the same if their digests are equal;
+nothing that depends on addresses, hashes or the real clock may enter a line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+
+class Trace:
+    """Lines with virtual times."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self.lines: list[str] = []
+
+    def __call__(self, line: str) -> None:
+        """Note one event."""
+        self.lines.append(f"{self._now():10.4f} {line}")
+
+    def digest(self) -> str:
+        """A fingerprint of all lines."""
+        return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()

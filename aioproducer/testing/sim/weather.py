@@ -1,0 +1,104 @@
+"""The disturbances of the network that are in force now, and how often each was felt.
+
+Owns: conditions with an end. Must not know: connections, where conditions come from.
+
+Invariant: a condition counts a hit only when it changed what would have happened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Direction(Enum):
+    """Which way bytes go."""
+
+    TO_BROKER = "to broker"
+    TO_CLIENT = "to client"
+
+
+class Trouble(Enum):
+    """What a condition does."""
+
+    HELD = "held"
+    SLOW = "slow"
+    REFUSING = "refusing"
+    SLOW_ACCEPT = "slow accept"
+    NO_NAME = "no name"
+
+
+@dataclass(slots=True, eq=False)
+class Condition:
+    """A disturbance around one broker.
+
+    Attributes:
+        trouble: What it does.
+        node_id: Whose connections it concerns; None for every broker's.
+        until: When it ends.
+        seconds: How much, for what is measured in time.
+        direction: Which way it works; None for both.
+        hits: How often it was felt.
+    """
+
+    trouble: Trouble
+    node_id: int | None
+    until: float
+    seconds: float = 0.0
+    direction: Direction | None = None
+    hits: int = field(default=0, init=False)
+
+
+class Weather:
+    """All conditions in force."""
+
+    def __init__(self) -> None:
+        self.fragmented = 0
+        self._conditions: list[Condition] = []
+
+    def add(self, condition: Condition) -> Condition:
+        """Puts a condition into force."""
+        self._conditions.append(condition)
+        return condition
+
+    def clear(self) -> None:
+        """Ends everything."""
+        self._conditions.clear()
+
+    def is_held(self, node_id: int, direction: Direction, now: float) -> bool:
+        """Whether bytes stay where they are for now."""
+        return self._feel(Trouble.HELD, node_id, now, direction) is not None
+
+    def extra_latency(self, node_id: int, now: float) -> float:
+        """Seconds that bytes take longer than usual."""
+        return self._seconds(Trouble.SLOW, node_id, now)
+
+    def accept_delay(self, node_id: int, now: float) -> float:
+        """Seconds until a connection is accepted."""
+        return self._seconds(Trouble.SLOW_ACCEPT, node_id, now)
+
+    def refuses(self, node_id: int, now: float) -> bool:
+        """Whether connections are refused."""
+        return self._feel(Trouble.REFUSING, node_id, now) is not None
+
+    def name_is_unknown(self, node_id: int, now: float) -> bool:
+        """Whether the broker's name does not resolve."""
+        return self._feel(Trouble.NO_NAME, node_id, now) is not None
+
+    def _seconds(self, trouble: Trouble, node_id: int, now: float) -> float:
+        found = self._feel(trouble, node_id, now)
+        return 0.0 if found is None else found.seconds
+
+    def _feel(
+        self, trouble: Trouble, node_id: int, now: float, direction: Direction | None = None
+    ) -> Condition | None:
+        for condition in self._conditions:
+            if (
+                condition.trouble is trouble
+                and condition.node_id in {None, node_id}
+                and condition.direction in {None, direction}
+                and now < condition.until
+            ):
+                condition.hits += 1
+                return condition
+        return None

@@ -1,0 +1,232 @@
+"""What users do in a run: several tasks that send, wait, cancel, forget and flush.
+
+Owns: the tasks, and the books they keep. Must not know: faults, the cluster, what is right.
+
+    one by one      send, await the delivery, next
+    together        send some, gather the deliveries, sometimes giving up waiting
+    forgetting      send some, throw the deliveries away
+    called back     send some, look at nothing but callbacks
+    in bulk         send_many
+    hesitating      cancel `send` itself, at any await
+
+Invariant: what a task wants to send depends on its own source of chance alone, never on how the
+cluster behaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from aioproducer import Producer
+from aioproducer.errors import KafkaError, ProducerClosedError
+from aioproducer.runtime.delivery import Delivery
+from aioproducer.testing.sim.faults import Shape
+from aioproducer.testing.sim.ledger import Entry, Fate, Ledger
+from aioproducer.testing.sim.trace import Trace
+from aioproducer.types import Record
+
+_KEYS = 12
+_SIZES = (0, 10, 100, 100, 400, 1000, 2000)
+
+
+class Workload:
+    """The tasks of one run."""
+
+    def __init__(
+        self,
+        producer: Producer,
+        shape: Shape,
+        ledger: Ledger,
+        trace: Trace,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._producer = producer
+        self._shape = shape
+        self._ledger = ledger
+        self._trace = trace
+        self._wall_ms = wall_ms
+        self._loop = asyncio.get_running_loop()
+
+    async def run(self, task: int, rng: random.Random, records: int, until: float) -> None:
+        """Sends about so many records in bursts spread over the time."""
+        try:
+            await self._bursts(task, rng, records, until)
+        except KafkaError as error:
+            if ProducerClosedError in {type(error), type(error.__cause__)}:
+                self._trace(f"task {task} finds the producer closed")
+            else:
+                self._ledger.surprises.append(f"task {task}: {error!r}")
+
+    async def _bursts(self, task: int, rng: random.Random, records: int, until: float) -> None:
+        pace = until / records
+        number = 0
+        while number < records:
+            size = min(rng.choice((1, 2, 5, 12, 30)), records - number)
+            draft = [self._draft(task, rng, number + i) for i in range(size)]
+            style = rng.choice(self._styles())
+            await style(draft, rng)
+            number += size
+            if rng.random() < 0.15:
+                await self._flush(rng.choice((None, 0.1, 2.0)))
+            # Waiting for the cluster may have taken longer: then without a pause.
+            pause = number * pace * rng.uniform(0.9, 1.1) - self._loop.time()
+            await asyncio.sleep(max(0.0, pause))
+
+    def _styles(self) -> list[Callable[[list[Entry], random.Random], Coroutine[Any, Any, None]]]:
+        return [
+            self._one_by_one,
+            self._together,
+            self._forgetting,
+            self._called_back,
+            self._in_bulk,
+            self._hesitating,
+        ]
+
+    # -- styles -----------------------------------------------------------------------------------
+
+    async def _one_by_one(self, draft: list[Entry], rng: random.Random) -> None:
+        for entry in draft:
+            if await self._send(entry):
+                await self._watch(entry)
+
+    async def _together(self, draft: list[Entry], rng: random.Random) -> None:
+        accepted = [entry for entry in draft if await self._send(entry)]
+        waits = [asyncio.ensure_future(self._watch(entry)) for entry in accepted]
+        if rng.random() < 0.4:
+            # Giving up waits for some touches neither the records nor the other waits.
+            await asyncio.sleep(rng.choice((0.0, 0.01, 0.5)))
+            for wait in waits[:: rng.randint(1, 3)]:
+                wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _forgetting(self, draft: list[Entry], rng: random.Random) -> None:
+        for entry in draft:
+            if await self._send(entry):
+                entry.delivery = None
+                self._ledger.dropped.append(entry)
+
+    async def _called_back(self, draft: list[Entry], rng: random.Random) -> None:
+        for entry in draft:
+            if await self._send(entry):
+                self._count_notices(entry)
+
+    async def _in_bulk(self, draft: list[Entry], rng: random.Random) -> None:
+        topic = draft[0].topic
+        items = [
+            Record(
+                each.value, each.key, each.headers, each.timestamp_ms, each.partition, each.topic
+            )
+            for each in draft
+        ]
+        self._ledger.entries += draft
+        now = self._loop.time()
+        for entry in draft:
+            entry.asked_at = now
+            entry.task = -1  # in bulk and alone are not ordered among each other
+        try:
+            result = await self._producer.send_many(topic, items)
+        except KafkaError:
+            for entry in draft:
+                entry.fate, entry.settled_at = Fate.UNTOLD, self._loop.time()
+            raise
+        failed = {failure.index: failure.error for failure in result.failed}
+        for index, entry in enumerate(draft):
+            error = failed.get(index)
+            entry.settled_at = entry.done_at = self._loop.time()
+            entry.error, entry.delivered_in_bulk = error, error is None
+            refused = error is not None and error.persistence is None
+            entry.fate = Fate.REFUSED if refused else Fate.ACCEPTED
+        if result.count != len(draft) or result.delivered + len(failed) != len(draft):
+            self._ledger.surprises.append(f"send_many of {len(draft)} says {result!r}")
+
+    async def _hesitating(self, draft: list[Entry], rng: random.Random) -> None:
+        for entry in draft:
+            entry.asked_at = self._loop.time()
+            sending = asyncio.ensure_future(self._send(entry))
+            for _ in range(rng.randrange(3)):
+                await asyncio.sleep(0)
+            if rng.random() < 0.5:
+                await asyncio.sleep(rng.choice((0.001, 0.1, 1.0)))
+            sending.cancel()
+            await asyncio.wait([sending])
+            if not sending.cancelled() and sending.result():
+                self._count_notices(entry)
+
+    # -- steps ------------------------------------------------------------------------------------
+
+    def _draft(self, task: int, rng: random.Random, number: int) -> Entry:
+        topic = rng.choice(sorted(self._shape.topics))
+        name = b"<%d/%d>" % (task, number)
+        partition = rng.randrange(self._shape.topics[topic]) if rng.random() < 0.3 else None
+        key = b"k%d" % rng.randrange(_KEYS) if rng.random() < 0.6 else None
+        value: bytes | None = name + rng.randbytes(rng.choice(_SIZES))
+        if rng.random() < 0.05:
+            key, value = name, None
+        headers = (("h", name), ("null", None)) if rng.random() < 0.2 else ()
+        stamped = self._wall_ms() - rng.randrange(1000) if rng.random() < 0.3 else None
+        return Entry(name, task, topic, partition, key, value, headers, stamped, self._loop.time())
+
+    async def _send(self, entry: Entry) -> bool:
+        """Sends one record; whether it was accepted."""
+        self._ledger.entries.append(entry)
+        entry.asked_at = self._loop.time()
+        try:
+            entry.delivery = await self._producer.send(
+                entry.topic,
+                entry.value,
+                entry.key,
+                headers=entry.headers,
+                partition=entry.partition,
+                timestamp_ms=entry.timestamp_ms,
+            )
+        except asyncio.CancelledError:
+            entry.fate = Fate.CANCELLED
+            raise
+        except KafkaError as error:
+            entry.fate = Fate.REFUSED
+            self._trace(f"send {entry.label} raises {type(error).__name__}")
+            if isinstance(error, ProducerClosedError):
+                raise
+            return False
+        finally:
+            entry.settled_at = self._loop.time()
+        entry.fate = Fate.ACCEPTED
+        return True
+
+    async def _watch(self, entry: Entry) -> None:
+        delivery = entry.delivery
+        if delivery is None:
+            return
+        comes_late = delivery.done()
+        try:
+            where = await delivery
+        except KafkaError as error:
+            self._trace(f"{entry.label} fails: {type(error).__name__}")
+        else:
+            self._trace(f"{entry.label} stands at {where.partition}@{where.offset}")
+        if not comes_late:
+            entry.done_at = self._loop.time()
+
+    def _count_notices(self, entry: Entry) -> None:
+        if entry.delivery is None:
+            return
+        comes_late = entry.delivery.done()
+        entry.notices = 0
+
+        def notice(delivery: Delivery) -> None:
+            entry.notices = (entry.notices or 0) + 1
+            if not comes_late:
+                entry.done_at = self._loop.time()
+
+        entry.delivery.add_done_callback(notice)
+
+    async def _flush(self, timeout: float | None) -> None:
+        before = [entry for entry in self._ledger.entries if entry.delivery is not None]
+        left = await self._producer.flush(timeout)
+        self._trace(f"flush({timeout}) leaves {left}")
+        pending = sum(not e.delivery.done() for e in before if e.delivery is not None)
+        if left == 0 and pending:
+            self._ledger.surprises.append(f"flush returned 0 with {pending} records undelivered")

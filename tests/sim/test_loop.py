@@ -1,0 +1,81 @@
+"""The virtual loop: time, deadlocks, busy loops, executors."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from aioproducer.testing.sim.loop import StuckError, VirtualLoop
+
+
+@pytest.fixture
+def loop() -> Iterator[VirtualLoop]:
+    loop = VirtualLoop(random.Random(1))
+    yield loop
+    loop.close()
+
+
+def _run(loop: VirtualLoop, work: Coroutine[Any, Any, Any]) -> Any:
+    return loop.run_until_complete(work)
+
+
+def test_an_hour_of_sleep_takes_no_time_and_ends_exactly(loop: VirtualLoop) -> None:
+    began = time.monotonic()
+    _run(loop, asyncio.sleep(3600))
+    assert loop.time() == 3600
+    assert time.monotonic() - began < 5
+
+
+def test_timers_fire_in_the_order_of_their_times(loop: VirtualLoop) -> None:
+    fired: list[int] = []
+    for delay in (3, 1, 2):
+        loop.call_later(delay, fired.append, delay)
+    _run(loop, asyncio.sleep(5))
+    assert fired == [1, 2, 3]
+
+
+def test_waiting_for_what_never_comes_is_a_deadlock(loop: VirtualLoop) -> None:
+    waiting = loop.create_task(asyncio.Event().wait())
+    with pytest.raises(StuckError, match="deadlock"):
+        loop.run_until_complete(waiting)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        loop.run_until_complete(waiting)
+
+
+def test_turning_for_ever_without_time_passing_is_an_error(loop: VirtualLoop) -> None:
+    async def spin() -> None:
+        while True:  # noqa: ASYNC110 - the point of the test
+            await asyncio.sleep(0)
+
+    spinning = loop.create_task(spin())
+    with pytest.raises(StuckError, match="turns without end"):
+        loop.run_until_complete(spinning)
+    spinning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        loop.run_until_complete(spinning)
+
+
+def test_a_job_for_an_executor_runs_on_the_loop_some_virtual_time_later(loop: VirtualLoop) -> None:
+    async def work() -> tuple[int, float]:
+        return await loop.run_in_executor(None, divmod, 7, 3), loop.time()  # type: ignore[return-value]
+
+    result, ended = _run(loop, work())
+    assert result == (2, 1)
+    assert 0 < ended < 1
+
+
+def test_a_job_that_fails_raises_where_it_is_awaited(loop: VirtualLoop) -> None:
+    with pytest.raises(ZeroDivisionError):
+        _run(loop, loop.run_in_executor(None, divmod, 1, 0))  # type: ignore[arg-type]
+
+
+def test_failures_in_callbacks_are_collected(loop: VirtualLoop) -> None:
+    loop.call_soon(divmod, 1, 0)
+    _run(loop, asyncio.sleep(0))
+    assert "ZeroDivisionError" in loop.failures[0]
