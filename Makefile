@@ -19,7 +19,7 @@ PYTEST_ARGS ?=
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint type bench sim cluster faults reliability docs clean system-deps
+.PHONY: help venv demo test lint type bench sim mutants cluster faults reliability docs clean system-deps
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -47,6 +47,9 @@ SEED ?=
 SEEDS ?= 1000
 sim: $(STAMP) ## Simulate clusters and faults on virtual time (SEED=n, or SEEDS=how many)
 	$(BIN)/python -m aioproducer.testing.sim $(if $(SEED),--seed $(SEED),--seeds 1..$(SEEDS) --jobs $$(nproc))
+
+mutants: $(STAMP) ## Plant defects one by one; the simulation has to find each
+	$(BIN)/python tests/sim/mutants.py $(MUTANTS_ARGS)
 
 cluster: $(STAMP) ## Run the tests that need real Kafka brokers
 	$(BIN)/python -m pytest -m kafka $(PYTEST_ARGS)

@@ -1,0 +1,232 @@
+"""Planted defects: each must be found by the simulation within so many seeds.
+
+    python tests/sim/mutants.py [--seeds N] [--all] [NAME ...]
+
+A defect is a replacement in one source file, applied to a copy of the package. What is not found
+means that a guarantee is not watched (or that the code it spoils is not needed).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGE = Path(__file__).parents[2] / "aioproducer"
+SEEDS = 300
+
+_HUNT = """
+import sys
+from aioproducer.testing.sim.simulation import run_seed
+for seed in range(1, int(sys.argv[1]) + 1):
+    violations = run_seed(seed).violations
+    if violations:
+        print(seed, violations[0].oracle)
+        break
+"""
+
+
+class Mutant(NamedTuple):
+    """One defect: in `file`, `old` (which stands there once) becomes `new`."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+MUTANTS = (
+    Mutant(
+        "reuse a sequence after a failure",
+        "core/idempotence.py",
+        "            partition.unknown_gap = max("
+        "partition.unknown_gap or batch.ordinal, batch.ordinal)\n",
+        "            partition.next_sequence = batch.base_sequence\n",
+    ),
+    Mutant(
+        "start over under the same epoch",
+        "core/idempotence.py",
+        "            self._bump()\n        if self.identity is None:",
+        "            pass\n        if self.identity is None:",
+    ),
+    Mutant(
+        "several in flight before the first acknowledgement",
+        "core/idempotence.py",
+        "            and partition.acknowledged\n",
+        "",
+    ),
+    Mutant(
+        "retry behind younger batches",
+        "core/accumulator.py",
+        "            if other.ordinal > batch.ordinal:\n                break\n",
+        "",
+    ),
+    Mutant(
+        "never look at leaderless partitions again",
+        "core/accumulator.py",
+        "        again = list(self.leaderless)\n        self.leaderless.clear()\n",
+        "        again: list[PartitionQueue] = []\n",
+    ),
+    Mutant(
+        "drop a waiter's wake-up",
+        "core/buffer_pool.py",
+        "                self._settle(head, buffer)\n                return\n",
+        "                head.buffer = buffer\n                return\n",
+    ),
+    Mutant(
+        "keep the memory of a cancelled waiter",
+        "core/buffer_pool.py",
+        "            self.deallocate(buffer, request.size)\n",
+        "            del buffer\n",
+    ),
+    Mutant(
+        "take a timeout on the broker for success",
+        "core/produce_rules.py",
+        "    0: ProduceAction.SUCCEED,\n",
+        "    0: ProduceAction.SUCCEED,\n    7: ProduceAction.SUCCEED,\n",
+    ),
+    Mutant(
+        "call a batch refused that may be written",
+        "core/produce_rules.py",
+        "    {2, 10, 17,",
+        "    {-1, 3, 6, 7, 20, 56, 2, 10, 17,",
+    ),
+    Mutant(
+        "forget that a lost answer may mean written",
+        "core/sender.py",
+        "        for batch in batches:\n            batch.possibly_persisted = True\n",
+        "        for batch in batches:\n",
+    ),
+    Mutant(
+        "call an expired batch on the wire not persisted",
+        "core/sender.py",
+        "            if batch.on_wire:\n                batch.possibly_persisted = True\n"
+        '                where = "waiting for',
+        '            if batch.on_wire:\n                where = "waiting for',
+    ),
+    Mutant(
+        "never expire",
+        "core/sender.py",
+        "        if accumulator.next_expiry_at <= now:\n            self._expire(now)\n",
+        "",
+    ),
+    Mutant(
+        "ignore throttling",
+        "net/link.py",
+        "            self.throttle(self._around.loop_time() + seconds)\n",
+        "",
+    ),
+    Mutant(
+        "close without failing what is left",
+        "runtime/engine.py",
+        "            self.sender.abort(\n"
+        '                ProducerClosedError("the producer was closed before the record was '
+        'acknowledged")\n'
+        "            )\n",
+        "",
+    ),
+)
+
+NOT_FOUND_YET = (
+    Mutant(
+        "forget to renumber after a bump",
+        "core/idempotence.py",
+        "        for batch in partition.in_flight:\n            self._stamp(partition, batch)\n",
+        "",
+    ),
+    Mutant(
+        "renumber what may have been written",
+        "core/idempotence.py",
+        "batch.ordinal >= first and not batch.holds",
+        "not batch.holds",
+    ),
+    Mutant(
+        "send on while an answer is out, with one request in flight",
+        "core/accumulator.py",
+        "                queue.muted = True\n",
+        "                pass\n",
+    ),
+    Mutant(
+        "return a buffer while the transport has it",
+        "core/accumulator.py",
+        "        if batch.done and not batch.holds:\n",
+        "        if batch.done:\n",
+    ),
+    Mutant(
+        "take a partition the answer leaves out for a success",
+        "core/sender.py",
+        "                batch.possibly_persisted = True\n"
+        "                self._retry_or_fail(batch, error, node_id, now)\n"
+        "            else:",
+        "                self._succeed(batch, BatchOutcome())\n            else:",
+    ),
+    Mutant(
+        "sleep through answers",
+        "runtime/sender_task.py",
+        "            self._sender.on_response(node_id, batches, response, self._now())\n"
+        "        self.wake()\n",
+        "            self._sender.on_response(node_id, batches, response, self._now())\n",
+    ),
+)
+"""Defects that 300 seeds did not find; `--all` hunts them too. The unit tests find most of them."""
+
+
+def hunt(mutant: Mutant, seeds: int) -> str | None:
+    """The first seed that finds the mutant, with its oracle; None when none does."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "aioproducer"
+        shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        source = copy / mutant.file
+        text = source.read_text(encoding="utf-8")
+        if text.count(mutant.old) != 1:
+            raise LookupError(f"{mutant.name}: the place in {mutant.file} is not there once")
+        source.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-c", _HUNT, str(seeds)],
+            env={**os.environ, "PYTHONPATH": folder},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=1800,
+            cwd=folder,
+        )
+    if done.returncode:
+        raise RuntimeError(f"{mutant.name}: {done.stderr[-2000:]}")
+    return done.stdout.strip() or None
+
+
+def main() -> int:
+    """Hunts all mutants or the named ones; 0 if each was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--all", action="store_true", help="those not found yet as well")
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    known = MUTANTS + NOT_FOUND_YET
+    mutants = [m for m in known if m.name in options.names]
+    if not options.names:
+        mutants = list(known if options.all else MUTANTS)
+    survivors = 0
+    began = time.monotonic()
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for mutant, found in zip(
+            mutants, pool.map(lambda m: hunt(m, options.seeds), mutants), strict=True
+        ):
+            survivors += found is None
+            seed, _, oracle = (found or "").partition(" ")
+            print(f"{mutant.name:<60} {f'seed {seed}: {oracle}' if found else 'SURVIVED'}")
+            sys.stdout.flush()
+    seconds = time.monotonic() - began
+    print(f"{len(mutants) - survivors} of {len(mutants)} found, {seconds:.0f} s")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
