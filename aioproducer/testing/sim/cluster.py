@@ -162,7 +162,7 @@ class SimCluster(ClusterState):
 
     def new_partition(self, topic: str, index: int, replicas: Sequence[int]) -> Partition:
         """A partition whose followers take their time."""
-        return _TracedPartition(topic, index, replicas, self._live, self.trace)
+        return TracedPartition(topic, index, replicas, self._live, self.loop, self.trace)
 
     def notify(self, topic: str, partition: int) -> None:
         """After every change: whoever waits hears of it, followers go and fetch."""
@@ -254,22 +254,35 @@ class SimCluster(ClusterState):
         return found
 
 
-class _TracedPartition(ReplicatedPartition):
-    """Tells of its appends."""
+class TracedPartition(ReplicatedPartition):
+    """Tells of its appends.
 
-    __slots__ = ("_trace",)
+    Attributes:
+        append_times: When something was appended.
+    """
+
+    __slots__ = ("_loop", "_trace", "append_times")
 
     def __init__(
-        self, topic: str, index: int, replicas: Sequence[int], live: set[int], trace: Trace
+        self,
+        topic: str,
+        index: int,
+        replicas: Sequence[int],
+        live: set[int],
+        loop: asyncio.AbstractEventLoop,
+        trace: Trace,
     ) -> None:
         super().__init__(topic, index, replicas, live)
+        self._loop = loop
         self._trace = trace
+        self.append_times: list[float] = []
 
     def append(
         self, data: bytes | memoryview, batch: RecordBatch, config: TopicConfig, now_ms: int
     ) -> Appended:
         """Append and tell."""
         appended = super().append(data, batch, config, now_ms)
+        self.append_times.append(self._loop.time())
         what = "appends" if appended.is_new else "knows"
         sequence = f" seq {batch.producer_id}/{batch.producer_epoch}/{batch.base_sequence}"
         self._trace(

@@ -3,7 +3,8 @@
 Owns: the clock, and what ends a run that cannot go on. Must not know: networks, producers.
 
 Invariants:
-- `time()` stands still while anything is runnable and then jumps to the next timer, exactly.
+- `time()` stands still while anything is runnable and then jumps to the next timer, exactly; no
+  timer fires early, not even by the nanosecond that asyncio allows itself.
 - No timer and nothing runnable is a deadlock, and so is a loop that turns for ever without its
   clock moving; both raise out of `run_until_complete`.
 - `run_in_executor` calls the function on the loop, some virtual time later: what production code
@@ -13,6 +14,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from asyncio.base_events import BaseEventLoop
 from collections.abc import Callable
@@ -93,6 +95,9 @@ class VirtualLoop(BaseEventLoop):
         self._turns = 0
         # Not `now + timeout`, whose rounding would depend on how the moment was reached.
         self._now = max(self._now, self._timers[0].when())
+        # asyncio fires timers that are due within this; none may fire before its time here, or
+        # whoever set it would set it again and again while the clock stands still.
+        self._clock_resolution = math.ulp(self._now)
 
     @property
     def _timers(self) -> list[asyncio.TimerHandle]:

@@ -199,6 +199,14 @@ class SimConnection:
             self._to_client.cut()
             self._drop()
 
+    def stop_reading(self) -> None:
+        """The broker reads no more for now: the window fills up."""
+        self._to_broker.pause()
+
+    def start_reading(self) -> None:
+        """The broker reads again."""
+        self._to_broker.resume()
+
     # the producer's verbs, through its transport
 
     @property
@@ -248,6 +256,7 @@ class SimConnection:
     def _drop(self) -> None:
         self.is_up = False
         self._end = None
+        self.start_reading()
 
 
 class ClientTransport(asyncio.Transport):

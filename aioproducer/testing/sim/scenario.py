@@ -117,6 +117,8 @@ def _topics(rng: random.Random) -> dict[str, TopicSpec]:
         configs = {"min.insync.replicas": str(rng.randint(1, min(2, replicas)))}
         if rng.random() < 0.2:
             configs["message.timestamp.type"] = "LogAppendTime"
+        if rng.random() < 0.25:
+            configs["max.message.bytes"] = str(rng.choice((400, 1200)))
         topics[name] = TopicSpec(rng.randint(1, 3), replicas, configs)
     return topics
 
@@ -133,7 +135,7 @@ def _options(rng: random.Random, brokers: int, base_latency: float) -> dict[str,
         "request_timeout_ms": request_timeout,
         "delivery_timeout_ms": linger
         + request_timeout
-        + rng.choice((50, 1000, 4000, 10000, 30000)),
+        + rng.choice((50, 1000, 4000, 30000, 30000)),
         "batch_size": batch_size,
         "buffer_memory": max(batch_size * rng.choice((2, 4, 32)), 2 * _MOST_RECORD_BYTES),
         "max_request_size": rng.choice((4096, 1048576)),

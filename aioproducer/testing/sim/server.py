@@ -6,7 +6,8 @@ request means (`ClusterState.respond`), how bytes travel.
     bytes -> frame -> service time -> respond -> [wait for replicas] -> [delay] -> write -> [mute]
 
 Invariants:
-- One request per session at a time, answered in order, as with a real broker.
+- One request per session at a time, answered in order, as with a real broker, which reads no
+  further meanwhile.
 - A frozen broker does nothing; what it would have done happens when it thaws.
 - A request that was received whole is carried out even if its sender has gone since; those behind
   it maybe.
@@ -92,6 +93,8 @@ class SimBroker:
     def freeze(self) -> None:
         """Does nothing until `thaw`."""
         self.is_frozen = True
+        for session in self.sessions:
+            session.connection.stop_reading()
 
     def thaw(self) -> None:
         """Goes on with what was interrupted."""
@@ -164,6 +167,8 @@ class Session:
         step, self._interrupted = self._interrupted, None
         if step is not None:
             step()
+        elif not self._busy:
+            self.connection.start_reading()
 
     def kill(self) -> None:
         """The process ends."""
@@ -184,8 +189,7 @@ class Session:
         try:
             size = frame_size(bytes(self._received[:4])) if len(self._received) >= 4 else None
             if size is None or len(self._received) < 4 + size:
-                if self._gone:
-                    self._end()
+                self._idle()
                 return
             frame = bytes(self._received[4 : 4 + size])
             del self._received[: 4 + size]
@@ -195,8 +199,15 @@ class Session:
             self._close()
             return
         self._busy = True
+        self.connection.stop_reading()
         service = self._broker.rng.uniform(0, _LONGEST_SERVICE_S)
         self._later(service, lambda: self._carry_out(header))
+
+    def _idle(self) -> None:
+        if self._gone:
+            self._end()
+        elif not self._broker.is_frozen:
+            self.connection.start_reading()
 
     def _carry_out(self, header: RequestHeader) -> None:
         broker = self._broker

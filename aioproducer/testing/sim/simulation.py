@@ -203,9 +203,11 @@ class Simulation:
         self.schedule: list[Fault] = self.drawn if setup.schedule is None else list(setup.schedule)
         self.ledger: Ledger = Ledger()
         self.probes: list[tuple[str, Probe]] = []
+        self.disturbances: list[tuple[float, float]] = []
         self.happened: Counter[str] = Counter()
         self._clock_offset_s = 0.0
         self._healed = False
+        self._healed_at = 0.0
         self._fault_timers: list[asyncio.TimerHandle] = []
         self._setup = setup
 
@@ -218,6 +220,10 @@ class Simulation:
     def later(self, seconds: float, action: Callable[[], object]) -> None:
         """Does something in some virtual seconds, unless everything was healed by then."""
         self._fault_timers.append(self.loop.call_later(seconds, action))
+
+    def disturb(self, seconds: float) -> None:
+        """Notes that for so long from now nobody can expect everything to work."""
+        self.disturbances.append((self.loop.time(), self.loop.time() + seconds))
 
     def jump_clock(self, seconds: float) -> None:
         """Moves the producer's wall clock."""
@@ -383,6 +389,7 @@ class Simulation:
 
     def _strike(self, fault: Fault) -> None:
         self.trace(f"FAULT {fault}")
+        self.disturb(fault.lasts_s)
         self.probes.append((fault.kind, fault.strike(self)))
 
     def heal(self) -> None:
@@ -390,6 +397,7 @@ class Simulation:
         if self._healed:
             return
         self._healed = True
+        self._healed_at = self.loop.time()
         self.trace("healed")
         for timer in self._fault_timers:
             timer.cancel()
@@ -439,7 +447,7 @@ class Simulation:
             engine.stats,
             may_lose=self.scenario.unclean_elections or producer.config.acks_value == 1,
             memory_missing=pool.total - pool.available,
-            healed_at=CHAOS_S if self.scenario.closes_at is None else None,
+            calm=_calm(self.disturbances, self._healed_at, self.loop.time()),
             early_speakers=[
                 str(connection)
                 for connection in self.network.connections
@@ -461,6 +469,18 @@ class Simulation:
             if owner is not None and not owner.startswith("aioproducer.testing."):
                 left.append(f"timer of {owner} in {timer.when() - self.loop.time():.3f} s")
         return sorted(left)
+
+
+def _calm(
+    disturbances: Sequence[tuple[float, float]], healed_at: float, ended_at: float
+) -> list[tuple[float, float]]:
+    """The times between the disturbances, and after the healing."""
+    calm, quiet_since = [], 0.0
+    for start, end in sorted(disturbances):
+        if start > quiet_since:
+            calm.append((quiet_since, start))
+        quiet_since = max(quiet_since, min(end, healed_at))
+    return [*calm, (quiet_since, ended_at)]
 
 
 def _owner(timer: asyncio.TimerHandle) -> str | None:

@@ -32,6 +32,20 @@ _WRONG_ANSWER = (8).to_bytes(4, "big") + b"\x7f" * 8
 """A frame with a correlation id nobody used."""
 
 
+class _Ambush(ScriptedFault):
+    """A scripted fault that tells the world when it strikes."""
+
+    world: World | None = None
+    lasts_s: float = 0.0
+
+    def strikes(self, api: ApiKey, node_id: int, topic: str | None, partition: int | None) -> bool:
+        """See `ScriptedFault.strikes`."""
+        struck = ScriptedFault.strikes(self, api, node_id, topic, partition)
+        if struck and self.world is not None:
+            self.world.disturb(self.lasts_s)
+        return struck
+
+
 @dataclass(frozen=True, slots=True)
 class _Scripted(Fault):
     node_id: int
@@ -39,12 +53,15 @@ class _Scripted(Fault):
 
     def strike(self, world: World) -> Probe:
         """Lies in wait for the next requests to a broker."""
-        scripted = self.scripted()
-        world.cluster.faults.add(scripted)
-        return lambda: scripted.struck
+        ambush = self.scripted()
+        ambush.world = world
+        ambush.lasts_s = getattr(ambush.action, "delay_ms", 0) / 1000
+        ambush.lasts_s += getattr(ambush.action, "throttle_ms", 0) / 1000
+        world.cluster.faults.add(ambush)
+        return lambda: ambush.struck
 
     @abstractmethod
-    def scripted(self) -> ScriptedFault:
+    def scripted(self) -> _Ambush:
         """The fault in the words of `testing.broker.faults`."""
 
     @classmethod
@@ -52,8 +69,8 @@ class _Scripted(Fault):
         """Once or a few times."""
         return cls(at, node(rng, shape), rng.choice((1, 1, 3)))
 
-    def _produce(self, action: ErrorAnswer | ConnectionFault) -> ScriptedFault:
-        return ScriptedFault(action, ApiKey.PRODUCE, self.node_id, times=self.times)
+    def _produce(self, action: ErrorAnswer | ConnectionFault) -> _Ambush:
+        return _Ambush(action, ApiKey.PRODUCE, self.node_id, times=self.times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +84,7 @@ class Refusal(_CodeAnswered):
 
     kind = "retriable error"
 
-    def scripted(self) -> ScriptedFault:
+    def scripted(self) -> _Ambush:
         """Not written."""
         return self._produce(ErrorAnswer(self.code))
 
@@ -100,7 +117,7 @@ class ErrorAfterWrite(_CodeAnswered):
 
     kind = "error after write"
 
-    def scripted(self) -> ScriptedFault:
+    def scripted(self) -> _Ambush:
         """Written."""
         return self._produce(ErrorAnswer(self.code, apply=True))
 
@@ -116,9 +133,9 @@ class MetadataError(_CodeAnswered):
 
     kind = "metadata error"
 
-    def scripted(self) -> ScriptedFault:
+    def scripted(self) -> _Ambush:
         """For whole topics or their partitions."""
-        return ScriptedFault(ErrorAnswer(self.code), ApiKey.METADATA, None, times=self.times)
+        return _Ambush(ErrorAnswer(self.code), ApiKey.METADATA, None, times=self.times)
 
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
@@ -132,11 +149,9 @@ class InitProducerIdError(_CodeAnswered):
 
     kind = "init producer id error"
 
-    def scripted(self) -> ScriptedFault:
+    def scripted(self) -> _Ambush:
         """By any broker."""
-        return ScriptedFault(
-            ErrorAnswer(self.code), ApiKey.INIT_PRODUCER_ID, None, times=self.times
-        )
+        return _Ambush(ErrorAnswer(self.code), ApiKey.INIT_PRODUCER_ID, None, times=self.times)
 
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
@@ -151,7 +166,7 @@ class Throttle(_Scripted):
     kind = "throttle"
     milliseconds: int
 
-    def scripted(self) -> ScriptedFault:
+    def scripted(self) -> _Ambush:
         """Answered with a throttle time."""
         return self._produce(ConnectionFault(throttle_ms=self.milliseconds))
 
@@ -168,7 +183,7 @@ class LateAnswer(_Scripted):
     kind = "late answer"
     milliseconds: int
 
-    def scripted(self) -> ScriptedFault:
+    def scripted(self) -> _Ambush:
         """Done, answered later."""
         return self._produce(ConnectionFault(delay_ms=self.milliseconds))
 
@@ -184,7 +199,7 @@ class LostRequest(_Scripted):
 
     kind = "lost request"
 
-    def scripted(self) -> ScriptedFault:
+    def scripted(self) -> _Ambush:
         """Not done."""
         return self._produce(ConnectionFault(apply=False, answer=False, close=True))
 
@@ -195,7 +210,7 @@ class LostAnswer(_Scripted):
 
     kind = "lost answer"
 
-    def scripted(self) -> ScriptedFault:
+    def scripted(self) -> _Ambush:
         """Done."""
         return self._produce(ConnectionFault(answer=False, close=True))
 
@@ -207,7 +222,7 @@ class SwallowedRequest(_Scripted):
     kind = "no answer"
     applied: bool
 
-    def scripted(self) -> ScriptedFault:
+    def scripted(self) -> _Ambush:
         """Nothing is answered."""
         return self._produce(ConnectionFault(apply=self.applied, answer=False))
 
@@ -224,7 +239,7 @@ class CutAnswer(_Scripted):
     kind = "cut answer"
     size: int
 
-    def scripted(self) -> ScriptedFault:
+    def scripted(self) -> _Ambush:
         """Some bytes, then the end."""
         return self._produce(ConnectionFault(cut_at=self.size, close=True))
 
@@ -240,6 +255,6 @@ class WrongAnswer(_Scripted):
 
     kind = "wrong answer"
 
-    def scripted(self) -> ScriptedFault:
+    def scripted(self) -> _Ambush:
         """A frame with a correlation id nobody used."""
         return self._produce(ConnectionFault(apply=False, frame=_WRONG_ANSWER))

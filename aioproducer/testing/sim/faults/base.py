@@ -51,6 +51,9 @@ class World(Protocol):
     def later(self, seconds: float, action: Callable[[], object]) -> None:
         """Does something in some virtual seconds, unless everything was healed by then."""
 
+    def disturb(self, seconds: float) -> None:
+        """Notes that for so long from now nobody can expect everything to work."""
+
     def jump_clock(self, seconds: float) -> None:
         """Moves the producer's wall clock."""
 
@@ -62,6 +65,11 @@ class Fault(ABC):
     kind: ClassVar[str]
     at: float
 
+    @property
+    def lasts_s(self) -> float:
+        """For how long it disturbs, from the moment it strikes."""
+        return 0.0
+
     @abstractmethod
     def strike(self, world: World) -> Probe:
         """Lets it happen."""
@@ -70,6 +78,24 @@ class Fault(ABC):
     @abstractmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
         """One of this kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastingFault(Fault):
+    """Something that goes wrong at one broker and is over some seconds later."""
+
+    node_id: int
+    seconds: float
+
+    @property
+    def lasts_s(self) -> float:
+        """As long as it says."""
+        return self.seconds
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """At any broker, for a while."""
+        return cls(at, node(rng, shape), duration(rng))
 
 
 def duration(rng: random.Random) -> float:

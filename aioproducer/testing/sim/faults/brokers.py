@@ -10,17 +10,23 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from aioproducer.testing.sim.faults.base import Fault, Probe, Shape, World, duration, node
+from aioproducer.testing.sim.faults.base import (
+    Fault,
+    LastingFault,
+    Probe,
+    Shape,
+    World,
+    duration,
+    node,
+)
 from aioproducer.testing.sim.server import Moment
 
 
 @dataclass(frozen=True, slots=True)
-class Crash(Fault):
+class Crash(LastingFault):
     """A broker dies and comes back."""
 
     kind = "crash"
-    node_id: int
-    seconds: float
 
     def strike(self, world: World) -> Probe:
         """Dies now."""
@@ -34,13 +40,9 @@ class Crash(Fault):
         cluster.trace(f"b{self.node_id} dies")
         cluster.crash(self.node_id)
         broker.die(silent=silent)
+        world.disturb(self.seconds)
         world.later(self.seconds, lambda: revive(world, self.node_id))
         return 1
-
-    @classmethod
-    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
-        """For a while."""
-        return cls(at, node(rng, shape), duration(rng))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +100,10 @@ def revive(world: World, node_id: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Freeze(Fault):
+class Freeze(LastingFault):
     """A broker's process stops, as by SIGSTOP, and goes on later."""
 
     kind = "freeze"
-    node_id: int
-    seconds: float
 
     def strike(self, world: World) -> Probe:
         """Stops now."""
@@ -114,11 +114,6 @@ class Freeze(Fault):
         world.cluster.pause(self.node_id)
         world.later(self.seconds, lambda: thaw(world, self.node_id))
         return lambda: 1
-
-    @classmethod
-    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
-        """For a while."""
-        return cls(at, node(rng, shape), duration(rng))
 
 
 def thaw(world: World, node_id: int) -> None:
@@ -159,12 +154,10 @@ def move_leader(world: World, topic: str, partition: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class StaleMetadata(Fault):
+class StaleMetadata(LastingFault):
     """A broker's metadata stays as it is while a leadership moves on."""
 
     kind = "stale metadata"
-    node_id: int
-    seconds: float
     topic: str
     partition: int
 
@@ -186,13 +179,16 @@ class StaleMetadata(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaLag(Fault):
+class ReplicaLag(LastingFault):
     """A broker fetches late as a follower: commits wait for it, or it leaves the ISR."""
 
     kind = "replica lag"
-    node_id: int
-    seconds: float
     lag: float
+
+    @property
+    def lasts_s(self) -> float:
+        """Until the last late fetch is done."""
+        return self.seconds + self.lag
 
     def strike(self, world: World) -> Probe:
         """Lags from now on."""
@@ -210,23 +206,16 @@ class ReplicaLag(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerAway(Fault):
+class ControllerAway(LastingFault):
     """No elections for a while, and a broker dies meanwhile."""
 
     kind = "controller away"
-    node_id: int
-    seconds: float
 
     def strike(self, world: World) -> Probe:
         """Nobody elects."""
         cluster = world.cluster
         cluster.controller_away_until = world.now() + self.seconds
         return Crash(self.at, self.node_id, self.seconds).strike(world)
-
-    @classmethod
-    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
-        """For a while."""
-        return cls(at, node(rng, shape), duration(rng))
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +242,11 @@ class ClockJump(Fault):
     """The producer's wall clock jumps; brokers' clocks do not."""
 
     kind = "clock jump"
-    seconds: float
+    distance_s: float
 
     def strike(self, world: World) -> Probe:
         """Jumps now."""
-        world.jump_clock(self.seconds)
+        world.jump_clock(self.distance_s)
         return lambda: 1
 
     @classmethod

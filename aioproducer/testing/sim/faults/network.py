@@ -12,15 +12,20 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Self
 
-from aioproducer.testing.sim.faults.base import Fault, Probe, Shape, World, duration, node
+from aioproducer.testing.sim.faults.base import (
+    Fault,
+    LastingFault,
+    Probe,
+    Shape,
+    World,
+    duration,
+    node,
+)
 from aioproducer.testing.sim.weather import Condition, Direction, Trouble
 
 
 @dataclass(frozen=True, slots=True)
-class _Weather(Fault):
-    node_id: int
-    seconds: float
-
+class _Weather(LastingFault):
     def strike(self, world: World) -> Probe:
         """Puts the condition into force."""
         condition = world.network.weather.add(self.condition(world.now() + self.seconds))
@@ -29,11 +34,6 @@ class _Weather(Fault):
     @abstractmethod
     def condition(self, until: float) -> Condition:
         """The disturbance."""
-
-    @classmethod
-    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
-        """Around one broker, for a while."""
-        return cls(at, node(rng, shape), duration(rng))
 
 
 @dataclass(frozen=True, slots=True)
