@@ -105,8 +105,76 @@ def test_memory_changed_before_it_left_shows_at_the_broker() -> None:
         await asyncio.sleep(60)
         writer.close()
 
+        assert net.connection.transport is not None
+        assert net.connection.transport.memory_changed
+
     net.run(work)
     assert net.broker.received == b"a" * 10 + b"b" * 90
+
+
+def test_memory_changed_before_the_connection_ended_is_noticed_though_it_never_left() -> None:
+    net = _Net(window=10)
+
+    async def work() -> None:
+        _, writer = await net.dial()
+        memory = bytearray(100)
+        writer.writelines([memoryview(memory)])
+        memory[50] = 1
+        writer.transport.abort()
+        assert net.connection.transport is not None
+        assert net.connection.transport.memory_changed
+
+    net.run(work)
+
+
+@pytest.mark.parametrize(("pause", "too_early"), [(0.5, True), (1.5, False)])
+def test_who_writes_while_the_broker_wants_quiet_is_noticed(pause: float, too_early: bool) -> None:
+    net = _Net()
+
+    async def work() -> None:
+        reader, writer = await net.dial()
+        net.connection.write(b"quiet!", quiet_s=1.0)
+        await reader.readexactly(6)
+        await asyncio.sleep(pause)
+        writer.write(b"x")
+        assert net.connection.transport is not None
+        assert net.connection.transport.spoke_too_early == too_early
+        writer.close()
+
+    net.run(work)
+
+
+def test_a_broker_that_does_not_read_fills_the_window() -> None:
+    net = _Net(window=10)
+
+    async def work() -> None:
+        _, writer = await net.dial()
+        net.connection.stop_reading()
+        writer.write(bytes(100))
+        await asyncio.sleep(60)
+        assert writer.transport.get_write_buffer_size() == 90
+        net.connection.start_reading()
+        await asyncio.sleep(60)
+        assert len(net.broker.received) == 100
+        writer.close()
+
+    net.run(work)
+
+
+def test_through_a_narrow_link_bytes_go_slowly() -> None:
+    net = _Net()
+    net.network.weather.add(Condition(Trouble.NARROW, 1, until=100.0, bytes_per_s=1000.0))
+
+    async def work() -> None:
+        _, writer = await net.dial()
+        writer.write(bytes(2000))
+        await asyncio.sleep(0.5)
+        assert 0 < len(net.broker.received) < 2000
+        await asyncio.sleep(20)
+        assert len(net.broker.received) == 2000
+        writer.close()
+
+    net.run(work)
 
 
 def test_a_black_hole_delays_bytes_and_loses_none() -> None:

@@ -49,7 +49,7 @@ def test_a_cluster_that_drops_an_acknowledged_record_is_found_out(
 ) -> None:
     def lose_the_last_batch(simulation: Simulation) -> None:
         def lose() -> None:
-            for topic in simulation.cluster.topics.values():
+            for topic in simulation.world.cluster.topics.values():
                 for partition in topic.partitions:
                     partition.log._batches[-1:] = []
 

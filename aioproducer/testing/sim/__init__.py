@@ -2,15 +2,19 @@
 
 Owns: the public names of the simulation. A run is a function of one seed:
 
-    loop       virtual time                        network    bytes in memory, as a `Dialer`
-    cluster    replication, elections              server     a broker's side of connections
-    faults     what goes wrong, drawn in advance   scenario   options and sizes, drawn too
-    workload   what users do                       ledger     what they were told
-    oracles    what must be true                   shrink     a failing schedule made small
-    simulation one run                             __main__   many, in several processes
+    loop        virtual time                        scenario   options and sizes, drawn
+    network     names, dials, connections           world      network, cluster, clocks, faults
+    pipe        bytes under way                     workload   what users do
+    transport   the producer's end                  ledger     what they were told
+    cluster     replication, elections              evidence   what nobody tells
+    server      a broker's end                      oracles    what must be true
+    faults      what goes wrong                     shrink     a failing schedule made small
+    weather     what of it is in force              campaign   many seeds
+    producer    production code, put into place     simulation one run
 """
 
 from aioproducer.testing.sim.oracles import Violation
-from aioproducer.testing.sim.simulation import Result, Setup, SimProducer, Simulation, run_seed
+from aioproducer.testing.sim.producer import SimProducer
+from aioproducer.testing.sim.simulation import Result, Setup, Simulation, run_seed
 
 __all__ = ["Result", "Setup", "SimProducer", "Simulation", "Violation", "run_seed"]

@@ -18,110 +18,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
-from collections.abc import Callable, Sequence
-from enum import Enum
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from aioproducer.net.dialer import Address
+from aioproducer.testing.sim.pipe import Content, Pipe, Quiet, Signal
 from aioproducer.testing.sim.trace import Trace
+from aioproducer.testing.sim.transport import ClientTransport
 from aioproducer.testing.sim.weather import Direction, Weather
 
 _MOST_PIECES = 4
-_PIECE_GAP_S = 0.0005
 _RESOLVE_S = 0.002
 _LOOK_AGAIN_S = 0.25
-_ROUNDING_S = 0.001
-
-
-class Signal(Enum):
-    """What a pipe carries besides bytes."""
-
-    END = "end"
-    RESET = "reset"
-
-
-class Quiet(NamedTuple):
-    """Goes with an answer that tells the producer to be quiet for so many seconds."""
-
-    seconds: float
-
-
-Content = bytes | Signal | Quiet
-
-
-class Pipe:
-    """One direction of a connection: an ordered line of what is under way."""
-
-    def __init__(
-        self,
-        network: SimNetwork,
-        node_id: int,
-        direction: Direction,
-        arrive: Callable[[Content], None],
-    ) -> None:
-        self.under_way: int = 0
-        self._network = network
-        self._node_id = node_id
-        self._direction = direction
-        self._arrive = arrive
-        self._line: deque[tuple[float, Content]] = deque()
-        self._timer: asyncio.TimerHandle | None = None
-        self._paused = False
-        self._last_due = 0.0
-
-    def send(self, content: Content) -> None:
-        """Puts something into the line, bytes maybe in several pieces."""
-        now = self._network.loop.time()
-        due = self._last_due
-        if not isinstance(content, Quiet):  # which comes with the bytes before it
-            due = max(due, now + self._network.latency(self._node_id, self._direction))
-        pieces = self._network.pieces(content) if isinstance(content, bytes) else [content]
-        for piece in pieces:
-            self._line.append((due, piece))
-            self.under_way += len(piece) if isinstance(piece, bytes) else 0
-            self._last_due = due
-            due += _PIECE_GAP_S
-        self._plan()
-
-    def cut(self) -> None:
-        """Drops what is under way."""
-        self._line.clear()
-        self.under_way = 0
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def reset(self) -> None:
-        """Drops what is under way and lets the other end know, as soon as it can hear."""
-        self.cut()
-        self.send(Signal.RESET)
-
-    def pause(self) -> None:
-        """The receiver takes no more for now."""
-        self._paused = True
-
-    def resume(self) -> None:
-        """The receiver goes on."""
-        self._paused = False
-        self._plan()
-
-    def _plan(self) -> None:
-        if self._timer is None and self._line and not self._paused:
-            self._timer = self._network.loop.call_at(self._line[0][0], self._pump)
-
-    def _pump(self) -> None:
-        self._timer = None
-        network = self._network
-        now = network.loop.time()
-        if network.is_held(self._node_id, self._direction):
-            self._timer = network.loop.call_later(_LOOK_AGAIN_S, self._pump)
-            return
-        while self._line and self._line[0][0] <= now and not self._paused:
-            _, piece = self._line.popleft()
-            self.under_way -= len(piece) if isinstance(piece, bytes) else 0
-            self._arrive(piece)
-        self._plan()
+_LEAST_WINDOW = 8
 
 
 class BrokerEnd(Protocol):
@@ -212,7 +121,7 @@ class SimConnection:
     @property
     def room(self) -> int:
         """Bytes the send window takes now."""
-        return self._network.window - self._to_broker.under_way
+        return self._network.window_to(self.node_id) - self._to_broker.under_way
 
     def send(self, data: bytes) -> None:
         """Bytes of the producer leave its machine."""
@@ -257,149 +166,6 @@ class SimConnection:
         self.is_up = False
         self._end = None
         self.start_reading()
-
-
-class ClientTransport(asyncio.Transport):
-    """The producer's end, as asyncio's streams want it.
-
-    Attributes:
-        is_lost: Whether it is over.
-        spoke_too_early: Whether something was written although the broker had asked for quiet.
-    """
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        protocol: asyncio.Protocol,
-        connection: SimConnection,
-    ) -> None:
-        super().__init__()
-        self.is_lost: bool = False
-        self.spoke_too_early: bool = False
-        self._quiet_until = 0.0
-        self._loop = loop
-        self._protocol = protocol
-        self._connection = connection
-        self._unsent: deque[memoryview] = deque()
-        self._unsent_size = 0
-        self._high, self._low = 64 * 1024, 16 * 1024
-        self._stopped_writer = False
-        self._closing = False
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Sends what the window takes; of the rest a view is kept, not a copy."""
-        self.writelines([data])
-
-    def writelines(self, list_of_data: object) -> None:
-        """Like `write`, without joining."""
-        if self._closing:
-            return
-        self.spoke_too_early |= self._loop.time() < self._quiet_until - _ROUNDING_S
-        for data in list_of_data:  # type: ignore[attr-defined]
-            view = memoryview(data).cast("B")
-            if view.nbytes:
-                self._unsent.append(view)
-                self._unsent_size += view.nbytes
-        self._send()
-
-    def window_moved(self) -> None:
-        """The other side took something: there may be room."""
-        if self._unsent and not self.is_lost:
-            self._send()
-
-    def arrived(self, content: Content) -> None:
-        """Something came from the broker."""
-        if self.is_lost:
-            return
-        if isinstance(content, Quiet):
-            self._quiet_until = self._loop.time() + content.seconds
-            return
-        if content is Signal.RESET:
-            self._unsent.clear()
-            self._unsent_size = 0
-            self._lose(ConnectionResetError("the connection was reset"))
-        elif self._closing:
-            return
-        elif isinstance(content, Signal):
-            if not self._protocol.eof_received():
-                self.close()
-        else:
-            self._protocol.data_received(content)
-
-    # asyncio's interface
-
-    def get_write_buffer_size(self) -> int:
-        """Bytes that have not left the process."""
-        return self._unsent_size
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """As asyncio's own transports."""
-        self._high = 64 * 1024 if high is None else high
-        self._low = self._high // 4 if low is None else low
-        self._update_flow()
-
-    def is_closing(self) -> bool:
-        """Whether `close` or `abort` was called, or the connection is lost."""
-        return self._closing
-
-    def close(self) -> None:
-        """Ends after everything written has left."""
-        if not self._closing:
-            self._closing = True
-            if not self._unsent:
-                self._leave(orderly=True)
-
-    def abort(self) -> None:
-        """Ends now; what has not left never will."""
-        if self.is_lost:
-            return
-        self._closing = True
-        self._unsent.clear()
-        self._unsent_size = 0
-        self._leave(orderly=False)
-
-    def pause_reading(self) -> None:
-        """The protocol's buffer is full."""
-        self._connection.pause()
-
-    def resume_reading(self) -> None:
-        """It has room again."""
-        self._connection.resume()
-
-    # private
-
-    def _send(self) -> None:
-        while self._unsent and (room := self._connection.room) > 0:
-            parts: list[bytes] = []
-            while self._unsent and room > 0:
-                view = self._unsent.popleft()
-                if view.nbytes > room:
-                    self._unsent.appendleft(view[room:])
-                    view = view[:room]
-                parts.append(bytes(view))
-                room -= view.nbytes
-                self._unsent_size -= view.nbytes
-            self._connection.send(b"".join(parts))
-        self._update_flow()
-        if self._closing and not self._unsent and not self.is_lost:
-            self._leave(orderly=True)
-
-    def _leave(self, *, orderly: bool) -> None:
-        self._connection.leave(orderly=orderly)
-        self._lose(None)
-
-    def _lose(self, error: Exception | None) -> None:
-        if not self.is_lost:
-            self.is_lost = self._closing = True
-            self._loop.call_soon(self._protocol.connection_lost, error)
-
-    def _update_flow(self) -> None:
-        if not self._stopped_writer and self._unsent_size > self._high:
-            self._stopped_writer = True
-            self._protocol.pause_writing()
-        elif self._stopped_writer and self._unsent_size <= self._low:
-            self._stopped_writer = False
-            self._protocol.resume_writing()
 
 
 class SimNetwork:
@@ -496,6 +262,13 @@ class SimNetwork:
         """How long the next bytes take."""
         extra = self.weather.extra_latency(node_id, self.loop.time())
         return self._base_latency_s * self._rng.uniform(0.5, 1.5) + extra
+
+    def window_to(self, node_id: int) -> int:
+        """Bytes a connection to the broker has under way at most."""
+        narrow = self.weather.bytes_per_s(node_id, self.loop.time())
+        if narrow is None:
+            return self.window
+        return min(self.window, max(_LEAST_WINDOW, int(narrow * self._base_latency_s)))
 
     def pieces(self, data: bytes) -> Sequence[Content]:
         """The data as it will arrive."""

@@ -135,7 +135,7 @@ def _options(rng: random.Random, brokers: int, base_latency: float) -> dict[str,
         "request_timeout_ms": request_timeout,
         "delivery_timeout_ms": linger
         + request_timeout
-        + rng.choice((50, 1000, 4000, 30000, 30000)),
+        + rng.choice((0, 50, 1000, 4000, 30000, 30000)),
         "batch_size": batch_size,
         "buffer_memory": max(batch_size * rng.choice((2, 4, 32)), 2 * _MOST_RECORD_BYTES),
         "max_request_size": rng.choice((4096, 1048576)),
@@ -155,6 +155,9 @@ def _options(rng: random.Random, brokers: int, base_latency: float) -> dict[str,
     if rng.random() < 0.15:
         options["retries"] = rng.choice((0, 0, 1, 3))
     may_choose = OPTIONS["enable_idempotence"].status is Status.SUPPORTED
-    if rng.random() < 0.25 and may_choose:
+    if rng.random() < 0.35 and may_choose:
         options["enable_idempotence"] = False
+        if rng.random() < 0.5:
+            # The other way to order: one request at a time.
+            options["max_in_flight_requests_per_connection"] = 1
     return options

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 
 from aioproducer.errors import ProtocolError
@@ -31,6 +32,7 @@ from aioproducer.wire.framing import (
     RequestHeader,
     decode_request_header,
     decode_response,
+    encode_response,
     frame_size,
 )
 from aioproducer.wire.messages.produce import ProduceRequest, ProduceResponse
@@ -55,6 +57,8 @@ class SimBroker:
     Attributes:
         is_off: Whether its machine is off: nothing answers, nothing refuses.
         dies_at: At which moment of the next Produce request it dies, if at all.
+        scripted_codes: Codes that faults make it answer.
+        distort: What a fault does to the next answer to Produce; returns whether it did.
         complaints: What the broker found wrong with the producer's requests.
     """
 
@@ -78,6 +82,7 @@ class SimBroker:
         self.on_death: Callable[[], None] = lambda: None
         self.complaints: list[str] = []
         self.scripted_codes: set[int] = set()
+        self.distort: Callable[[ProduceResponse], bool] | None = None
         self.sessions: dict[Session, None] = {}
         self._waiting: dict[TopicPartition, dict[Session, None]] = {}
         cluster.subscribe(self._changed)
@@ -244,6 +249,7 @@ class Session:
         self._settle(broker.cluster.respond(broker.node_id, header, broker.clock_ms(), wait=wait))
 
     def _answer(self, reply: Reply) -> None:
+        reply = self._distorted(reply)
         self._tell(reply)
         if reply.frame is not None and not self._gone:
             self.connection.write(reply.frame, reply.mute_ms / 1000)
@@ -251,6 +257,22 @@ class Session:
             self._close()
         else:
             self._later(reply.mute_ms / 1000, self._next)
+
+    def _distorted(self, reply: Reply) -> Reply:
+        broker, header = self._broker, self._header
+        if broker.distort is None or header is None or reply.frame is None:
+            return reply
+        if header.api_key != ApiKey.PRODUCE or reply.close is not None:
+            return reply
+        try:
+            _, response = decode_response(ProduceRequest, header.api_version, reply.frame[4:])
+        except ProtocolError:  # garbled already
+            return reply
+        if not isinstance(response, ProduceResponse) or not broker.distort(response):
+            return reply
+        broker.distort = None
+        frame = encode_response(response, header.api_version, header.correlation_id)
+        return replace(reply, frame=frame)
 
     # -- helpers ----------------------------------------------------------------------------------
 

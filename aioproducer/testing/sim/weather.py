@@ -26,6 +26,7 @@ class Trouble(Enum):
     REFUSING = "refusing"
     SLOW_ACCEPT = "slow accept"
     NO_NAME = "no name"
+    NARROW = "narrow"
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +38,7 @@ class Condition:
         node_id: Whose connections it concerns; None for every broker's.
         until: When it ends.
         seconds: How much, for what is measured in time.
+        bytes_per_s: How much passes, for what narrows the way.
         direction: Which way it works; None for both.
         hits: How often it was felt.
     """
@@ -46,6 +48,7 @@ class Condition:
     until: float
     seconds: float = 0.0
     direction: Direction | None = None
+    bytes_per_s: float = 0.0
     hits: int = field(default=0, init=False)
 
 
@@ -76,6 +79,11 @@ class Weather:
     def accept_delay(self, node_id: int, now: float) -> float:
         """Seconds until a connection is accepted."""
         return self._seconds(Trouble.SLOW_ACCEPT, node_id, now)
+
+    def bytes_per_s(self, node_id: int, now: float) -> float | None:
+        """How much passes to the broker; None for as much as usual."""
+        found = self._feel(Trouble.NARROW, node_id, now)
+        return None if found is None else found.bytes_per_s
 
     def refuses(self, node_id: int, now: float) -> bool:
         """Whether connections are refused."""

@@ -14,7 +14,9 @@ from aioproducer.testing.sim.faults.answers import (
     ErrorAfterWrite,
     FinalRefusal,
     InitProducerIdError,
+    InventedAnswer,
     LateAnswer,
+    LeftOutAnswer,
     LostAnswer,
     LostRequest,
     MetadataError,
@@ -42,6 +44,7 @@ from aioproducer.testing.sim.faults.brokers import (
 from aioproducer.testing.sim.faults.network import (
     BlackHole,
     HalfClose,
+    NarrowLink,
     NoName,
     Refuse,
     Reset,
@@ -57,6 +60,7 @@ _STORM_S = 2.0
 KINDS: Final[tuple[type[Fault], ...]] = (
     BlackHole,
     SlowLink,
+    NarrowLink,
     Refuse,
     SlowAccept,
     NoName,
@@ -84,6 +88,8 @@ KINDS: Final[tuple[type[Fault], ...]] = (
     SwallowedRequest,
     CutAnswer,
     WrongAnswer,
+    LeftOutAnswer,
+    InventedAnswer,
     *((InitProducerIdError,) if OPTIONS["enable_idempotence"].status is Status.SUPPORTED else ()),
 )
 """Every kind of fault; a kind that never happens in many seeds fails the run."""
@@ -92,15 +98,20 @@ KINDS: Final[tuple[type[Fault], ...]] = (
 def draw_schedule(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
     """Some faults between two virtual times, in their order.
 
-    In half of the schedules most of them come in a few storms, on top of each other.
+    In half of the schedules most of them come in a few storms, on top of each other and around one
+    broker.
     """
     count = rng.randint(_FEWEST, _MOST)
     calm = rng.choice((0.25, 1.0))
-    storms = [rng.uniform(start, end - _STORM_S) for _ in range(rng.randint(1, 3))]
+    storms = [
+        (rng.uniform(start, end - _STORM_S), shape._replace(nodes=(rng.choice(shape.nodes),)))
+        for _ in range(rng.randint(1, 3))
+    ]
     faults = []
     for _ in range(count):
-        at = rng.uniform(start, end)
+        at, aim = rng.uniform(start, end), shape
         if rng.random() >= calm:
-            at = rng.choice(storms) + rng.uniform(0, _STORM_S)
-        faults.append(rng.choice(KINDS).draw(rng, round(at, 3), shape))
+            begins, aim = rng.choice(storms)
+            at = begins + rng.uniform(0, _STORM_S)
+        faults.append(rng.choice(KINDS).draw(rng, round(at, 3), aim))
     return sorted(faults, key=lambda fault: fault.at)

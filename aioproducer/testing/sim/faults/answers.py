@@ -15,6 +15,7 @@ from aioproducer.testing.broker.faults import ConnectionFault, ErrorAnswer
 from aioproducer.testing.broker.faults import Fault as ScriptedFault
 from aioproducer.testing.sim.faults.base import Fault, Probe, Shape, World, node
 from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.messages.produce import PartitionProduceResponse, ProduceResponse
 
 _REFUSALS = (2, 3, 6, 7, 9, 13, 19, 56, 74, 76, 89, 100)
 """Retriable codes of the produce error table, answered without writing."""
@@ -258,3 +259,61 @@ class WrongAnswer(_Scripted):
     def scripted(self) -> _Ambush:
         """A frame with a correlation id nobody used."""
         return self._produce(ConnectionFault(apply=False, frame=_WRONG_ANSWER))
+
+
+@dataclass(frozen=True, slots=True)
+class _Distorted(Fault):
+    node_id: int
+
+    def strike(self, world: World) -> Probe:
+        """Lies in wait for the next answer to Produce."""
+        struck = 0
+
+        def distort(response: ProduceResponse) -> bool:
+            nonlocal struck
+            struck += self.distort(response)
+            world.disturb(0)
+            return struck > 0
+
+        world.brokers[self.node_id].distort = distort
+        return lambda: struck
+
+    @abstractmethod
+    def distort(self, response: ProduceResponse) -> bool:
+        """Changes the answer; returns whether it could."""
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """One broker's."""
+        return cls(at, node(rng, shape))
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOutAnswer(_Distorted):
+    """A request is carried out, and its answer leaves a partition out."""
+
+    kind = "partition left out"
+
+    def distort(self, response: ProduceResponse) -> bool:
+        """Takes the last one away."""
+        if response.responses:
+            response.responses[-1].partition_responses.pop()
+        return bool(response.responses)
+
+
+@dataclass(frozen=True, slots=True)
+class InventedAnswer(_Distorted):
+    """A request is carried out, and its answer tells of partitions nobody asked for as well."""
+
+    kind = "partition invented"
+
+    def distort(self, response: ProduceResponse) -> bool:
+        """Adds a success, a failure, and a repetition that contradicts the first answer."""
+        for topic in response.responses:
+            first = topic.partition_responses[0]
+            topic.partition_responses += [
+                PartitionProduceResponse(index=999, base_offset=0),
+                PartitionProduceResponse(index=998, error_code=29, base_offset=-1),
+                PartitionProduceResponse(index=first.index, error_code=29, base_offset=-1),
+            ]
+        return bool(response.responses)

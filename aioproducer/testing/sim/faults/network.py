@@ -73,6 +73,23 @@ class SlowLink(_Weather):
 
 
 @dataclass(frozen=True, slots=True)
+class NarrowLink(_Weather):
+    """Little passes to a broker: requests leave the producer slowly, piece by piece."""
+
+    kind = "narrow link"
+    bytes_per_s: float = 1000.0
+
+    def condition(self, until: float) -> Condition:
+        """A small window."""
+        return Condition(Trouble.NARROW, self.node_id, until, bytes_per_s=self.bytes_per_s)
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """So that a batch takes from a tenth of a second to some seconds."""
+        return cls(at, node(rng, shape), duration(rng), rng.choice((500.0, 2000.0, 10000.0)))
+
+
+@dataclass(frozen=True, slots=True)
 class Refuse(_Weather):
     """The port refuses connections; those that stand are cut."""
 

@@ -1,0 +1,112 @@
+"""One direction of a connection: an ordered line of what is under way.
+
+Owns: when what was sent arrives, and in which pieces. Must not know: who sends, who receives, what
+it means.
+
+Invariant: everything arrives in the order it was sent, later than it was sent, unless it is cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from aioproducer.testing.sim.network import SimNetwork
+    from aioproducer.testing.sim.weather import Direction
+
+_PIECE_GAP_S = 0.0005
+_LOOK_AGAIN_S = 0.25
+
+
+class Signal(Enum):
+    """What a pipe carries besides bytes."""
+
+    END = "end"
+    RESET = "reset"
+
+
+class Quiet(NamedTuple):
+    """Goes with an answer that tells the producer to be quiet for so many seconds."""
+
+    seconds: float
+
+
+Content = bytes | Signal | Quiet
+
+
+class Pipe:
+    """One direction of a connection: an ordered line of what is under way."""
+
+    def __init__(
+        self,
+        network: SimNetwork,
+        node_id: int,
+        direction: Direction,
+        arrive: Callable[[Content], None],
+    ) -> None:
+        self.under_way: int = 0
+        self._network = network
+        self._node_id = node_id
+        self._direction = direction
+        self._arrive = arrive
+        self._line: deque[tuple[float, Content]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._paused = False
+        self._last_due = 0.0
+
+    def send(self, content: Content) -> None:
+        """Puts something into the line, bytes maybe in several pieces."""
+        now = self._network.loop.time()
+        due = self._last_due
+        if not isinstance(content, Quiet):  # which comes with the bytes before it
+            due = max(due, now + self._network.latency(self._node_id, self._direction))
+        pieces = self._network.pieces(content) if isinstance(content, bytes) else [content]
+        for piece in pieces:
+            self._line.append((due, piece))
+            self.under_way += len(piece) if isinstance(piece, bytes) else 0
+            self._last_due = due
+            due += _PIECE_GAP_S
+        self._plan()
+
+    def cut(self) -> None:
+        """Drops what is under way."""
+        self._line.clear()
+        self.under_way = 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def reset(self) -> None:
+        """Drops what is under way and lets the other end know, as soon as it can hear."""
+        self.cut()
+        self.send(Signal.RESET)
+
+    def pause(self) -> None:
+        """The receiver takes no more for now."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """The receiver goes on."""
+        self._paused = False
+        self._plan()
+
+    def _plan(self) -> None:
+        if self._timer is None and self._line and not self._paused:
+            self._timer = self._network.loop.call_at(self._line[0][0], self._pump)
+
+    def _pump(self) -> None:
+        self._timer = None
+        network = self._network
+        now = network.loop.time()
+        if network.is_held(self._node_id, self._direction):
+            self._timer = network.loop.call_later(_LOOK_AGAIN_S, self._pump)
+            return
+        while self._line and self._line[0][0] <= now and not self._paused:
+            _, piece = self._line.popleft()
+            self.under_way -= len(piece) if isinstance(piece, bytes) else 0
+            self._arrive(piece)
+        self._plan()

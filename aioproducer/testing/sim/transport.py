@@ -1,0 +1,205 @@
+"""The producer's end of a simulated connection, as asyncio's streams want it.
+
+Owns: what was written and has not left, flow control, the watch over the producer's manners. Must
+not know: the network, Kafka.
+
+Invariant: what is written is copied when it fits into the send window, not before. The memory is
+watched until then: who changes it sends garbage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from aioproducer.testing.sim.pipe import Content, Quiet, Signal
+
+if TYPE_CHECKING:
+    from aioproducer.testing.sim.network import SimConnection
+
+_ROUNDING_S = 0.001
+
+
+class _Waiting(NamedTuple):
+    view: memoryview
+    checksum: int
+
+
+class SendBuffer:
+    """Memory that waits for its turn to leave.
+
+    Attributes:
+        size: How many bytes wait.
+        changed: Whether some of the memory was changed while it waited.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.changed = False
+        self._waiting: deque[_Waiting] = deque()
+
+    def add(self, view: memoryview) -> None:
+        """Keeps a view, no copy."""
+        if view.nbytes:
+            self._waiting.append(_Waiting(view, zlib.crc32(view)))
+            self.size += view.nbytes
+
+    def take(self, room: int) -> bytes:
+        """Copies what comes first, at most `room` bytes."""
+        parts: list[bytes] = []
+        while self._waiting and room > 0:
+            view = self._pop()
+            if view.nbytes > room:
+                rest = view[room:]
+                self._waiting.appendleft(_Waiting(rest, zlib.crc32(rest)))
+                view = view[:room]
+            parts.append(bytes(view))
+            room -= view.nbytes
+            self.size -= view.nbytes
+        return b"".join(parts)
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        while self._waiting:
+            self._pop()
+        self.size = 0
+
+    def _pop(self) -> memoryview:
+        view, checksum = self._waiting.popleft()
+        self.changed |= zlib.crc32(view) != checksum
+        return view
+
+
+class ClientTransport(asyncio.Transport):
+    """The producer's end, as asyncio's streams want it.
+
+    Attributes:
+        is_lost: Whether it is over.
+        spoke_too_early: Whether something was written although the broker had asked for quiet.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        protocol: asyncio.Protocol,
+        connection: SimConnection,
+    ) -> None:
+        super().__init__()
+        self.is_lost: bool = False
+        self.spoke_too_early: bool = False
+        self._quiet_until = 0.0
+        self._loop = loop
+        self._protocol = protocol
+        self._connection = connection
+        self._unsent = SendBuffer()
+        self._high, self._low = 64 * 1024, 16 * 1024
+        self._stopped_writer = False
+        self._closing = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Sends what the window takes; of the rest a view is kept, not a copy."""
+        self.writelines([data])
+
+    def writelines(self, list_of_data: object) -> None:
+        """Like `write`, without joining."""
+        if self._closing:
+            return
+        self.spoke_too_early |= self._loop.time() < self._quiet_until - _ROUNDING_S
+        for data in list_of_data:  # type: ignore[attr-defined]
+            self._unsent.add(memoryview(data).cast("B"))
+        self._send()
+
+    @property
+    def memory_changed(self) -> bool:
+        """Whether memory was changed before it had left, or the connection ended."""
+        return self._unsent.changed
+
+    def window_moved(self) -> None:
+        """The other side took something: there may be room."""
+        if self._unsent.size and not self.is_lost:
+            self._send()
+
+    def arrived(self, content: Content) -> None:
+        """Something came from the broker."""
+        if self.is_lost:
+            return
+        if isinstance(content, Quiet):
+            self._quiet_until = self._loop.time() + content.seconds
+            return
+        if content is Signal.RESET:
+            self._unsent.clear()
+            self._lose(ConnectionResetError("the connection was reset"))
+        elif self._closing:
+            return
+        elif isinstance(content, Signal):
+            if not self._protocol.eof_received():
+                self.close()
+        else:
+            self._protocol.data_received(content)
+
+    # asyncio's interface
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that have not left the process."""
+        return self._unsent.size
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """As asyncio's own transports."""
+        self._high = 64 * 1024 if high is None else high
+        self._low = self._high // 4 if low is None else low
+        self._update_flow()
+
+    def is_closing(self) -> bool:
+        """Whether `close` or `abort` was called, or the connection is lost."""
+        return self._closing
+
+    def close(self) -> None:
+        """Ends after everything written has left."""
+        if not self._closing:
+            self._closing = True
+            if not self._unsent.size:
+                self._leave(orderly=True)
+
+    def abort(self) -> None:
+        """Ends now; what has not left never will."""
+        if self.is_lost:
+            return
+        self._closing = True
+        self._unsent.clear()
+        self._leave(orderly=False)
+
+    def pause_reading(self) -> None:
+        """The protocol's buffer is full."""
+        self._connection.pause()
+
+    def resume_reading(self) -> None:
+        """It has room again."""
+        self._connection.resume()
+
+    # private
+
+    def _send(self) -> None:
+        while self._unsent.size and (room := self._connection.room) > 0:
+            self._connection.send(self._unsent.take(room))
+        self._update_flow()
+        if self._closing and not self._unsent.size and not self.is_lost:
+            self._leave(orderly=True)
+
+    def _leave(self, *, orderly: bool) -> None:
+        self._connection.leave(orderly=orderly)
+        self._lose(None)
+
+    def _lose(self, error: Exception | None) -> None:
+        if not self.is_lost:
+            self.is_lost = self._closing = True
+            self._loop.call_soon(self._protocol.connection_lost, error)
+
+    def _update_flow(self) -> None:
+        if not self._stopped_writer and self._unsent.size > self._high:
+            self._stopped_writer = True
+            self._protocol.pause_writing()
+        elif self._stopped_writer and self._unsent.size <= self._low:
+            self._stopped_writer = False
+            self._protocol.resume_writing()

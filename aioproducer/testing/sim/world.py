@@ -1,0 +1,139 @@
+"""The world of a run: network, cluster, brokers and clocks, and the faults that change them.
+
+Owns: making them of a scenario, when faults strike, the healing, what was felt. Must not know: the
+producer, the guarantees.
+
+Invariant: after `heal` nothing is disturbed any more, and nothing ever will be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from aioproducer.testing.broker import BrokerSpec, ClusterSettings
+from aioproducer.testing.sim.cluster import SimCluster
+from aioproducer.testing.sim.faults import Fault, Probe, revive, thaw
+from aioproducer.testing.sim.loop import VirtualLoop
+from aioproducer.testing.sim.network import SimNetwork
+from aioproducer.testing.sim.scenario import Chance, Scenario
+from aioproducer.testing.sim.server import SimBroker
+from aioproducer.testing.sim.trace import Trace
+
+_EPOCH_MS = 1_700_000_000_000
+
+
+class SimWorld:
+    """What a scenario describes, on a loop; the `World` that faults change.
+
+    Attributes:
+        disturbances: From when to when somebody could feel a fault.
+        happened: How often each kind of fault was felt, once everything is healed.
+        healed_at: When everything was healed; None before.
+    """
+
+    def __init__(self, chance: Chance, loop: VirtualLoop, scenario: Scenario) -> None:
+        self.chance: Chance = chance
+        self.loop: VirtualLoop = loop
+        self.scenario: Scenario = scenario
+        self.trace: Trace = Trace(loop.time)
+        self.network: SimNetwork = SimNetwork(
+            loop,
+            chance.of("network"),
+            self.trace,
+            window=scenario.window,
+            base_latency_s=scenario.base_latency_s,
+        )
+        self.cluster: SimCluster = self._make_cluster()
+        self.brokers: dict[int, SimBroker] = {
+            node_id: self._make_broker(node_id) for node_id in scenario.nodes
+        }
+        self.disturbances: list[tuple[float, float]] = []
+        self.happened: Counter[str] = Counter()
+        self.healed_at: float | None = None
+        self._clock_offset_s = 0.0
+        self._probes: list[tuple[str, Probe]] = []
+        self._fault_timers: list[asyncio.TimerHandle] = []
+
+    # -- World ------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """Virtual seconds."""
+        return self.loop.time()
+
+    def later(self, seconds: float, action: Callable[[], object]) -> None:
+        """Does something in some virtual seconds, unless everything was healed by then."""
+        self._fault_timers.append(self.loop.call_later(seconds, action))
+
+    def disturb(self, seconds: float) -> None:
+        """Notes that for so long from now nobody can expect everything to work."""
+        self.disturbances.append((self.loop.time(), self.loop.time() + seconds))
+
+    def jump_clock(self, seconds: float) -> None:
+        """Moves the producer's wall clock."""
+        self._clock_offset_s += seconds
+
+    # -- clocks -----------------------------------------------------------------------------------
+
+    def broker_ms(self) -> int:
+        """The brokers' clock."""
+        return _EPOCH_MS + int(self.loop.time() * 1000)
+
+    def wall_ms(self) -> int:
+        """The producer's clock."""
+        return self.broker_ms() + int(self._clock_offset_s * 1000)
+
+    # -- faults -----------------------------------------------------------------------------------
+
+    def expect(self, schedule: Sequence[Fault]) -> None:
+        """Lets every fault strike at its time."""
+        for fault in schedule:
+            self._fault_timers.append(self.loop.call_at(fault.at, self._strike, fault))
+
+    def heal(self) -> None:
+        """Ends every fault at once."""
+        if self.healed_at is not None:
+            return
+        self.healed_at = self.loop.time()
+        self.trace("healed")
+        for timer in self._fault_timers:
+            timer.cancel()
+        for kind, probe in self._probes:
+            self.happened[kind] += probe() > 0
+        self.happened["fragmentation"] += self.network.weather.fragmented > 0
+        self.network.weather.clear()
+        self.cluster.heal()
+        self._clock_offset_s = 0.0
+        for node_id, broker in self.brokers.items():
+            broker.dies_at = broker.distort = None
+            revive(self, node_id)
+            thaw(self, node_id)
+
+    def _strike(self, fault: Fault) -> None:
+        self.trace(f"FAULT {fault}")
+        self.disturb(fault.lasts_s)
+        self._probes.append((fault.kind, fault.strike(self)))
+
+    # -- making -----------------------------------------------------------------------------------
+
+    def _make_cluster(self) -> SimCluster:
+        scenario = self.scenario
+        cluster = SimCluster(
+            [BrokerSpec(node_id, f"broker-{node_id}.sim", 9092) for node_id in scenario.nodes],
+            settings=ClusterSettings(verify_records=True, auto_create_topics=False),
+            rng=self.chance.of("cluster"),
+            loop=self.loop,
+            trace=self.trace,
+            timing=scenario.timing,
+        )
+        cluster.unclean_elections = scenario.unclean_elections
+        for name, spec in scenario.topics.items():
+            cluster.create_topic(name, spec)
+        return cluster
+
+    def _make_broker(self, node_id: int) -> SimBroker:
+        rng = self.chance.of(f"broker {node_id}")
+        broker = SimBroker(node_id, self.cluster, rng, self.trace, self.broker_ms)
+        self.network.listen(node_id, f"broker-{node_id}.sim", broker)
+        return broker
