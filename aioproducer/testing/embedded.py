@@ -1,7 +1,7 @@
 """The simulated cluster on TCP: real sockets in front of `ClusterState`.
 
-Owns: listening ports, connections, the brokers' clock. Must not know: what any request means;
-every decision is `ClusterState.respond`'s.
+Owns: listening ports, connections, the brokers' clock and the alarm for what they do without a
+request. Must not know: what any request means; every decision is `ClusterState`'s.
 
 Invariants:
 - One request per connection at a time, answered in order, as with a real broker; a long poll or a
@@ -80,8 +80,12 @@ class EmbeddedCluster:
         self.state: ClusterState = ClusterState(
             specs, settings=settings, rng=rng or random.Random()
         )
+        self._clock_ms = clock_ms
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._alarm: asyncio.TimerHandle | None = None
         self._watch = PartitionWatch()
         self.state.subscribe(self._watch.changed)
+        self.state.subscribe_wakeups(self._set_alarm)
         self._servers = {
             spec.node_id: BrokerServer(self.state, spec.node_id, self._watch, clock_ms)
             for spec in specs
@@ -112,6 +116,8 @@ class EmbeddedCluster:
         Raises:
             OSError: A port is taken; nothing is left listening then.
         """
+        self._loop = asyncio.get_running_loop()
+        self._set_alarm(self.state.next_wakeup_ms)
         try:
             for node_id, server in self._servers.items():
                 spec = self.state.brokers[node_id]
@@ -124,8 +130,14 @@ class EmbeddedCluster:
 
     async def stop(self) -> None:
         """Close every connection and every port; may be called twice."""
+        self._loop = None
+        self._clear_alarm()
         for server in self._servers.values():
             await server.stop()
+
+    def set_transaction_version(self, level: int) -> None:
+        """Upgrade or downgrade the cluster's `transaction.version`; clients hear of it later."""
+        self.state.set_transaction_version(level)
 
     def create_topic(self, name: str, topic: int | TopicSpec = 1) -> None:
         """Create a topic, of so many partitions or as the `TopicSpec` says.
@@ -176,6 +188,22 @@ class EmbeddedCluster:
     def connection_count(self, node_id: int) -> int:
         """How many clients are connected to a broker."""
         return self._servers[node_id].connection_count
+
+    def _set_alarm(self, due_ms: int | None) -> None:
+        self._clear_alarm()
+        if due_ms is not None and self._loop is not None:
+            wait_s = max(0, due_ms - self._clock_ms()) / 1000
+            self._alarm = self._loop.call_later(wait_s, self._advance)
+
+    def _clear_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _advance(self) -> None:
+        self.state.advance(self._clock_ms())
+        # Also when nothing changed: the loop's clock and the brokers' may differ a little.
+        self._set_alarm(self.state.next_wakeup_ms)
 
 
 async def serve(

@@ -5,7 +5,8 @@ know: which kind of cluster answers; the producer.
 
 Invariants:
 - Each record comes once and in offset order per partition; every batch's CRC is checked.
-- Control records are skipped; aborted transactions are not (the reading is uncommitted).
+- Control records are never among the records; what belongs to an aborted or an undecided
+  transaction is not either where `isolation_level` is "read_committed" (KIP-98).
 - All waiting ends at `timeout_s`.
 """
 
@@ -15,7 +16,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
-from typing import Self, cast
+from typing import Literal, Self, cast
 
 from aioproducer.errors import (
     FencedLeaderEpochError,
@@ -25,11 +26,12 @@ from aioproducer.errors import (
     UnknownLeaderEpochError,
     UnknownTopicOrPartitionError,
 )
-from aioproducer.records.batch import DecodedRecord, read_batches
+from aioproducer.records.batch import DecodedRecord, RecordBatch, read_batches
 from aioproducer.testing.admin import create_topic, delete_topic, list_topics
 from aioproducer.testing.wire_client import WireClient, raise_for_code
 from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.fetch import (
+    AbortedTransaction,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -53,6 +55,9 @@ __all__ = [
     "stream_topic",
 ]
 
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
+_ISOLATION_CODES: Mapping[IsolationLevel, int] = {"read_uncommitted": 0, "read_committed": 1}
+
 _LATEST, _EARLIEST = -1, -2
 _MAX_WAIT_MS = 500
 _FETCH_BYTES = 8 * 1024 * 1024
@@ -67,9 +72,19 @@ _LEADER_MOVED = (
 
 
 async def read_topic(
-    bootstrap: str, topic: str, *, timeout_s: float = 60.0
+    bootstrap: str,
+    topic: str,
+    *,
+    timeout_s: float = 60.0,
+    isolation_level: IsolationLevel = "read_uncommitted",
 ) -> dict[int, list[DecodedRecord]]:
     """All records of a topic by partition, every partition named even if empty.
+
+    Args:
+        bootstrap: `host:port` of one or more brokers, separated by commas.
+        topic: The topic.
+        timeout_s: For all of it.
+        isolation_level: "read_committed" leaves out what was not committed when the reading began.
 
     Raises:
         UnknownTopicOrPartitionError: There is no such topic.
@@ -77,7 +92,7 @@ async def read_topic(
         ProtocolError: A batch is corrupt.
     """
     async with WireClient(bootstrap, timeout_s=timeout_s) as client:
-        reading = await _Reading.begin(client, topic)
+        reading = await _Reading.begin(client, topic, isolation_level)
         found: dict[int, list[DecodedRecord]] = {index: [] for index in reading.partitions}
         async with aclosing(reading.batches()) as batches:
             async for partition, records in batches:
@@ -86,30 +101,48 @@ async def read_topic(
 
 
 async def stream_topic(
-    bootstrap: str, topic: str, *, timeout_s: float = 60.0
+    bootstrap: str,
+    topic: str,
+    *,
+    timeout_s: float = 60.0,
+    isolation_level: IsolationLevel = "read_uncommitted",
 ) -> AsyncGenerator[tuple[TopicPartition, DecodedRecord], None]:
     """Yield all records of a topic; partitions come interleaved. Errors as `read_topic`."""
-    async with aclosing(stream_batches(bootstrap, topic, timeout_s=timeout_s)) as batches:
+    reading = stream_batches(bootstrap, topic, timeout_s=timeout_s, isolation_level=isolation_level)
+    async with aclosing(reading) as batches:
         async for partition, records in batches:
             for record in records:
                 yield partition, record
 
 
 async def stream_batches(
-    bootstrap: str, topic: str, *, timeout_s: float = 60.0
+    bootstrap: str,
+    topic: str,
+    *,
+    timeout_s: float = 60.0,
+    isolation_level: IsolationLevel = "read_uncommitted",
 ) -> AsyncGenerator[tuple[TopicPartition, list[DecodedRecord]], None]:
     """Yield all records of a topic batch by batch, which costs least per record."""
     async with WireClient(bootstrap, timeout_s=timeout_s) as client:
-        reading = await _Reading.begin(client, topic)
+        reading = await _Reading.begin(client, topic, isolation_level)
         async with aclosing(reading.batches()) as batches:
             async for found in batches:
                 yield found
 
 
-async def end_offsets(bootstrap: str, topic: str, *, timeout_s: float = 30.0) -> dict[int, int]:
-    """The offset behind the last record of each partition. Errors as `read_topic`."""
+async def end_offsets(
+    bootstrap: str,
+    topic: str,
+    *,
+    timeout_s: float = 30.0,
+    isolation_level: IsolationLevel = "read_uncommitted",
+) -> dict[int, int]:
+    """The offset behind the last record of each partition. Errors as `read_topic`.
+
+    With "read_committed" the last stable offset, where the first undecided transaction begins.
+    """
     async with WireClient(bootstrap, timeout_s=timeout_s) as client:
-        return await _list_offsets(client, topic, _LATEST)
+        return await _list_offsets(client, topic, _LATEST, isolation_level)
 
 
 class TopicMissingError(UnknownTopicOrPartitionError):
@@ -136,26 +169,33 @@ async def _leaders(client: WireClient, topic: str) -> dict[int, int]:
     return {each.partition_index: each.leader_id for each in described.partitions}
 
 
-async def _list_offsets(client: WireClient, topic: str, timestamp: int) -> dict[int, int]:
+async def _list_offsets(
+    client: WireClient, topic: str, timestamp: int, isolation_level: IsolationLevel
+) -> dict[int, int]:
     async def attempt() -> dict[int, int]:
         found: dict[int, int] = {}
         for node_id, indexes in _by_leader(await _leaders(client, topic)).items():
-            found |= await _offsets_at(client, topic, node_id, indexes, timestamp)
+            partitions = [
+                ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+                for index in indexes
+            ]
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=_ISOLATION_CODES[isolation_level],
+                topics=[ListOffsetsTopic(name=topic, partitions=partitions)],
+            )
+            found |= await _offsets_at(client, topic, node_id, request)
         return dict(sorted(found.items()))
 
     return await client.retry(attempt)
 
 
 async def _offsets_at(
-    client: WireClient, topic: str, node_id: int, indexes: list[int], timestamp: int
+    client: WireClient, topic: str, node_id: int, request: ListOffsetsRequest
 ) -> dict[int, int]:
-    partitions = [
-        ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in indexes
-    ]
-    request = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=partitions)]
-    )
-    response = cast(ListOffsetsResponse, await client.ask(node_id, request, 1, 7))
+    # v2 is the first that knows isolation levels.
+    lowest = 2 if request.isolation_level else 1
+    response = cast(ListOffsetsResponse, await client.ask(node_id, request, lowest, 7))
     answers = response.topics[0].partitions
     for answer in answers:
         raise_for_code(answer.error_code, topic=topic)
@@ -169,23 +209,51 @@ def _by_leader(leaders: Mapping[int, int]) -> dict[int, list[int]]:
     return led
 
 
+class _AbortedRecords:
+    """Which batches of one fetched run of a partition are nobody's to read (Java: CompletedFetch).
+
+    A transaction named as aborted begins at its first offset and ends at its abort marker.
+    """
+
+    def __init__(self, transactions: list[AbortedTransaction]) -> None:
+        self._ahead = sorted(transactions, key=lambda each: each.first_offset, reverse=True)
+        self._producers: set[int] = set()
+
+    def is_shown(self, batch: RecordBatch) -> bool:
+        """Whether a batch's records count; to be asked in offset order."""
+        while self._ahead and self._ahead[-1].first_offset <= batch.last_offset:
+            self._producers.add(self._ahead.pop().producer_id)
+        if batch.is_control:
+            # Whatever the marker says: a producer's next records belong to another transaction.
+            self._producers.discard(batch.producer_id)
+            return False
+        return not (batch.is_transactional and batch.producer_id in self._producers)
+
+
 class _Reading:
     """One pass over a topic: where each partition stands, and where it ends."""
 
     def __init__(
-        self, client: WireClient, topic: str, starts: dict[int, int], ends: dict[int, int]
+        self,
+        client: WireClient,
+        topic: str,
+        isolation_level: IsolationLevel,
+        starts: dict[int, int],
+        ends: dict[int, int],
     ) -> None:
         self.partitions = sorted(ends)
         self._client = client
         self._topic = topic
+        self._isolation_level = isolation_level
         self._next = starts
         self._end = ends
 
     @classmethod
-    async def begin(cls, client: WireClient, topic: str) -> Self:
+    async def begin(cls, client: WireClient, topic: str, isolation_level: IsolationLevel) -> Self:
         # Ends first: records that arrive meanwhile belong to a later reading.
-        ends = await _list_offsets(client, topic, _LATEST)
-        return cls(client, topic, await _list_offsets(client, topic, _EARLIEST), ends)
+        ends = await _list_offsets(client, topic, _LATEST, isolation_level)
+        starts = await _list_offsets(client, topic, _EARLIEST, isolation_level)
+        return cls(client, topic, isolation_level, starts, ends)
 
     async def batches(self) -> AsyncGenerator[tuple[TopicPartition, list[DecodedRecord]], None]:
         while self._unread():
@@ -217,6 +285,7 @@ class _Reading:
             max_wait_ms=_MAX_WAIT_MS,
             min_bytes=1,
             max_bytes=_FETCH_BYTES,
+            isolation_level=_ISOLATION_CODES[self._isolation_level],
             topics=[FetchTopic(topic=self._topic, partitions=partitions)],
         )
         # v12 is the last that names topics by name.
@@ -227,11 +296,13 @@ class _Reading:
     def _decode(self, data: PartitionData) -> Iterator[tuple[TopicPartition, list[DecodedRecord]]]:
         raise_for_code(data.error_code, topic=self._topic)
         index = data.partition_index
+        aborted = _AbortedRecords(data.aborted_transactions or [])
         for batch in read_batches(data.records or b"", allow_partial=True):
             batch.check_crc()
+            is_shown = aborted.is_shown(batch)
             if batch.last_offset < self._next[index]:
                 continue
-            records = [] if batch.is_control else self._wanted(index, batch.records())
+            records = self._wanted(index, batch.records()) if is_shown else []
             self._next[index] = batch.last_offset + 1
             if records:
                 yield TopicPartition(self._topic, index), records

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import socket
 import struct
@@ -12,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 from support.confluent import read_all_confluent
 from support.foreign import ReaderMissingError
@@ -395,21 +394,3 @@ async def test_serve_runs_until_cancelled_and_says_when_it_is_ready() -> None:
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await serving
-
-
-async def test_transactional_producer_is_told_that_there_is_no_coordinator(
-    cluster: EmbeddedCluster,
-) -> None:
-    def initialise() -> str:
-        producer = Producer(
-            {
-                "bootstrap.servers": cluster.bootstrap_servers,
-                "transactional.id": f"tx-{os.getpid()}",
-                "log_level": 0,
-            }
-        )
-        with pytest.raises(KafkaException) as caught:
-            producer.init_transactions(0.5)
-        return str(caught.value.args[0].name())
-
-    assert await asyncio.to_thread(initialise) == "_TIMED_OUT"

@@ -1,10 +1,12 @@
 """A multi-broker Kafka as a pure state machine.
 
-Owns: everything a cluster decides: topics, leaders, logs, validation, what is answered, scripted
-faults. Must not know: sockets, tasks, the clock (`now_ms` is passed in), a random source of its own
-(`rng` is passed in). `aioproducer.testing.embedded` serves it on TCP.
+Owns: everything a cluster decides: topics, leaders, logs, validation, transactions, groups'
+offsets, what is answered, scripted faults. Must not know: sockets, tasks, the clock (`now_ms` is
+passed in), a random source of its own (`rng` is passed in). `aioproducer.testing.embedded` serves
+it on TCP.
 
-    settings, refusal < log, producers < topics, validation < api/* < dispatch < cluster
+    settings, refusal < log, producers, markers < topics, placement, validation < transactions/*
+        < api/* < dispatch < cluster
 """
 
 from aioproducer.testing.broker.cluster import ClusterState

@@ -21,6 +21,7 @@ from aioproducer import errors
 from aioproducer.testing.broker import dispatch
 from aioproducer.testing.broker.dispatch import Reply, RequestWait
 from aioproducer.testing.broker.faults import Fault, Faults
+from aioproducer.testing.broker.placement import Placement, check_partition_count
 from aioproducer.testing.broker.refusal import RefusedError
 from aioproducer.testing.broker.settings import (
     BrokerSpec,
@@ -35,6 +36,10 @@ from aioproducer.testing.broker.topics import (
     Topic,
     check_topic_name,
 )
+from aioproducer.testing.broker.transactions.coordinator import TransactionCoordinators
+from aioproducer.testing.broker.transactions.groups import GroupCoordinators
+from aioproducer.testing.broker.transactions.shards import CoordinatorShards
+from aioproducer.testing.broker.transactions.states import V2
 from aioproducer.types import TopicPartition
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import RequestHeader
@@ -42,8 +47,7 @@ from aioproducer.wire.framing import RequestHeader
 if TYPE_CHECKING:
     import random
 
-_MAX_PARTITIONS = 10_000
-"""What a KRaft controller creates at once (Java: ReplicationControlManager)."""
+_INTERNAL_REPLICAS = 3
 
 
 class ClusterState:
@@ -54,6 +58,9 @@ class ClusterState:
         brokers: Every broker by id, up or down.
         topics: Every topic by name.
         faults: Scripted misbehaviour.
+        shards: Who coordinates which transactional id and group.
+        transactions: The transaction coordinators.
+        groups: The group coordinators.
     """
 
     def __init__(
@@ -81,7 +88,15 @@ class ClusterState:
         self._names_by_id: dict[UUID, str] = {}
         self._listeners: list[Callable[[TopicPartition], None]] = []
         self._next_producer_id = 0
-        self._topics_placed = 0
+        self._placement = Placement(self.brokers, self.settings)
+        self._internal: dict[str, list[Partition]] = {}
+        self._transaction_version = self.settings.transaction_version
+        self._features_epoch = 0
+        self._wakeup_listeners: list[Callable[[int | None], None]] = []
+        self._told_wakeup_ms: int | None = None
+        self.shards: CoordinatorShards = CoordinatorShards(self)
+        self.transactions: TransactionCoordinators = TransactionCoordinators(self, self.shards)
+        self.groups: GroupCoordinators = GroupCoordinators(self, self.shards, self.transactions)
 
     # Requests
 
@@ -96,7 +111,10 @@ class ClusterState:
             now_ms: The brokers' clock, epoch milliseconds.
             wait: What an earlier call for the same request returned in `Reply.wait`.
         """
-        return dispatch.respond(self, node_id, header, now_ms, wait)
+        self.advance(now_ms)
+        reply = dispatch.respond(self, node_id, header, now_ms, wait)
+        self.advance(now_ms)
+        return reply
 
     def handle(self, node_id: int, header: RequestHeader, now_ms: int) -> bytes | None:
         """The framed response alone, a long poll answered at once.
@@ -117,6 +135,49 @@ class ClusterState:
         for listener in self._listeners:
             listener(TopicPartition(topic, partition))
 
+    # Time
+
+    def advance(self, now_ms: int) -> None:
+        """Do what is due without a request: transaction markers, transactions that took too long.
+
+        Every request does it too; `subscribe_wakeups` is for whoever must not wait for one.
+        """
+        self.transactions.advance(now_ms)
+        due_ms = self.next_wakeup_ms
+        if due_ms != self._told_wakeup_ms:
+            self._told_wakeup_ms = due_ms
+            for listener in self._wakeup_listeners:
+                listener(due_ms)
+
+    @property
+    def next_wakeup_ms(self) -> int | None:
+        """When `advance` has something to do next, if nothing happens before; None for never."""
+        return self.transactions.next_due_ms
+
+    def subscribe_wakeups(self, on_change: Callable[[int | None], None]) -> None:
+        """Call `on_change` with the new `next_wakeup_ms` whenever it changes."""
+        self._wakeup_listeners.append(on_change)
+
+    # Features
+
+    @property
+    def transaction_version(self) -> int:
+        """The finalized level of the feature `transaction.version`."""
+        return self._transaction_version
+
+    @property
+    def features_epoch(self) -> int:
+        """Grows with every change of a feature."""
+        return self._features_epoch
+
+    def set_transaction_version(self, level: int) -> None:
+        """Upgrade or downgrade `transaction.version` (0 to 2), as UpdateFeatures does."""
+        if not 0 <= level <= V2:
+            raise ValueError(f"transaction.version has levels 0 to {V2}, not {level}")
+        if level != self._transaction_version:
+            self._transaction_version = level
+            self._features_epoch += 1
+
     # Brokers
 
     @property
@@ -132,6 +193,10 @@ class ClusterState:
     def is_live(self, node_id: int) -> bool:
         """Whether that broker is up."""
         return node_id in self._live
+
+    def is_reachable(self, node_id: int) -> bool:
+        """Whether other brokers get an answer from that one."""
+        return self.is_live(node_id)
 
     def known_brokers(self, node_id: int) -> list[BrokerSpec]:
         """The brokers that broker `node_id` takes for live, for its Metadata answers."""
@@ -201,9 +266,28 @@ class ClusterState:
     # Topics
 
     def partition(self, topic: str, index: int) -> Partition | None:
-        """A partition, or None."""
+        """A partition, also of an internal topic, or None."""
         found = self.topics.get(topic)
-        return None if found is None else found.partition(index)
+        if found is not None:
+            return found.partition(index)
+        internal = self._internal.get(topic, [])
+        return internal[index] if 0 <= index < len(internal) else None
+
+    def internal_partitions(self, topic: str, count: int) -> list[Partition]:
+        """The partitions of an internal topic, which is created when first asked for.
+
+        They hold leadership only and are listed nowhere.
+        """
+        if topic not in self._internal:
+            nodes = sorted(self.brokers)
+            factor = min(_INTERNAL_REPLICAS, len(nodes))
+            self._internal[topic] = [
+                self.new_partition(
+                    topic, index, [nodes[(index + step) % len(nodes)] for step in range(factor)]
+                )
+                for index in range(count)
+            ]
+        return self._internal[topic]
 
     def topic_by_id(self, topic_id: UUID) -> Topic | None:
         """The topic that has this id, or None."""
@@ -237,7 +321,9 @@ class ClusterState:
             config = TopicConfig(spec.configs, self.settings.topic_defaults)
         except ValueError as error:
             raise RefusedError(errors.InvalidConfigError, str(error)) from error
-        placed = self._assigned(assignments) if assignments else self._spread(spec)
+        placed = (
+            self._placement.assigned(assignments) if assignments else self._placement.spread(spec)
+        )
         topic_id = UUID(int=self._rng.getrandbits(128))
         partitions = [
             self.new_partition(name, index, replicas) for index, replicas in enumerate(placed)
@@ -246,7 +332,7 @@ class ClusterState:
         if not validate_only:
             self.topics[name] = topic
             self._names_by_id[topic_id] = name
-            self._topics_placed += 1
+            self._placement.next_topic()
         return topic
 
     def delete_topic(self, name: str) -> None:
@@ -278,12 +364,12 @@ class ClusterState:
                 f"The topic {name} currently has {have} partition(s); {count} would not be an "
                 "increase.",
             )
-        _check_partition_count(count)
+        check_partition_count(count)
         if validate_only:
             return
         factor = len(topic.partitions[0].replicas)
         for index in range(have, count):
-            replicas = self._replicas_for(index, factor)
+            replicas = self._placement.replicas_for(index, factor)
             topic.partitions.append(self.new_partition(name, index, replicas))
 
     def new_partition(self, topic: str, index: int, replicas: Sequence[int]) -> Partition:
@@ -297,48 +383,5 @@ class ClusterState:
         return producer_id
 
     def _partitions(self) -> list[Partition]:
-        return [partition for topic in self.topics.values() for partition in topic.partitions]
-
-    def _spread(self, spec: TopicSpec) -> list[list[int]]:
-        count = self.settings.default_partitions if spec.partitions == -1 else spec.partitions
-        if count < 1:
-            raise RefusedError(
-                errors.InvalidPartitionsError, "Number of partitions was set to an invalid value."
-            )
-        _check_partition_count(count)
-        factor = spec.replication_factor
-        if factor == -1:
-            factor = min(self.settings.default_replication_factor, len(self.brokers))
-        if not 1 <= factor <= len(self.brokers):
-            raise RefusedError(
-                errors.InvalidReplicationFactorError,
-                f"Unable to replicate the partition {factor} time(s): the cluster has "
-                f"{len(self.brokers)} broker(s)",
-            )
-        return [self._replicas_for(index, factor) for index in range(count)]
-
-    def _replicas_for(self, index: int, factor: int) -> list[int]:
-        # Topics begin at different brokers, or all topics of one partition would share a leader.
-        nodes = sorted(self.brokers)
-        first = self._topics_placed + index
-        return [nodes[(first + step) % len(nodes)] for step in range(factor)]
-
-    def _assigned(self, assignments: Mapping[int, Sequence[int]]) -> list[Sequence[int]]:
-        if sorted(assignments) != list(range(len(assignments))):
-            raise RefusedError(
-                errors.InvalidReplicaAssignmentError,
-                "partitions should be a consecutive 0-based integer sequence",
-            )
-        for replicas in assignments.values():
-            if not replicas or len({*replicas}) < len(replicas) or {*replicas} - {*self.brokers}:
-                raise RefusedError(
-                    errors.InvalidReplicaAssignmentError, f"impossible replicas {list(replicas)}"
-                )
-        return [assignments[index] for index in range(len(assignments))]
-
-
-def _check_partition_count(count: int) -> None:
-    if count > _MAX_PARTITIONS:
-        raise RefusedError(
-            errors.PolicyViolationError, "Excessively large number of partitions per request."
-        )
+        listed = [partition for topic in self.topics.values() for partition in topic.partitions]
+        return listed + [each for internal in self._internal.values() for each in internal]

@@ -16,8 +16,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from aioproducer import errors
-from aioproducer.testing.broker.api import admin, fetch, metadata, produce
+from aioproducer.testing.broker.api import (
+    admin,
+    coordinators,
+    fetch,
+    metadata,
+    offsets,
+    produce,
+    transaction_views,
+    transactions,
+)
 from aioproducer.testing.broker.api.context import HangUpError, LongPoll, RequestContext
+from aioproducer.testing.broker.transactions.states import V2
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.compiler import compile_struct
 from aioproducer.wire.framing import REQUEST_TYPES, RequestHeader, encode_response
@@ -25,6 +35,8 @@ from aioproducer.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 from aioproducer.wire.primitives import MALFORMED
 from aioproducer.wire.schema import Message
@@ -36,6 +48,8 @@ if TYPE_CHECKING:
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """What a client may call itself (KIP-511)."""
 _FIRST_VERSION_WITH_SOFTWARE = 3
+_FIRST_VERSION_WITH_LEVEL_0 = 4
+_TRANSACTION_VERSION = "transaction.version"
 
 
 class RequestWait(NamedTuple):
@@ -76,6 +90,7 @@ class Api(NamedTuple):
     highest: int
     handler: Callable[[RequestContext, Any], Message | LongPoll | None]
     advertised_lowest: int | None = None
+    advertised_highest: int | None = None
 
 
 def api_versions(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -85,7 +100,23 @@ def api_versions(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersion
         and _SOFTWARE_NAME.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=errors.InvalidRequestError.code)
-    return ApiVersionsResponse(api_keys=_advertised(ctx.cluster))
+    meant = (request.cluster_id, request.node_id)  # nobody before v5 (KIP-1242)
+    if request.cluster_id is not None and meant != (ctx.cluster.settings.cluster_id, ctx.node_id):
+        return ApiVersionsResponse(error_code=errors.RebootstrapRequiredError.code)
+    response = ApiVersionsResponse(api_keys=_advertised(ctx.cluster))
+    level = ctx.cluster.transaction_version
+    response.finalized_features_epoch = ctx.cluster.features_epoch
+    if level:
+        response.finalized_features = [
+            FinalizedFeatureKey(
+                name=_TRANSACTION_VERSION, min_version_level=level, max_version_level=level
+            )
+        ]
+    if ctx.version >= _FIRST_VERSION_WITH_LEVEL_0:
+        response.supported_features = [
+            SupportedFeatureKey(name=_TRANSACTION_VERSION, min_version=0, max_version=V2)
+        ]
+    return response
 
 
 SERVED: Mapping[ApiKey, Api] = {
@@ -95,11 +126,22 @@ SERVED: Mapping[ApiKey, Api] = {
     ApiKey.FETCH: Api(4, 17, fetch.fetch),
     ApiKey.LIST_OFFSETS: Api(1, 10, fetch.list_offsets),
     ApiKey.METADATA: Api(0, 13, metadata.metadata),
-    ApiKey.FIND_COORDINATOR: Api(0, 5, metadata.find_coordinator),
-    ApiKey.API_VERSIONS: Api(0, 4, api_versions),
+    ApiKey.FIND_COORDINATOR: Api(0, 6, coordinators.find_coordinator),
+    ApiKey.API_VERSIONS: Api(0, 5, api_versions),
     ApiKey.CREATE_TOPICS: Api(2, 7, admin.create_topics),
     ApiKey.DELETE_TOPICS: Api(1, 6, admin.delete_topics),
-    ApiKey.INIT_PRODUCER_ID: Api(0, 5, produce.init_producer_id),
+    ApiKey.INIT_PRODUCER_ID: Api(0, 5, transactions.init_producer_id),
+    # Brokers speak v4 and v5 among themselves and yet advertise them to everybody (KIP-890).
+    ApiKey.ADD_PARTITIONS_TO_TXN: Api(
+        0, 3, transactions.add_partitions_to_txn, advertised_highest=5
+    ),
+    ApiKey.ADD_OFFSETS_TO_TXN: Api(0, 4, transactions.add_offsets_to_txn),
+    ApiKey.END_TXN: Api(0, 5, transactions.end_txn),
+    ApiKey.TXN_OFFSET_COMMIT: Api(0, 6, offsets.txn_offset_commit),
+    ApiKey.OFFSET_COMMIT: Api(2, 10, offsets.offset_commit),
+    ApiKey.OFFSET_FETCH: Api(1, 10, offsets.offset_fetch),
+    ApiKey.DESCRIBE_TRANSACTIONS: Api(0, 0, transaction_views.describe_transactions),
+    ApiKey.LIST_TRANSACTIONS: Api(0, 2, transaction_views.list_transactions),
     ApiKey.DESCRIBE_CONFIGS: Api(1, 4, admin.describe_configs),
     ApiKey.CREATE_PARTITIONS: Api(0, 3, admin.create_partitions),
     ApiKey.DESCRIBE_CLUSTER: Api(0, 2, metadata.describe_cluster),
@@ -205,7 +247,8 @@ def _advertised(cluster: ClusterState) -> list[ApiVersion]:
 
 def _range_of(key: ApiKey, api: Api) -> ApiVersion:
     lowest = api.lowest if api.advertised_lowest is None else api.advertised_lowest
-    return ApiVersion(api_key=int(key), min_version=lowest, max_version=api.highest)
+    highest = api.highest if api.advertised_highest is None else api.advertised_highest
+    return ApiVersion(api_key=int(key), min_version=lowest, max_version=highest)
 
 
 def _unsupported_api_versions(api: Api, correlation_id: int) -> bytes:

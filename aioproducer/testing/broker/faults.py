@@ -115,9 +115,13 @@ class Faults:
         """Answer `error` the next `times` times a topic or partition occurs in a request of `api`.
 
         Args:
-            api: PRODUCE, FETCH, LIST_OFFSETS (per partition), METADATA, CREATE_TOPICS,
-                DELETE_TOPICS, CREATE_PARTITIONS (per topic) or INIT_PRODUCER_ID.
-            error: A broker error code or its class.
+            api: PRODUCE, FETCH, LIST_OFFSETS, ADD_PARTITIONS_TO_TXN, TXN_OFFSET_COMMIT,
+                OFFSET_COMMIT (per partition), METADATA, CREATE_TOPICS, DELETE_TOPICS,
+                CREATE_PARTITIONS (per topic), FIND_COORDINATOR, DESCRIBE_TRANSACTIONS,
+                OFFSET_FETCH (per key, given as `topic`: a transactional id or a group),
+                INIT_PRODUCER_ID, ADD_OFFSETS_TO_TXN, END_TXN or LIST_TRANSACTIONS.
+            error: A broker error code or its class. Where a broker answers an error for a whole
+                request, all its partitions get it.
             topic: Only this topic.
             partition: Only this partition.
             node_id: Only at this broker.

@@ -106,17 +106,21 @@ class PartitionLog:
         self.size_bytes += len(stored.data)
         return stored
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> list[StoredBatch]:
+    def read(
+        self, offset: int, max_bytes: int, *, at_least_one: bool, end: int | None = None
+    ) -> list[StoredBatch]:
         """Whole batches from the one holding `offset`, as many as `max_bytes` allows.
 
         With `at_least_one` the first batch comes whatever its size, so that a consumer with a small
-        limit still gets on (KIP-74).
+        limit still gets on (KIP-74). What begins at `end` or later is left out.
         """
         if not self.start_offset <= offset < self.end_offset:
             return []
         found: list[StoredBatch] = []
         for index in range(self._index_of(offset), len(self._batches)):
             batch = self._batches[index]
+            if end is not None and batch.base_offset >= end:
+                break
             if len(batch.data) > max_bytes and (found or not at_least_one):
                 break
             found.append(batch)

@@ -24,6 +24,7 @@ REMEMBERED_BATCHES = 5
 """Java: ProducerStateEntry.NUM_BATCHES_TO_RETAIN; why in-flight requests are limited to five."""
 
 _MAX_SEQUENCE = 2**31 - 1
+_NO_SEQUENCE = -1
 
 
 def sequence_after(sequence: int, count: int) -> int:
@@ -98,6 +99,17 @@ class ProducerStates:
             WrittenBatch(key.first_sequence, key.last_sequence, base_offset, timestamp_ms)
         )
 
+    def see_epoch(self, producer_id: int, epoch: int) -> None:
+        """Note a marker: with a newer epoch it fences what the producer sent before (KIP-890)."""
+        entry = self._entries.get(producer_id)
+        if entry is None or entry.epoch < epoch:
+            self._entries[producer_id] = _ProducerEntry(epoch)
+
+    def epoch_of(self, producer_id: int) -> int | None:
+        """The last epoch seen of a producer; None for an unknown one."""
+        entry = self._entries.get(producer_id)
+        return None if entry is None else entry.epoch
+
     def forget(self, producer_id: int) -> None:
         """Lose what is known of a producer, as a broker does when the state expires."""
         self._entries.pop(producer_id, None)
@@ -113,9 +125,8 @@ class ProducerStates:
 
     @staticmethod
     def _check_follows(key: ProducerBatchKey, entry: _ProducerEntry) -> None:
-        if not entry.written:
-            return
-        last = entry.written[-1].last_sequence
+        # Nothing is written yet under an epoch that a marker began.
+        last = entry.written[-1].last_sequence if entry.written else _NO_SEQUENCE
         if key.first_sequence != sequence_after(last, 1):
             raise RefusedError(
                 errors.OutOfOrderSequenceNumberError,

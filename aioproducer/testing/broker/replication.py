@@ -21,6 +21,7 @@ from collections.abc import Sequence
 
 from aioproducer.records.batch import RecordBatch, parse_header
 from aioproducer.testing.broker.log import StoredBatch
+from aioproducer.testing.broker.markers import Marker, PartitionTransactions
 from aioproducer.testing.broker.producers import ProducerStates
 from aioproducer.testing.broker.settings import TopicConfig
 from aioproducer.testing.broker.topics import NO_LEADER, Appended, Partition, producer_key
@@ -54,6 +55,13 @@ class ReplicatedPartition(Partition):
         self._ends[self.leader] = self.log.end_offset
         self._advance()
         return appended
+
+    def append_marker(self, marker: Marker, now_ms: int) -> int:
+        """Write a marker to the leader's log; see `Partition.append_marker`."""
+        end_offset = super().append_marker(marker, now_ms)
+        self._ends[self.leader] = end_offset
+        self._advance()
+        return end_offset
 
     def is_behind(self, node_id: int) -> bool:
         """Whether a replica lacks a part of the log."""
@@ -118,13 +126,22 @@ class ReplicatedPartition(Partition):
     def _truncate_to(self, offset: int) -> None:
         if lost := self.log.truncate_to(offset):
             self.lost += lost
-            self.producers: ProducerStates = self._remembered()
+            self._remember_anew()
         self._ends = {node: min(end, offset) for node, end in self._ends.items()}
         self._high_watermark = min(self._high_watermark, offset)
 
-    def _remembered(self) -> ProducerStates:
-        producers = ProducerStates()
+    def _remember_anew(self) -> None:
+        """Let the memory of producers and transactions be what the log says."""
+        self.producers: ProducerStates = ProducerStates()
+        self.transactions: PartitionTransactions = PartitionTransactions()
         for stored in self.log.batches:
-            if (key := producer_key(parse_header(stored.data))) is not None:
-                producers.remember(key, stored.base_offset, stored.max_timestamp)
-        return producers
+            batch = parse_header(stored.data)
+            if batch.is_control:
+                marker = Marker.of(batch)
+                self.producers.see_epoch(marker.producer_id, marker.epoch)
+                self.transactions.note_marker(marker, stored.base_offset)
+                continue
+            if (key := producer_key(batch)) is not None:
+                self.producers.remember(key, stored.base_offset, stored.max_timestamp)
+            if batch.is_transactional:
+                self.transactions.note_data(batch.producer_id, stored.base_offset)

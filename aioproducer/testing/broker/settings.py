@@ -53,6 +53,17 @@ class ClusterSettings:
         verify_records: Decode every record of every batch on produce and check offsets, counts and
             timestamps, not just the batch header and its CRC. Costs CPU per record.
         max_request_bytes: A larger frame closes the connection.
+        transaction_version: The level of the feature `transaction.version` a cluster starts with: 2
+            bumps a producer's epoch at every end of a transaction (KIP-890), below it does not.
+        transaction_max_timeout_ms: The longest transaction a producer may ask for.
+        transaction_partitions: How many partitions the transactions' coordinators share (a broker's
+            default is 50).
+        offsets_partitions: The same for the groups' coordinators.
+        coordinator_load_ms: How long a coordinator that takes over answers
+            COORDINATOR_LOAD_IN_PROGRESS.
+        marker_delay_ms: How long each step takes that follows the decision on a transaction's end:
+            a marker per partition, then the completion. 0 does them before anything else happens.
+        two_phase_commit: Whether producers may prepare transactions without a timeout (KIP-939).
         api_versions: Overrides of the advertised and served version range per API; None takes the
             API away. Stands in for an older broker.
     """
@@ -64,6 +75,13 @@ class ClusterSettings:
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     verify_records: bool = False
     max_request_bytes: int = MAX_REQUEST_BYTES
+    transaction_version: int = 2
+    transaction_max_timeout_ms: int = 900_000
+    transaction_partitions: int = 5
+    offsets_partitions: int = 5
+    coordinator_load_ms: int = 0
+    marker_delay_ms: int = 0
+    two_phase_commit: bool = False
     api_versions: Mapping[ApiKey, tuple[int, int] | None] = field(default_factory=dict)
 
 

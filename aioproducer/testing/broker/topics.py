@@ -20,6 +20,7 @@ from uuid import UUID
 from aioproducer import errors
 from aioproducer.records.batch import RecordBatch
 from aioproducer.testing.broker.log import PartitionLog
+from aioproducer.testing.broker.markers import Marker, PartitionTransactions
 from aioproducer.testing.broker.producers import ProducerBatchKey, ProducerStates, sequence_after
 from aioproducer.testing.broker.refusal import RefusedError
 from aioproducer.testing.broker.settings import TopicConfig
@@ -50,7 +51,17 @@ class Leadership(NamedTuple):
 class Partition:
     """One partition of one topic."""
 
-    __slots__ = ("index", "isr", "leader", "leader_epoch", "log", "producers", "replicas", "topic")
+    __slots__ = (
+        "index",
+        "isr",
+        "leader",
+        "leader_epoch",
+        "log",
+        "producers",
+        "replicas",
+        "topic",
+        "transactions",
+    )
 
     def __init__(self, topic: str, index: int, replicas: Sequence[int], live: set[int]) -> None:
         self.topic: str = topic
@@ -62,6 +73,7 @@ class Partition:
         self.leader_epoch: int = 0
         self.log: PartitionLog = PartitionLog()
         self.producers: ProducerStates = ProducerStates()
+        self.transactions: PartitionTransactions = PartitionTransactions()
 
     @property
     def leadership(self) -> Leadership:
@@ -72,6 +84,16 @@ class Partition:
     def high_watermark(self) -> int:
         """The offset up to which all of `isr` has the log."""
         return self.log.end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset up to which every transaction is decided."""
+        return self.transactions.last_stable_offset(self.high_watermark)
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether a producer has written to its transaction here, under its present epoch."""
+        is_open = self.transactions.is_open(producer_id)
+        return is_open and self.producers.epoch_of(producer_id) == epoch
 
     def lead_by(self, node_id: int) -> None:
         """Change the leader, which begins a new leader epoch."""
@@ -125,6 +147,11 @@ class Partition:
             base_offset = written.base_offset
             end_offset = base_offset + batch.count
             return Appended(base_offset, end_offset, written.timestamp_ms, is_new=False)
+        if not batch.is_transactional and self.transactions.is_open(batch.producer_id):
+            raise RefusedError(
+                errors.InvalidTxnStateError,
+                f"Expected transactional write from producer {batch.producer_id}",
+            )
         append_time_ms = now_ms if config.is_log_append_time else None
         stored = self.log.append(
             data,
@@ -137,10 +164,21 @@ class Partition:
             # A repeated batch is answered with a time even where the first answer had none (Java:
             # UnifiedLog.append takes it from the remembered batch).
             self.producers.remember(key, stored.base_offset, stored.max_timestamp)
+        if batch.is_transactional:
+            self.transactions.note_data(batch.producer_id, stored.base_offset)
         if (limit := config.retention_bytes) is not None:
             self.log.trim_to_size(limit)
         answered_ms = -1 if append_time_ms is None else append_time_ms
         return Appended(stored.base_offset, stored.last_offset + 1, answered_ms, is_new=True)
+
+    def append_marker(self, marker: Marker, now_ms: int) -> int:
+        """Write a transaction's end; returns the log's end behind it."""
+        stored = self.log.append(
+            marker.encode(now_ms), count=1, max_timestamp=now_ms, leader_epoch=self.leader_epoch
+        )
+        self.producers.see_epoch(marker.producer_id, marker.epoch)
+        self.transactions.note_marker(marker, stored.base_offset)
+        return stored.last_offset + 1
 
 
 def producer_key(batch: RecordBatch) -> ProducerBatchKey | None:

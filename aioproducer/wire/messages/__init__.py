@@ -143,6 +143,14 @@ CLASSES: dict[str, tuple[str, ...]] = {
         "MetadataRequestTopic",
         "MetadataRequest",
     ),
+    "offset_commit": (
+        "OffsetCommitResponsePartition",
+        "OffsetCommitResponseTopic",
+        "OffsetCommitResponse",
+        "OffsetCommitRequestPartition",
+        "OffsetCommitRequestTopic",
+        "OffsetCommitRequest",
+    ),
     "offset_fetch": (
         "OffsetFetchResponsePartition",
         "OffsetFetchResponseTopic",

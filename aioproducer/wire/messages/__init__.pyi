@@ -19,6 +19,7 @@ from aioproducer.wire.messages.init_producer_id import *
 from aioproducer.wire.messages.list_offsets import *
 from aioproducer.wire.messages.list_transactions import *
 from aioproducer.wire.messages.metadata import *
+from aioproducer.wire.messages.offset_commit import *
 from aioproducer.wire.messages.offset_fetch import *
 from aioproducer.wire.messages.produce import *
 from aioproducer.wire.messages.push_telemetry import *

@@ -34,7 +34,7 @@ def state() -> ClusterState:
     return state
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_api_versions_tell_what_is_served(state: ClusterState, version: int) -> None:
     response = ask(state, SOFTWARE, version)
     ranges = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
@@ -42,6 +42,15 @@ def test_api_versions_tell_what_is_served(state: ClusterState, version: int) -> 
     assert ranges[ApiKey.METADATA] == (0, 13)
     assert ranges[ApiKey.PRODUCE] == (0, 13)
     assert set(ranges) == {int(key) for key in SERVED}
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "code"),
+    [("c", 1, 0), (None, -1, 0), (None, 2, 0), ("d", 1, 129), ("c", 2, 129)],
+)
+def test_who_was_meant_is_checked(cluster_id: str | None, node_id: int, code: int) -> None:
+    request = dataclasses.replace(SOFTWARE, cluster_id=cluster_id, node_id=node_id)
+    assert ask(make_state(cluster_id="c"), request, 5, node_id=1).error_code == code
 
 
 @pytest.mark.parametrize("key", SERVED)
@@ -77,7 +86,7 @@ def test_api_versions_too_new_is_answered_in_v0_with_what_there_is(state: Cluste
     correlation_id, response = decode_response(ApiVersionsRequest, 0, frame[SIZE_BYTES:])
     assert (correlation_id, response.error_code) == (7, 35)
     (only,) = response.api_keys
-    assert (only.api_key, only.min_version, only.max_version) == (18, 0, 4)
+    assert (only.api_key, only.min_version, only.max_version) == (18, 0, 5)
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "ä"])

@@ -1,4 +1,4 @@
-"""Metadata, DescribeCluster, FindCoordinator: what clients are told of the cluster."""
+"""Metadata, DescribeCluster: what clients are told of the cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 from aioproducer.testing.broker import ClusterState, TopicSpec
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.describe_cluster import DescribeClusterRequest
-from aioproducer.wire.messages.find_coordinator import FindCoordinatorRequest
 from aioproducer.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 from .support import NOW_MS, ask, header_of, make_state
@@ -126,13 +125,3 @@ def test_cluster_is_described_in_every_version(state: ClusterState, version: int
 def test_controllers_are_not_to_be_asked_at_a_broker(state: ClusterState) -> None:
     response = ask(state, DescribeClusterRequest(endpoint_type=2), 1)
     assert (response.error_code, response.brokers) == (114, [])
-
-
-@pytest.mark.parametrize("version", range(6))
-def test_there_is_no_coordinator_in_any_version(state: ClusterState, version: int) -> None:
-    request = FindCoordinatorRequest(key="g") if version < 4 else FindCoordinatorRequest()
-    if version >= 4:
-        request.coordinator_keys = ["g", "h"]
-    response = ask(state, request, version)
-    answers = [response] if version < 4 else response.coordinators
-    assert {each.error_code for each in answers} == {15}

@@ -102,13 +102,13 @@ def test_no_more_in_sync_replicas_are_asked_for_than_there_are(state: ClusterSta
     assert produce(state, make_batch(), topic="alone").error_code == 0
 
 
-def test_transactional_batch_has_no_transaction(state: ClusterState) -> None:
+def test_transactional_batch_needs_an_id_that_its_coordinator_knows(state: ClusterState) -> None:
     stamps = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
     request = produce_request("t", 0, make_batch(**stamps))
     codes = []
     for request.transactional_id in (None, "tx"):
         codes.append(ask(state, request, 9).responses[0].partition_responses[0].error_code)
-    assert codes == [53, 48]
+    assert codes == [53, 49]
 
 
 @pytest.mark.parametrize(
@@ -184,11 +184,6 @@ def test_producer_ids_are_unique(state: ClusterState, version: int) -> None:
     answers = [ask(state, request, version, node_id=node) for node in (1, 2, 3)]
     assert len({answer.producer_id for answer in answers}) == 3
     assert {(answer.error_code, answer.producer_epoch) for answer in answers} == {(0, 0)}
-
-
-def test_transactional_ids_have_no_coordinator(state: ClusterState) -> None:
-    answer = ask(state, InitProducerIdRequest(transactional_id="tx"), 4)
-    assert (answer.error_code, answer.producer_id) == (16, -1)
 
 
 def test_scripted_error_is_answered_without_or_after_the_write(state: ClusterState) -> None:

@@ -28,6 +28,7 @@ FIRST_CURRENT_VERSION = {
     "Produce": 3,
     "Fetch": 4,
     "ListOffsets": 1,
+    "OffsetCommit": 2,
     "OffsetFetch": 1,
     "CreateTopics": 2,
     "DeleteTopics": 1,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from aioproducer.errors import ProtocolError
 from aioproducer.wire import primitives as p
+from aioproducer.wire.messages import DescribeClusterResponse
 
 
 @pytest.mark.parametrize(
@@ -140,6 +141,19 @@ def test_a_string_longer_than_kafka_allows_is_not_written() -> None:
         with pytest.raises(struct.error):
             write(bytearray(), "x" * (p.MAX_STRING_BYTES + 1))
         write(bytearray(), "x" * p.MAX_STRING_BYTES)
+
+
+def test_a_compact_string_longer_than_kafka_allows_is_not_read() -> None:
+    def response(length: int) -> bytes:
+        sent = DescribeClusterResponse(cluster_id="c").encode(0)
+        prefix = bytearray()
+        p.write_compact_length(prefix, length)
+        return sent.replace(b"\x02c", prefix + b"x" * length)
+
+    longest = DescribeClusterResponse.decode(response(p.MAX_STRING_BYTES), 0)
+    assert longest.encode(0) == response(p.MAX_STRING_BYTES)
+    with pytest.raises(ProtocolError, match="a string of 32768 bytes is longer"):
+        DescribeClusterResponse.decode(response(p.MAX_STRING_BYTES + 1), 0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 0xFFFF_FFFF), st.binary(max_size=200)), max_size=5))

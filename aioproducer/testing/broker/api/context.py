@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from aioproducer import errors
 from aioproducer.testing.broker.refusal import RefusedError
@@ -23,10 +23,24 @@ if TYPE_CHECKING:
     from aioproducer.wire.api_keys import ApiKey
     from aioproducer.wire.schema import Message
 
+_Value = TypeVar("_Value")
+
 ERRORS_WITH_LEADER = frozenset(
     {errors.NotLeaderOrFollowerError.code, errors.FencedLeaderEpochError.code}
 )
 """The errors beside which a broker names the leader it knows (KIP-951)."""
+
+
+PARTITION_ERRORS = frozenset(
+    error.code
+    for error in (
+        errors.UnknownTopicOrPartitionError,
+        errors.OffsetMetadataTooLargeError,
+        errors.TopicAuthorizationFailedError,
+        errors.UnknownTopicIdError,
+    )
+)
+"""What coordinators find wrong with single partitions; any other error is the whole request's."""
 
 
 class HangUpError(Exception):
@@ -45,6 +59,14 @@ class LongPoll(NamedTuple):
     deadline_ms: int
     watching: frozenset[TopicPartition]
     resume: Callable[[RequestContext], Message | LongPoll | None] | None = None
+
+
+class Outcome(NamedTuple, Generic[_Value]):
+    """How a piece of work ended: an error code with its text, or a value."""
+
+    code: int
+    message: str | None
+    value: _Value | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +92,18 @@ class RequestContext:
     def scripted_error(self, topic: str | None, partition: int | None = None) -> ErrorAnswer | None:
         """The fault that strikes this topic or partition now, if any."""
         return self.cluster.faults.take_error(self.api, self.node_id, topic, partition)
+
+    def attempt(self, work: Callable[[], _Value], scripted: ErrorAnswer | None) -> Outcome[_Value]:
+        """Do the work unless a fault strikes first; one that strikes after it hides its outcome."""
+        try:
+            if scripted is None:
+                return Outcome(0, None, work())
+            if scripted.apply:
+                work()
+        except RefusedError as refusal:
+            if scripted is None:
+                return Outcome(refusal.code, refusal.message, None)
+        return Outcome(scripted.code, scripted.message, None)
 
     def find_topic(self, name: str | None, topic_id: UUID, *, by_id: bool) -> Topic:
         """The topic a request means, by id in the versions that have ids (KIP-516).

@@ -4,8 +4,8 @@ Owns: limits and long polls of Fetch, the special timestamps of ListOffsets. Mus
 batches are stored.
 
 Every fetch is answered without a session (session id 0), which makes clients name all their
-partitions every time (KIP-227). The high watermark is the log's end; there are no transactions, so
-the last stable offset is too.
+partitions every time (KIP-227). Nobody reads beyond the high watermark, and a committed read not
+beyond the last stable offset (KIP-98); it is told which transactions to leave out.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from aioproducer.testing.broker.topics import NO_LEADER, Partition
 from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.common import LeaderIdAndEpoch
 from aioproducer.wire.messages.fetch import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -49,6 +50,9 @@ _FINAL_SESSION_EPOCH = -1
 _LONGEST_WAIT_MS = 30_000
 """Bounds how long a connection whose client is gone stays unnoticed."""
 
+READ_COMMITTED = 1
+"""The isolation level that shows decided transactions only."""
+
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 """The timestamps of ListOffsets that are questions (Java: ListOffsetsRequest)."""
 
@@ -69,7 +73,10 @@ def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffset
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[_list_partition(ctx, topic.name, each) for each in topic.partitions],
+                partitions=[
+                    _list_partition(ctx, topic.name, each, request.isolation_level)
+                    for each in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
@@ -88,6 +95,12 @@ def _deadline_ms(ctx: RequestContext, request: FetchRequest) -> int:
     return ctx.now_ms + min(request.max_wait_ms, _LONGEST_WAIT_MS)
 
 
+def _readable_end(partition: Partition, isolation_level: int) -> int:
+    if isolation_level == READ_COMMITTED:
+        return partition.last_stable_offset
+    return partition.high_watermark
+
+
 class _Read(NamedTuple):
     """One partition's answer before its batches are joined."""
 
@@ -103,6 +116,7 @@ class _Reading:
         self.watching: set[TopicPartition] = set()
         self.is_quiet = True
         self._ctx = ctx
+        self._isolation_level = request.isolation_level
         self._limit = request.max_bytes
         self._topics = [(topic, list(self._read_topic(topic))) for topic in request.topics]
 
@@ -152,9 +166,13 @@ class _Reading:
             wanted.fetch_offset,
             min(wanted.partition_max_bytes, self._limit - self.size),
             at_least_one=self.size == 0,
+            end=_readable_end(partition, self._isolation_level),
         )
         self.size += sum(len(batch.data) for batch in batches)
-        return _Read(_partition_data(wanted.partition, log), batches)
+        data = _partition_data(partition)
+        if self._isolation_level == READ_COMMITTED:
+            data.aborted_transactions = _aborted(partition, wanted.fetch_offset, batches)
+        return _Read(data, batches)
 
     def _failed(self, request: FetchTopic, wanted: FetchPartition, code: int) -> PartitionData:
         data = PartitionData(
@@ -174,18 +192,28 @@ class _Reading:
         return None if topic is None else topic.partition(index)
 
 
-def _partition_data(index: int, log: PartitionLog) -> PartitionData:
+def _partition_data(partition: Partition) -> PartitionData:
     return PartitionData(
-        partition_index=index,
-        high_watermark=log.end_offset,
-        last_stable_offset=log.end_offset,
-        log_start_offset=log.start_offset,
+        partition_index=partition.index,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log.start_offset,
         aborted_transactions=None,
     )
 
 
+def _aborted(
+    partition: Partition, start: int, batches: list[StoredBatch]
+) -> list[AbortedTransaction]:
+    end = batches[-1].last_offset + 1 if batches else start
+    return [
+        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+        for each in partition.transactions.aborted_within(start, end)
+    ]
+
+
 def _list_partition(
-    ctx: RequestContext, name: str, wanted: ListOffsetsPartition
+    ctx: RequestContext, name: str, wanted: ListOffsetsPartition, isolation_level: int
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
     if (scripted := ctx.scripted_error(name, wanted.partition_index)) is not None:
@@ -197,7 +225,8 @@ def _list_partition(
             raise RefusedError(errors.UnknownTopicOrPartitionError)
         partition = ctx.led_partition(topic, wanted.partition_index)
         check_leader_epoch(partition, wanted.current_leader_epoch)
-        found = _find(partition.log, wanted.timestamp)
+        end = _readable_end(partition, isolation_level)
+        found = _find(partition.log, wanted.timestamp, end)
     except RefusedError as refusal:
         answer.error_code = refusal.code
         return answer
@@ -207,14 +236,16 @@ def _list_partition(
     return answer
 
 
-def _find(log: PartitionLog, timestamp: int) -> tuple[int, int] | None:
+def _find(log: PartitionLog, timestamp: int, end: int) -> tuple[int, int] | None:
     if timestamp == LATEST:
-        return log.end_offset, -1
+        return end, -1
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return log.start_offset, -1
     if timestamp == MAX_TIMESTAMP:
-        return log.max_timestamp()
-    if timestamp < 0:
+        found = log.max_timestamp()
+    elif timestamp < 0:
         # Tiered storage (KIP-1005, KIP-1023): there is none, so nothing is in it.
-        return None
-    return log.find_timestamp(timestamp)
+        found = None
+    else:
+        found = log.find_timestamp(timestamp)
+    return found if found is not None and found[0] < end else None

@@ -1,4 +1,4 @@
-"""Metadata (3), FindCoordinator (10) and DescribeCluster (60): who is where.
+"""Metadata (3) and DescribeCluster (60): who is where.
 
 Owns: what a client is told about brokers, topics and leaders, and auto-creation. Must not know: how
 a topic gets its replicas.
@@ -23,11 +23,6 @@ from aioproducer.wire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from aioproducer.wire.messages.find_coordinator import (
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
 from aioproducer.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -39,8 +34,6 @@ from aioproducer.wire.messages.metadata import (
 
 _BROKER_ENDPOINTS = 1
 _FIRST_VERSION_WITH_IDS = 12
-_FIRST_COORDINATOR_VERSION_WITH_KEYS = 4
-_NO_COORDINATOR = "this cluster has no group or transaction coordinator"
 
 
 def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -83,31 +76,6 @@ def describe_cluster(
         for node in cluster.live_brokers
     ]
     return answer
-
-
-def find_coordinator(
-    ctx: RequestContext, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse:
-    """Say that there is none.
-
-    Served all the same: librdkafka takes a broker without it for one too old for lz4.
-    """
-    code = errors.CoordinatorNotAvailableError.code
-    if ctx.version < _FIRST_COORDINATOR_VERSION_WITH_KEYS:
-        return FindCoordinatorResponse(
-            error_code=code,
-            error_message=_NO_COORDINATOR,
-            node_id=-1,
-            port=-1,
-        )
-    return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(
-                key=key, node_id=-1, port=-1, error_code=code, error_message=_NO_COORDINATOR
-            )
-            for key in request.coordinator_keys
-        ]
-    )
 
 
 def _topic(

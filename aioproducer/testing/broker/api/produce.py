@@ -1,4 +1,4 @@
-"""Produce (0) and InitProducerId (22): what a leader does with record batches.
+"""Produce (0): what a leader does with record batches.
 
 Owns: the walk over a request's partitions, the order of checks (acks, topic, leader, in-sync
 replicas, records, sequence), the wait for replication and the response's leader hints. Must not
@@ -16,6 +16,7 @@ from functools import partial
 from typing import NamedTuple
 
 from aioproducer import errors
+from aioproducer.records.batch import RecordBatch
 from aioproducer.testing.broker.api.context import (
     ERRORS_WITH_LEADER,
     HangUpError,
@@ -24,13 +25,11 @@ from aioproducer.testing.broker.api.context import (
 )
 from aioproducer.testing.broker.refusal import RefusedError
 from aioproducer.testing.broker.topics import NO_LEADER, Partition, Topic
+from aioproducer.testing.broker.transactions.coordinator import Admission
+from aioproducer.testing.broker.transactions.states import ProducerIdentity
 from aioproducer.testing.broker.validation import only_batch, validate_batch
 from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.common import LeaderIdAndEpoch, NodeEndpoint
-from aioproducer.wire.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
 from aioproducer.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -44,8 +43,18 @@ from aioproducer.wire.messages.produce import (
 ACKS_ALL = -1
 _VALID_ACKS = frozenset({ACKS_ALL, 0, 1})
 _FIRST_VERSION_WITH_LEADER_HINTS = 10
+_FIRST_VERSION_WITH_ABORTABLE = 11
+_FIRST_VERSION_WITH_ADDING = 12
 _FIRST_VERSION_WITH_TOPIC_IDS = 13
 _NOT_WRITTEN = -1
+
+_COORDINATOR_ERRORS = frozenset(
+    {
+        errors.CoordinatorLoadInProgressError,
+        errors.CoordinatorNotAvailableError,
+        errors.NotCoordinatorError,
+    }
+)
 
 _ERRORS_WITHOUT_LOG_START = frozenset(
     error.code
@@ -144,17 +153,6 @@ def _settle(ctx: RequestContext, deadline_ms: int, each: _Unreplicated) -> bool:
     return True
 
 
-def init_producer_id(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """Give out a producer id; without a transactional id always a new one (KIP-98, KIP-360)."""
-    if (scripted := ctx.scripted_error(None)) is not None:
-        return InitProducerIdResponse(error_code=scripted.code, producer_epoch=_NOT_WRITTEN)
-    if request.transactional_id is not None:
-        return InitProducerIdResponse(
-            error_code=errors.NotCoordinatorError.code, producer_epoch=_NOT_WRITTEN
-        )
-    return InitProducerIdResponse(producer_id=ctx.cluster.new_producer_id(), producer_epoch=0)
-
-
 def _produce_topic(
     ctx: RequestContext, work: _Pass, data: TopicProduceData
 ) -> Iterable[PartitionProduceResponse]:
@@ -192,7 +190,7 @@ def _append(
     partition = ctx.led_partition(topic, data.index)
     batch = only_batch(data.records, version=ctx.version)
     if batch.is_transactional:
-        _refuse_transaction(request)
+        _admit(ctx, request, partition, batch)
     try:
         if request.acks == ACKS_ALL:
             _check_in_sync_replicas(topic, partition)
@@ -236,12 +234,41 @@ def _needed_replicas(topic: Topic, partition: Partition) -> int:
     return min(topic.config.min_insync_replicas, len(partition.replicas))
 
 
-def _refuse_transaction(request: ProduceRequest) -> None:
+def _admit(
+    ctx: RequestContext, request: ProduceRequest, partition: Partition, batch: RecordBatch
+) -> None:
+    """Refuse a transactional batch whose partition is not part of the transaction (KIP-890)."""
+    producer = ProducerIdentity(batch.producer_id, batch.producer_epoch)
     if request.transactional_id is None:
         raise RefusedError(errors.TransactionalIdAuthorizationFailedError)
-    raise RefusedError(
-        errors.InvalidTxnStateError, "The cluster has no ongoing transaction of this producer"
-    )
+    if partition.has_open_transaction(*producer):
+        return
+    admission = _admission(ctx.version)
+    where = TopicPartition(partition.topic, partition.index)
+    try:
+        ctx.cluster.transactions.admit(
+            request.transactional_id, producer, where, admission, ctx.now_ms
+        )
+    except RefusedError as refusal:
+        adds = admission is Admission.ADD
+        if refusal.error in _COORDINATOR_ERRORS or (
+            refusal.error is errors.ConcurrentTransactionsError and not adds
+        ):
+            # An error that makes older clients try again later (Java: ReplicaManager).
+            raise RefusedError(
+                errors.NotEnoughReplicasError,
+                "Unable to verify the partition has been added to the transaction. "
+                f"Underlying error: {refusal.error.error_name}",
+            ) from refusal
+        raise
+
+
+def _admission(version: int) -> Admission:
+    if version >= _FIRST_VERSION_WITH_ADDING:
+        return Admission.ADD
+    if version >= _FIRST_VERSION_WITH_ABORTABLE:
+        return Admission.CHECK_ABORTABLE
+    return Admission.CHECK
 
 
 def _told_log_start(partition: Partition, code: int) -> int:

@@ -1,0 +1,301 @@
+"""The transaction coordinators of a cluster: what each request of theirs does.
+
+Owns: the transactions by transactional id, who may change them when, timeouts, and the work that
+goes on after the answer. Must not know: messages, versions of requests.
+
+Every coordinator is here, since the state is the cluster's; which broker may use it is
+`CoordinatorShards`' to say. What takes time (markers, timeouts) happens in `advance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from aioproducer import errors
+from aioproducer.testing.broker.refusal import RefusedError
+from aioproducer.testing.broker.transactions.endings import RETRY_MS, Ending
+from aioproducer.testing.broker.transactions.shards import (
+    OFFSETS_TOPIC,
+    CoordinatorKind,
+    CoordinatorShards,
+)
+from aioproducer.testing.broker.transactions.states import (
+    NO_TIMEOUT_MS,
+    V1,
+    V2,
+    ProducerIdentity,
+    Transaction,
+)
+from aioproducer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aioproducer.testing.broker.cluster import ClusterState
+
+
+class Admission(Enum):
+    """How a write tells that its partition belongs to no transaction, by its request's version."""
+
+    CHECK = "check"
+    """INVALID_TXN_STATE: older clients know no better code."""
+    CHECK_ABORTABLE = "check abortable"
+    """TRANSACTION_ABORTABLE (KIP-890, part 1)."""
+    ADD = "add"
+    """Not at all: it adds the partition (V2)."""
+
+    @property
+    def missing(self) -> type[errors.BrokerError]:
+        """The error for a partition that is not part of the transaction."""
+        if self is Admission.CHECK:
+            return errors.InvalidTxnStateError
+        return errors.TransactionAbortableError
+
+
+class TransactionCoordinators:
+    """All transactions of one cluster.
+
+    Attributes:
+        transactions: By transactional id.
+    """
+
+    def __init__(self, cluster: ClusterState, shards: CoordinatorShards) -> None:
+        self.transactions: dict[str, Transaction] = {}
+        self._cluster = cluster
+        self._shards = shards
+        self._endings: dict[str, Ending] = {}
+        self._next_check_ms = 0
+
+    # Requests
+
+    def initialize(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: ProducerIdentity | None,
+        *,
+        node_id: int,
+        now_ms: int,
+        two_phase: bool = False,
+    ) -> ProducerIdentity:
+        """Give an incarnation its producer id and epoch (InitProducerId).
+
+        With `two_phase` its transactions have no timeout, if the cluster allows that (KIP-939).
+
+        Raises:
+            RefusedError: CONCURRENT_TRANSACTIONS while the last transaction is being ended; the
+                first such answer may be what ended it.
+        """
+        if not transactional_id:
+            raise RefusedError(errors.InvalidRequestError)
+        settings = self._cluster.settings
+        if two_phase:
+            if not settings.two_phase_commit:
+                raise RefusedError(errors.TransactionalIdAuthorizationFailedError)
+            timeout_ms = NO_TIMEOUT_MS
+        elif not 0 < timeout_ms <= settings.transaction_max_timeout_ms:
+            raise RefusedError(errors.InvalidTransactionTimeoutError)
+        self._shards.coordinate(CoordinatorKind.TRANSACTION, transactional_id, node_id, now_ms)
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            transaction = Transaction(transactional_id, self._cluster.new_producer_id(), timeout_ms)
+            self.transactions[transactional_id] = transaction
+        transaction.check_may_continue(expected)
+        transaction.check_not_ending()
+        if transaction.is_pending:
+            self._fence(transaction, now_ms)
+            raise RefusedError(errors.ConcurrentTransactionsError)
+        if transaction.needs_rotation(expected):
+            producer_id = self._cluster.new_producer_id()
+            transaction.rotate(producer_id, timeout_ms, continued=expected is not None)
+        else:
+            transaction.next_epoch(expected, timeout_ms)
+        return transaction.identity
+
+    def add(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: Iterable[TopicPartition],
+        *,
+        node_id: int | None,
+        now_ms: int,
+    ) -> None:
+        """Let partitions belong to the transaction; `node_id` None: asked by another broker.
+
+        Raises:
+            RefusedError: The producer is not the present one, or markers are being written.
+        """
+        transaction = self._present(transactional_id, producer, now_ms, node_id)
+        transaction.add(set(partitions), now_ms)
+
+    def admit(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partition: TopicPartition,
+        admission: Admission,
+        now_ms: int,
+    ) -> None:
+        """A broker asks whether it may write to a partition under the transaction (KIP-890).
+
+        Raises:
+            RefusedError: It may not.
+        """
+        try:
+            if admission is Admission.ADD:
+                self.add(transactional_id, producer, [partition], node_id=None, now_ms=now_ms)
+            elif partition not in self._present(transactional_id, producer, now_ms).partitions:
+                raise RefusedError(admission.missing)
+        except RefusedError as refusal:
+            # Java: AddPartitionsToTxnManager; the epoch's error is one that a client may survive.
+            if refusal.error is errors.ProducerFencedError:
+                raise RefusedError(errors.InvalidProducerEpochError) from refusal
+            raise
+
+    def end(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        *,
+        commit: bool,
+        version: int,
+        node_id: int,
+        now_ms: int,
+    ) -> ProducerIdentity:
+        """Decide how a transaction ends; the markers follow (EndTxn).
+
+        Returns:
+            Who the producer is from now on.
+
+        Raises:
+            RefusedError: The producer is fenced or the state does not allow this end.
+        """
+        transaction = self._known(transactional_id, node_id, now_ms)
+        if version < V2:
+            decided = transaction.end_v1(producer, commit=commit)
+        else:
+            new_id = self._next_producer_id(transaction)
+            decided = transaction.end_v2(producer, commit=commit, new_id=new_id)
+        if decided:
+            self._begin_ending(transaction, now_ms)
+        if transaction.next_producer_id >= 0:
+            return ProducerIdentity(transaction.next_producer_id, 0)
+        return transaction.identity
+
+    def find(self, transactional_id: str, *, node_id: int, now_ms: int) -> Transaction | None:
+        """What the coordinator knows of a transactional id; for DescribeTransactions."""
+        self._shards.coordinate(CoordinatorKind.TRANSACTION, transactional_id, node_id, now_ms)
+        return self.transactions.get(transactional_id)
+
+    def coordinated_by(self, node_id: int, now_ms: int) -> list[Transaction]:
+        """The transactions of one coordinator; for ListTransactions.
+
+        Raises:
+            RefusedError: The coordinator still reads its log.
+        """
+        found = []
+        for transactional_id in sorted(self.transactions):
+            try:
+                self._shards.coordinate(
+                    CoordinatorKind.TRANSACTION, transactional_id, node_id, now_ms
+                )
+            except RefusedError as refusal:
+                if refusal.error is errors.CoordinatorLoadInProgressError:
+                    raise
+                continue
+            found.append(self.transactions[transactional_id])
+        return found
+
+    def offsets_partition(self, group_id: str) -> TopicPartition:
+        """What belongs to a transaction that commits offsets of the group."""
+        return TopicPartition(
+            OFFSETS_TOPIC, self._shards.shard(CoordinatorKind.GROUP, group_id).index
+        )
+
+    # Time
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """When `advance` has something to do next; None for never."""
+        times = [ending.due_ms for ending in self._endings.values()]
+        times += [
+            max(each.deadline_ms, self._next_check_ms)
+            for each in self.transactions.values()
+            if each.deadline_ms is not None
+        ]
+        return min(times, default=None)
+
+    def advance(self, now_ms: int) -> None:
+        """Write the markers that are due, abort what took too long."""
+        for transaction in self.transactions.values():
+            if transaction.deadline_ms is not None and now_ms >= transaction.deadline_ms:
+                self._time_out(transaction, now_ms)
+        for transactional_id, ending in list(self._endings.items()):
+            while ending.due_ms <= now_ms and transactional_id in self._endings:
+                self._step(ending, now_ms)
+
+    def _step(self, ending: Ending, now_ms: int) -> None:
+        transaction, shard = ending.transaction, ending.shard
+        try:
+            self._shards.coordinate(
+                CoordinatorKind.TRANSACTION, transaction.transactional_id, None, now_ms
+            )
+        except RefusedError:
+            ending.due_ms = now_ms + RETRY_MS
+            return
+        if ending.coordinator_epoch != shard.leader_epoch:
+            ending.take_over()
+        if not transaction.unmarked:
+            transaction.complete()
+            del self._endings[transaction.transactional_id]
+        elif ending.step(self._cluster, now_ms):
+            ending.due_ms = now_ms + self._cluster.settings.marker_delay_ms
+        else:
+            ending.due_ms = now_ms + RETRY_MS
+
+    def _time_out(self, transaction: Transaction, now_ms: int) -> None:
+        try:
+            self._known(transaction.transactional_id, None, now_ms)
+        except RefusedError:  # Nobody watches over it now.
+            self._next_check_ms = now_ms + RETRY_MS
+        else:
+            self._fence(transaction, now_ms)
+
+    def _fence(self, transaction: Transaction, now_ms: int) -> None:
+        # Nobody's request says which version, so it is the cluster's (Java: endTransaction).
+        version = V2 if self._cluster.transaction_version >= V2 else V1
+        new_id = self._next_producer_id(transaction) if version >= V2 else None
+        transaction.fence(version=version, new_id=new_id)
+        self._begin_ending(transaction, now_ms)
+
+    def _begin_ending(self, transaction: Transaction, now_ms: int) -> None:
+        shard = self._shards.shard(CoordinatorKind.TRANSACTION, transaction.transactional_id)
+        self._endings[transaction.transactional_id] = Ending(
+            transaction, shard, shard.leader_epoch, now_ms + self._cluster.settings.marker_delay_ms
+        )
+
+    def _next_producer_id(self, transaction: Transaction) -> int | None:
+        return self._cluster.new_producer_id() if transaction.identity.is_last else None
+
+    def _present(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        now_ms: int,
+        node_id: int | None = None,
+    ) -> Transaction:
+        """The transaction that its present producer may write to."""
+        transaction = self._known(transactional_id, node_id, now_ms)
+        transaction.check_identity(producer)
+        transaction.check_not_ending()
+        return transaction
+
+    def _known(self, transactional_id: str, node_id: int | None, now_ms: int) -> Transaction:
+        if not transactional_id:
+            raise RefusedError(errors.InvalidRequestError)
+        self._shards.coordinate(CoordinatorKind.TRANSACTION, transactional_id, node_id, now_ms)
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            raise RefusedError(errors.InvalidProducerIdMappingError)
+        return transaction

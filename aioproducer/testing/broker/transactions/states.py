@@ -1,0 +1,297 @@
+"""One transactional id: its producer id and epoch, and the transitions of its transaction.
+
+Owns: the rules by which a transaction begins, is fenced, ends and rotates its producer id (Java:
+TransactionMetadata, TransactionCoordinator). Must not know: who coordinates it, markers, requests.
+
+    Empty ---------> Ongoing ---> PrepareCommit ---> CompleteCommit --+
+      |                |  ^                                           |
+      |                |  +---------------- Ongoing <-----------------+
+      +-- (V2) --> PrepareAbort --------------> CompleteAbort --------+
+
+Invariants:
+- A producer id is handed to clients with epochs up to 32766 only; 32767 is left for a fence.
+- A transition happens whole or, with a `RefusedError`, not at all: it stands for one record of the
+  replicated transaction log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from aioproducer import errors
+from aioproducer.testing.broker.refusal import RefusedError
+from aioproducer.types import TopicPartition
+
+NO_PRODUCER_ID, NO_EPOCH = -1, -1
+NO_TIMEOUT_MS = 2**31 - 1
+"""The timeout of transactions in two phases, which have none (KIP-939)."""
+MAX_EPOCH = 2**15 - 1
+_LAST_CLIENT_EPOCH = MAX_EPOCH - 1
+
+V1, V2 = 1, 2
+"""Transaction versions (the feature `transaction.version`): V2 bumps the epoch at every end."""
+
+
+class TransactionState(Enum):
+    """Where a transaction stands, named as in the transaction log."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+
+
+_ENDING = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
+_ENDED = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
+
+
+class ProducerIdentity(NamedTuple):
+    """Who writes: a producer id and its epoch."""
+
+    producer_id: int
+    epoch: int
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the epoch is the last one a client may have."""
+        return self.epoch >= _LAST_CLIENT_EPOCH
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """What the coordinator knows of one transactional id.
+
+    Attributes:
+        transactional_id: The id.
+        producer_id: The producer id in use.
+        epoch: Its epoch; -1 until the first `initialize`.
+        previous_producer_id: The producer id before the last transition.
+        next_producer_id: The one in use as soon as the ending is complete, if it changes.
+        last_epoch: The epoch before the last bump, if its producer may ask for it again; else -1.
+        timeout_ms: How long a transaction may take.
+        state: Where the transaction stands.
+        version: The transaction version of its ending.
+        partitions: What belongs to it, the groups' offsets included.
+        started_ms: When it began; -1 if none did.
+        unmarked: While it ends: the partitions that still wait for their marker.
+    """
+
+    transactional_id: str
+    producer_id: int
+    timeout_ms: int
+    epoch: int = NO_EPOCH
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    last_epoch: int = NO_EPOCH
+    state: TransactionState = TransactionState.EMPTY
+    version: int = V1
+    partitions: set[TopicPartition] = field(default_factory=set)
+    started_ms: int = -1
+    unmarked: set[TopicPartition] = field(default_factory=set)
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        """The producer id and epoch in use."""
+        return ProducerIdentity(self.producer_id, self.epoch)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether its end is decided and markers are being written."""
+        return self.state in _ENDING
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it runs or is being ended."""
+        return self.is_ending or self.state is TransactionState.ONGOING
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether it ends, or ended, with a commit."""
+        return self.state in {TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT}
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When a running transaction has to be aborted; None for never."""
+        if self.state is not TransactionState.ONGOING or self.timeout_ms == NO_TIMEOUT_MS:
+            return None
+        return self.started_ms + self.timeout_ms
+
+    # Beginning
+
+    def check_may_continue(self, expected: ProducerIdentity | None) -> None:
+        """Refuse a producer that asks for its next epoch but has been replaced (KIP-360).
+
+        Raises:
+            RefusedError: It has been.
+        """
+        if expected is None or self.epoch == NO_EPOCH or expected.producer_id == self.producer_id:
+            return
+        if expected.producer_id == self.previous_producer_id and expected.is_last:
+            return  # A repeated request after a rotation of the id whose answer got lost.
+        raise RefusedError(errors.ProducerFencedError)
+
+    def next_epoch(self, expected: ProducerIdentity | None, timeout_ms: int) -> None:
+        """Give the id's next incarnation, or the same one after an error, its epoch.
+
+        Raises:
+            RefusedError: Another incarnation has been initialized since `expected`.
+        """
+        if expected is None:
+            self.last_epoch, self.epoch = NO_EPOCH, self.epoch + 1
+        elif self.epoch in {NO_EPOCH, expected.epoch}:
+            self.last_epoch, self.epoch = self.epoch, self.epoch + 1
+        elif expected.epoch != self.last_epoch:
+            raise RefusedError(errors.ProducerFencedError)
+        # Else a repeated request whose answer got lost: the same epoch again.
+        self.previous_producer_id = self.producer_id
+        self._empty(timeout_ms)
+
+    def rotate(self, producer_id: int, timeout_ms: int, *, continued: bool) -> None:
+        """Go on under a new producer id, the old one's epochs being used up."""
+        self.last_epoch = self.epoch if continued else NO_EPOCH
+        self.previous_producer_id, self.producer_id, self.epoch = self.producer_id, producer_id, 0
+        self._empty(timeout_ms)
+
+    def needs_rotation(self, expected: ProducerIdentity | None) -> bool:
+        """Whether the next epoch has to be one of a new producer id."""
+        return self.identity.is_last and (expected is None or expected.epoch == self.epoch)
+
+    def _empty(self, timeout_ms: int) -> None:
+        self.state = TransactionState.EMPTY
+        self.timeout_ms = timeout_ms
+        self.partitions = set()
+        self.started_ms = -1
+
+    # Growing
+
+    def check_identity(self, producer: ProducerIdentity) -> None:
+        """Refuse anybody but the present producer.
+
+        Raises:
+            RefusedError: Another producer id, or another epoch of this one.
+        """
+        if producer.producer_id != self.producer_id:
+            raise RefusedError(errors.InvalidProducerIdMappingError)
+        if producer.epoch != self.epoch:
+            raise RefusedError(errors.ProducerFencedError)
+
+    def check_not_ending(self) -> None:
+        """Refuse while markers are being written.
+
+        Raises:
+            RefusedError: They are.
+        """
+        if self.is_ending:
+            raise RefusedError(errors.ConcurrentTransactionsError)
+
+    def add(self, partitions: set[TopicPartition], now_ms: int) -> None:
+        """Let partitions belong to the transaction; the first ones begin it."""
+        if self.state is not TransactionState.ONGOING:
+            self.state = TransactionState.ONGOING
+            self.started_ms = now_ms
+        self.partitions |= partitions
+        self.previous_producer_id = self.producer_id
+
+    # Ending
+
+    def end_v1(self, producer: ProducerIdentity, *, commit: bool) -> bool:
+        """Decide the end as before V2: the epoch stays.
+
+        Returns:
+            Whether there is something to do; else the same end is complete already.
+
+        Raises:
+            RefusedError: The producer is fenced, or the state does not allow this end.
+        """
+        self.check_identity(producer)
+        if self.state is TransactionState.ONGOING:
+            self._prepare(commit=commit, version=V1)
+            return True
+        self._check_same_end(commit=commit)
+        return False
+
+    def end_v2(self, producer: ProducerIdentity, *, commit: bool, new_id: int | None) -> bool:
+        """Decide the end and bump the epoch (KIP-890); see `end_v1`.
+
+        Args:
+            producer: Who asks.
+            commit: Which end.
+            new_id: The producer id to go on with if the epochs are used up.
+
+        Beyond V1 a producer may abort what it never began, for the bump alone.
+        """
+        overflowed = (
+            self.epoch == 0
+            and producer == (self.previous_producer_id, _LAST_CLIENT_EPOCH)
+            and producer.producer_id != self.producer_id
+        )
+        bumped = self.epoch == producer.epoch + 1
+        if producer.producer_id != self.producer_id and not overflowed:
+            raise RefusedError(errors.InvalidProducerIdMappingError)
+        repeated = bumped or overflowed
+        if self.is_ending:
+            is_valid = bumped
+        elif self.state in _ENDED:
+            is_valid = repeated or producer.epoch == self.epoch
+        else:
+            is_valid = producer.epoch == self.epoch
+        if not is_valid:
+            raise RefusedError(errors.ProducerFencedError)
+        if self.state is TransactionState.ONGOING:
+            self._prepare(commit=commit, version=V2, new_id=new_id)
+            return True
+        if self.is_ending or repeated:
+            self._check_same_end(commit=commit)
+            return False
+        if commit:
+            raise RefusedError(errors.InvalidTxnStateError)
+        self._prepare(commit=False, version=V2, new_id=new_id)
+        return True
+
+    def fence(self, *, version: int, new_id: int | None) -> None:
+        """Abort a running transaction and shut its producer out: a timeout, or a new incarnation.
+
+        The bumped epoch is told to nobody. V2 bumps as at every end, so that the producer shut out
+        may ask for it, unless another one has been initialized meanwhile; seen at Kafka 4.3.1.
+        """
+        if version < V2:
+            self.epoch = min(self.epoch + 1, MAX_EPOCH)
+            self.last_epoch = NO_EPOCH
+        self._prepare(commit=False, version=version, new_id=new_id)
+
+    def complete(self) -> None:
+        """All markers are written."""
+        self.state = (
+            TransactionState.COMPLETE_COMMIT
+            if self.state is TransactionState.PREPARE_COMMIT
+            else TransactionState.COMPLETE_ABORT
+        )
+        self.previous_producer_id = self.producer_id
+        if self.next_producer_id != NO_PRODUCER_ID:
+            self.producer_id, self.next_producer_id = self.next_producer_id, NO_PRODUCER_ID
+            self.epoch = 0
+        self.partitions = set()
+
+    def _prepare(self, *, commit: bool, version: int, new_id: int | None = None) -> None:
+        self.state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+        self.version = version
+        self.unmarked = set(self.partitions)
+        self.previous_producer_id = self.producer_id
+        if version >= V2:
+            self.last_epoch = self.epoch
+            self.epoch = min(self.epoch + 1, MAX_EPOCH)
+            self.next_producer_id = NO_PRODUCER_ID if new_id is None else new_id
+
+    def _check_same_end(self, *, commit: bool) -> None:
+        """A repeated EndTxn is answered like the first one, and only if it wants the same end."""
+        if self.state is TransactionState.EMPTY or commit != self.is_commit:
+            raise RefusedError(
+                errors.InvalidTxnStateError,
+                f"The transaction is in state {self.state.value}, which does not allow "
+                f"{'COMMIT' if commit else 'ABORT'}",
+            )
+        self.check_not_ending()
