@@ -15,8 +15,8 @@ _SPEC.loader.exec_module(mutants)
 
 QUICKLY_FOUND = (
     "reuse a sequence after a failure",
-    "retry behind younger batches",
     "forget that a lost answer may mean written",
+    "forget who waited for an answer",
 )
 
 
@@ -26,7 +26,7 @@ def test_a_planted_defect_is_found(name: str) -> None:
     assert mutants.hunt(mutant, 60) is not None
 
 
-@pytest.mark.parametrize("mutant", mutants.MUTANTS + mutants.NOT_FOUND_YET, ids=lambda m: m.name)
+@pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda m: m.name)
 def test_every_defect_still_has_its_place(mutant: object) -> None:
     source = mutants.PACKAGE / mutant.file  # type: ignore[attr-defined]
     assert source.read_text(encoding="utf-8").count(mutant.old) == 1  # type: ignore[attr-defined]

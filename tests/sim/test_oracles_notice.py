@@ -127,6 +127,13 @@ def test_memory_that_never_comes_back_is_found_out(monkeypatch: pytest.MonkeyPat
     assert "memory_is_returned" in _oracles_that_notice(Setup(), "memory_is_returned")
 
 
+def test_memory_that_nobody_hands_over_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BufferPool, "_serve", lambda self: None)
+    options = {"max_block_ms": 20_000, "batch_size": 2000, "buffer_memory": 5000}
+    noticed = _oracles_that_notice(Setup(options=options), "calm_brings_progress")
+    assert "calm_brings_progress" in noticed
+
+
 def test_a_sender_that_sleeps_through_wake_ups_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -259,9 +259,10 @@ class TracedPartition(ReplicatedPartition):
 
     Attributes:
         append_times: When something was appended.
+        offered: Every batch that came to be appended, repeated and refused ones too.
     """
 
-    __slots__ = ("_loop", "_trace", "append_times")
+    __slots__ = ("_loop", "_trace", "append_times", "offered")
 
     def __init__(
         self,
@@ -276,11 +277,13 @@ class TracedPartition(ReplicatedPartition):
         self._loop = loop
         self._trace = trace
         self.append_times: list[float] = []
+        self.offered: dict[bytes, None] = {}
 
     def append(
         self, data: bytes | memoryview, batch: RecordBatch, config: TopicConfig, now_ms: int
     ) -> Appended:
         """Append and tell."""
+        self.offered[bytes(data)] = None
         appended = super().append(data, batch, config, now_ms)
         self.append_times.append(self._loop.time())
         what = "appends" if appended.is_new else "knows"

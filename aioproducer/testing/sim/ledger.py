@@ -37,7 +37,7 @@ class Entry:
         notices: How often its done-callback ran; None where it has none.
         delivery: What `send` returned; None where it was thrown away, never seen, or sealed.
         is_open: Whether the delivery was without outcome when it was sealed.
-        error: Why it failed, once that was told.
+        error: Why it failed or was refused, once that was told.
         metadata: Where it stands, once that was told.
         delivered_in_bulk: What `send_many` told.
     """
@@ -96,5 +96,11 @@ class Ledger:
     entries: list[Entry] = field(default_factory=list)
     surprises: list[str] = field(default_factory=list)
     """Exceptions of kinds that no call may raise."""
+    false_reports: list[str] = field(default_factory=list)
+    """What calls returned and was not so."""
+    late_ends: list[str] = field(default_factory=list)
+    """Calls that took longer than they may."""
+    unrecovered: list[str] = field(default_factory=list)
+    """What did not work although everything was healed."""
     dropped: list[Entry] = field(default_factory=list)
     """Accepted entries whose delivery was thrown away."""

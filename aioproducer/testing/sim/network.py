@@ -30,7 +30,8 @@ from aioproducer.testing.sim.weather import Direction, Weather
 _MOST_PIECES = 4
 _RESOLVE_S = 0.002
 _LOOK_AGAIN_S = 0.25
-_LEAST_WINDOW = 8
+_NARROW_WINDOW_S = 0.1
+_LEAST_WINDOW = 64
 
 
 class BrokerEnd(Protocol):
@@ -268,7 +269,14 @@ class SimNetwork:
         narrow = self.weather.bytes_per_s(node_id, self.loop.time())
         if narrow is None:
             return self.window
-        return min(self.window, max(_LEAST_WINDOW, int(narrow * self._base_latency_s)))
+        return min(self.window, max(_LEAST_WINDOW, int(narrow * _NARROW_WINDOW_S)))
+
+    def transmission_s(self, node_id: int, direction: Direction, size: int) -> float:
+        """How long it takes until so many bytes are on their way; only narrow links take time."""
+        narrow = self.weather.bytes_per_s(node_id, self.loop.time())
+        if narrow is None or direction is Direction.TO_CLIENT:
+            return 0.0
+        return size / narrow
 
     def pieces(self, data: bytes) -> Sequence[Content]:
         """The data as it will arrive."""

@@ -17,11 +17,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 from aioproducer.config import ProducerConfig
+from aioproducer.core.idempotence import sequence_after
 from aioproducer.core.stats import ProducerStats
-from aioproducer.errors import DeliveryTimeoutError
+from aioproducer.errors import BufferExhaustedError, DeliveryTimeoutError, MetadataTimeoutError
 from aioproducer.records.batch import DecodedRecord, read_batches
 from aioproducer.testing.broker.log import StoredBatch
-from aioproducer.testing.broker.replication import ReplicatedPartition
 from aioproducer.testing.sim.cluster import SimCluster, TracedPartition
 from aioproducer.testing.sim.ledger import Entry, Fate, Ledger
 from aioproducer.types import TimestampType, TopicPartition
@@ -77,13 +77,13 @@ class Evidence:
         """Every log by offset."""
         return {
             where: {each.offset: each for each in _records(partition.log.batches)}
-            for where, partition in self._partitions()
+            for where, partition in self.partitions()
         }
 
     @cached_property
     def lost(self) -> dict[TopicPartition, list[DecodedRecord]]:
         """What leaders had and their successors did not."""
-        return {where: _records(partition.lost) for where, partition in self._partitions()}
+        return {where: _records(partition.lost) for where, partition in self.partitions()}
 
     @cached_property
     def copies(self) -> dict[bytes, list[Place]]:
@@ -99,10 +99,11 @@ class Evidence:
         found = None if partition is None else self.cluster.partition(topic, partition)
         return found.append_times if isinstance(found, TracedPartition) else ()
 
-    def _partitions(self) -> Iterator[tuple[TopicPartition, ReplicatedPartition]]:
+    def partitions(self) -> Iterator[tuple[TopicPartition, TracedPartition]]:
+        """Every partition by its name."""
         for topic in self.cluster.topics.values():
             for partition in topic.partitions:
-                if isinstance(partition, ReplicatedPartition):
+                if isinstance(partition, TracedPartition):
                     yield TopicPartition(topic.name, partition.index), partition
 
 
@@ -273,8 +274,25 @@ def exactly_once(e: Evidence) -> Iterator[str]:
             yield f"{entry.label}: stands {len(places)} times, at {at}"
 
 
+def sequences_are_never_reused(e: Evidence) -> Iterator[str]:
+    """What a broker was offered under a sequence number stays what that number means."""
+    for where, partition in e.partitions():
+        meant: dict[tuple[int, int, int], bytes] = {}
+        for data in partition.offered:
+            for batch in read_batches(data):
+                if batch.base_sequence < 0:
+                    continue
+                for number, record in enumerate(batch.records()):
+                    sequence = sequence_after(batch.base_sequence, number)
+                    key = (batch.producer_id, batch.producer_epoch, sequence)
+                    name = name_of(record)
+                    if meant.setdefault(key, name) != name:
+                        yield f"{where}: {key} is {meant[key]!r} and {name!r}"
+
+
 def waits_are_bounded(e: Evidence) -> Iterator[str]:
-    """`send` by `max_block_ms`, deliveries by `delivery_timeout_ms`."""
+    """`send` by `max_block_ms`, deliveries by `delivery_timeout_ms`, flush and close likewise."""
+    yield from e.ledger.late_ends
     block = e.config.max_block_ms / 1000 + _PATIENCE_S
     delivery = e.config.delivery_timeout_ms / 1000 + _PATIENCE_S
     for entry in e.ledger.entries:
@@ -309,7 +327,9 @@ def throttling_is_obeyed(e: Evidence) -> Iterator[str]:
 
 
 def calm_brings_progress(e: Evidence) -> Iterator[str]:
-    """Nothing times out in a partition that took nothing for long although nothing was wrong."""
+    """Nothing times out although nothing was wrong for long; after the healing everything works."""
+    yield from e.ledger.unrecovered
+    yield from _refused_in_calm(e)
     timeout = e.config.delivery_timeout_ms / 1000
     for entry in e.ledger.entries:
         error, settled = entry.error, entry.settled_at
@@ -324,6 +344,28 @@ def calm_brings_progress(e: Evidence) -> Iterator[str]:
                 f"{entry.label}, accepted at {settled:.3f}: nothing was wrong from {start:.3f} to "
                 f"{end:.3f}, and yet {error}"
             )
+
+
+def _refused_in_calm(e: Evidence) -> Iterator[str]:
+    """A long wait in a line is one in vain only if no partition took anything meanwhile."""
+    appended_at = [at for _, partition in e.partitions() for at in partition.append_times]
+    for entry in e.ledger.entries:
+        error, settled = entry.error, entry.settled_at
+        if not isinstance(error, BufferExhaustedError | MetadataTimeoutError) or settled is None:
+            continue
+        for start, end in e.calm:
+            since, until = max(start, entry.asked_at), min(end, settled)
+            if until - since < _RECOVERY_S or any(since <= at < until for at in appended_at):
+                continue
+            yield (
+                f"{entry.label}, asked at {since:.3f}: nothing was wrong from {start:.3f} to "
+                f"{end:.3f}, and yet {error}"
+            )
+
+
+def what_calls_return_is_true(e: Evidence) -> Iterator[str]:
+    """`flush` and `send_many` count right."""
+    yield from e.ledger.false_reports
 
 
 def nothing_surprising_is_raised(e: Evidence) -> Iterator[str]:
@@ -342,11 +384,13 @@ ORACLES = (
     nothing_is_invented,
     order_is_kept,
     exactly_once,
+    sequences_are_never_reused,
     waits_are_bounded,
     memory_is_returned,
     nothing_is_left,
     brokers_do_not_complain,
     throttling_is_obeyed,
     calm_brings_progress,
+    what_calls_return_is_true,
     nothing_surprising_is_raised,
 )

@@ -64,6 +64,8 @@ class Pipe:
         due = self._last_due
         if not isinstance(content, Quiet):  # which comes with the bytes before it
             due = max(due, now + self._network.latency(self._node_id, self._direction))
+        if isinstance(content, bytes):
+            due += self._network.transmission_s(self._node_id, self._direction, len(content))
         pieces = self._network.pieces(content) if isinstance(content, bytes) else [content]
         for piece in pieces:
             self._line.append((due, piece))

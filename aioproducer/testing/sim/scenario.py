@@ -61,6 +61,7 @@ class Scenario:
         closes_at: When the producer is closed amid the faults; None for an end in peace.
         close_timeout_s: The patience of that close.
         unclean_elections: Whether committed records may be lost.
+        purges: Whether tasks give up what waits, now and then.
     """
 
     nodes: tuple[int, ...]
@@ -73,7 +74,8 @@ class Scenario:
     records: int
     closes_at: float | None
     close_timeout_s: float
-    unclean_elections: bool = False
+    unclean_elections: bool
+    purges: bool
 
     @property
     def shape(self) -> Shape:
@@ -107,6 +109,7 @@ def draw_scenario(rng: random.Random, *, unclean_elections: bool = False) -> Sce
         closes_at=round(rng.uniform(CHAOS_S * 0.9, CHAOS_S * 1.1), 3) if hasty else None,
         close_timeout_s=rng.choice((0.0, 0.05, 1.0, 5.0)),
         unclean_elections=unclean_elections,
+        purges=rng.random() < 0.2,
     )
 
 
@@ -145,7 +148,8 @@ def _options(rng: random.Random, brokers: int, base_latency: float) -> dict[str,
         "retry_backoff_max_ms": 1000,
         "compression_type": rng.choice(("none", "none", "gzip", "lz4", "zstd")),
         "compression_threads_threshold_bytes": rng.choice((0, 65536)),
-        "metadata_max_age_ms": rng.choice((2000, 300000)),
+        "metadata_max_age_ms": rng.choice((500, 2000, 300000)),
+        "metadata_max_idle_ms": rng.choice((5000, 300000)),
         "connections_max_idle_ms": rng.choice((2000, 540000)),
         "socket_connection_setup_timeout_ms": rng.choice((500, 2000)),
         "socket_connection_setup_timeout_max_ms": 4000,

@@ -45,7 +45,7 @@ invalid record."""
 
 
 class Moment(Enum):
-    """When a broker dies at a Produce request."""
+    """When something happens to a broker at a Produce request."""
 
     BEFORE_APPEND = "before append"
     AFTER_APPEND = "after append"
@@ -56,7 +56,7 @@ class SimBroker:
 
     Attributes:
         is_off: Whether its machine is off: nothing answers, nothing refuses.
-        dies_at: At which moment of the next Produce request it dies, if at all.
+        at_produce: What happens at which moment of the next Produce request.
         scripted_codes: Codes that faults make it answer.
         distort: What a fault does to the next answer to Produce; returns whether it did.
         complaints: What the broker found wrong with the producer's requests.
@@ -78,8 +78,7 @@ class SimBroker:
         self.clock_ms = clock_ms
         self.is_off: bool = False
         self.is_frozen: bool = False
-        self.dies_at: Moment | None = None
-        self.on_death: Callable[[], None] = lambda: None
+        self.at_produce: dict[Moment, Callable[[], None]] = {}
         self.complaints: list[str] = []
         self.scripted_codes: set[int] = set()
         self.distort: Callable[[ProduceResponse], bool] | None = None
@@ -216,16 +215,20 @@ class Session:
 
     def _carry_out(self, header: RequestHeader) -> None:
         broker = self._broker
-        is_produce = header.api_key == ApiKey.PRODUCE
-        if is_produce and broker.dies_at is Moment.BEFORE_APPEND:
-            broker.on_death()
+        self._come_to(Moment.BEFORE_APPEND, header)
+        if self._dead:
             return
         reply = broker.cluster.respond(broker.node_id, header, broker.clock_ms())
-        if is_produce and broker.dies_at is Moment.AFTER_APPEND:
-            broker.on_death()
+        self._come_to(Moment.AFTER_APPEND, header)
+        if self._dead:
             return
         self._header = header
         self._settle(reply)
+
+    def _come_to(self, moment: Moment, header: RequestHeader) -> None:
+        """What lies in wait for this moment happens; it may be the broker's death."""
+        if header.api_key == ApiKey.PRODUCE and moment in self._broker.at_produce:
+            self._broker.at_produce.pop(moment)()
 
     def _settle(self, reply: Reply) -> None:
         broker = self._broker

@@ -186,7 +186,7 @@ class Simulation:
         except KafkaError as error:
             self.ledger.surprises.append(f"the end fails: {error!r}")
         except TimeoutError:
-            self.ledger.surprises.append(f"no end within {_LONGEST_RUN_S:.0f} s")
+            self.ledger.late_ends.append(f"no end within {_LONGEST_RUN_S:.0f} s")
         finally:
             self.world.heal()
             await producer.close(0)
@@ -213,7 +213,14 @@ class Simulation:
 
     def _start_tasks(self, producer: SimProducer) -> list[asyncio.Task[None]]:
         scenario = self.scenario
-        work = Workload(producer, scenario.shape, self.ledger, self.trace, self.world.wall_ms)
+        work = Workload(
+            producer,
+            scenario.shape,
+            self.ledger,
+            self.trace,
+            self.world.wall_ms,
+            purges=scenario.purges,
+        )
         each = scenario.records // scenario.tasks + 1
         return [
             asyncio.ensure_future(work.run(i, self.chance.of(f"task {i}"), each, CHAOS_S))
@@ -230,7 +237,7 @@ class Simulation:
         await self._probe(producer)
         left = await self._bounded("flush", producer.flush())
         if left:
-            self.ledger.surprises.append(f"flush() left {left} record(s)")
+            self.ledger.false_reports.append(f"flush() left {left} record(s)")
         await self._bounded("close", producer.close())
 
     async def _end_in_haste(
@@ -256,7 +263,7 @@ class Simulation:
             if not wanted:
                 return
             await asyncio.sleep(1.0)
-        self.ledger.surprises.append(f"no recovery: {errors}")
+        self.ledger.unrecovered.append(f"no recovery: {errors}")
 
     async def _probe_partition(
         self, producer: SimProducer, topic: str, partition: int, attempt: int
@@ -267,7 +274,7 @@ class Simulation:
         try:
             entry.delivery = await producer.send(topic, name, partition=partition)
         except KafkaError as error:
-            entry.fate = Fate.REFUSED
+            entry.fate, entry.error = Fate.REFUSED, error
             return error
         finally:
             entry.settled_at = self.loop.time()
@@ -286,7 +293,7 @@ class Simulation:
         result = await work
         took = self.loop.time() - began
         if took > seconds:
-            self.ledger.surprises.append(f"{what} took {took:.3f} s, allowed are {seconds:.3f}")
+            self.ledger.late_ends.append(f"{what} took {took:.3f} s, allowed are {seconds:.3f}")
         return result
 
     # -- evidence ---------------------------------------------------------------------------------

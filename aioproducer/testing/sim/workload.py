@@ -8,6 +8,9 @@ Owns: the tasks, and the books they keep. Must not know: faults, the cluster, wh
     called back     send some, look at nothing but callbacks
     in bulk         send_many
     hesitating      cancel `send` itself, at any await
+    regretting      send some, then purge everything
+
+A burst goes anywhere, or all of it to one partition, where several requests are under way then.
 
 Invariant: what a task wants to send depends on its own source of chance alone, never on how the
 cluster behaves.
@@ -30,6 +33,7 @@ from aioproducer.types import Record
 
 _KEYS = 12
 _SIZES = (0, 10, 100, 100, 400, 1000, 2000)
+_FOCUSED = 0.35
 
 
 class Workload:
@@ -42,8 +46,11 @@ class Workload:
         ledger: Ledger,
         trace: Trace,
         wall_ms: Callable[[], int],
+        *,
+        purges: bool,
     ) -> None:
         self._producer = producer
+        self._purges = purges
         self._shape = shape
         self._ledger = ledger
         self._trace = trace
@@ -65,7 +72,8 @@ class Workload:
         number = 0
         while number < records:
             size = min(rng.choice((1, 2, 5, 12, 30)), records - number)
-            draft = [self._draft(task, rng, number + i) for i in range(size)]
+            focus = self._some_partition(rng) if rng.random() < _FOCUSED else None
+            draft = [self._draft(task, rng, number + i, focus) for i in range(size)]
             style = rng.choice(self._styles())
             await style(draft, rng)
             number += size
@@ -83,6 +91,7 @@ class Workload:
             self._called_back,
             self._in_bulk,
             self._hesitating,
+            *((self._regretting,) if self._purges else ()),
         ]
 
     # -- styles -----------------------------------------------------------------------------------
@@ -140,7 +149,7 @@ class Workload:
             refused = error is not None and error.persistence is None
             entry.fate = Fate.REFUSED if refused else Fate.ACCEPTED
         if result.count != len(draft) or result.delivered + len(failed) != len(draft):
-            self._ledger.surprises.append(f"send_many of {len(draft)} says {result!r}")
+            self._ledger.false_reports.append(f"send_many of {len(draft)} says {result!r}")
 
     async def _hesitating(self, draft: list[Entry], rng: random.Random) -> None:
         for entry in draft:
@@ -155,12 +164,27 @@ class Workload:
             if not sending.cancelled() and sending.result():
                 self._count_notices(entry)
 
+    async def _regretting(self, draft: list[Entry], rng: random.Random) -> None:
+        for entry in draft:
+            if await self._send(entry):
+                self._count_notices(entry)
+        await asyncio.sleep(rng.choice((0.0, 0.001, 0.05, 0.3)))
+        gone = self._producer.purge(queued=rng.random() < 0.5, in_flight=rng.random() < 0.7)
+        self._trace(f"purge gives up {gone}")
+
     # -- steps ------------------------------------------------------------------------------------
 
-    def _draft(self, task: int, rng: random.Random, number: int) -> Entry:
+    def _some_partition(self, rng: random.Random) -> tuple[str, int | None]:
         topic = rng.choice(sorted(self._shape.topics))
+        return topic, rng.randrange(self._shape.topics[topic])
+
+    def _draft(
+        self, task: int, rng: random.Random, number: int, focus: tuple[str, int | None] | None
+    ) -> Entry:
+        topic, partition = focus or self._some_partition(rng)
+        if focus is None and rng.random() < 0.7:
+            partition = None
         name = b"<%d/%d>" % (task, number)
-        partition = rng.randrange(self._shape.topics[topic]) if rng.random() < 0.3 else None
         key = b"k%d" % rng.randrange(_KEYS) if rng.random() < 0.6 else None
         value: bytes | None = name + rng.randbytes(rng.choice(_SIZES))
         if rng.random() < 0.05:
@@ -186,7 +210,7 @@ class Workload:
             entry.fate = Fate.CANCELLED
             raise
         except KafkaError as error:
-            entry.fate = Fate.REFUSED
+            entry.fate, entry.error = Fate.REFUSED, error
             self._trace(f"send {entry.label} raises {type(error).__name__}")
             if isinstance(error, ProducerClosedError):
                 raise
@@ -229,4 +253,4 @@ class Workload:
         self._trace(f"flush({timeout}) leaves {left}")
         pending = sum(not e.delivery.done() for e in before if e.delivery is not None)
         if left == 0 and pending:
-            self._ledger.surprises.append(f"flush returned 0 with {pending} records undelivered")
+            self._ledger.false_reports.append(f"flush() returned 0 with {pending} undelivered")

@@ -106,7 +106,8 @@ class SimWorld:
         self.cluster.heal()
         self._clock_offset_s = 0.0
         for node_id, broker in self.brokers.items():
-            broker.dies_at = broker.distort = None
+            broker.distort = None
+            broker.at_produce.clear()
             revive(self, node_id)
             thaw(self, node_id)
 

@@ -25,6 +25,8 @@ _FINAL_REFUSALS = (-1, 10, 17, 29, 32, 87)
 
 _ERRORS_AFTER_WRITING = (-1, 7, 20)
 
+_NOT_LEADER = 6
+
 _METADATA_ERRORS = (3, 5, 9)
 
 _INIT_ERRORS = (7, 14, 15, 16, 51)
@@ -126,6 +128,40 @@ class ErrorAfterWrite(_CodeAnswered):
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
         """Any of them, once or a few times."""
         return cls(at, node(rng, shape), rng.choice((1, 2, 4)), rng.choice(_ERRORS_AFTER_WRITING))
+
+
+@dataclass(frozen=True, slots=True)
+class MixedErrors(Fault):
+    """One batch of a partition after the other gets another error, some of them written."""
+
+    kind = "mixed errors"
+    topic: str
+    partition: int
+    answers: tuple[ErrorAnswer, ...]
+
+    def strike(self, world: World) -> Probe:
+        """Lies in wait for the partition's next batches, at whichever broker."""
+        ambushes = []
+        for answer in self.answers:
+            for broker in world.brokers.values():
+                broker.scripted_codes.add(answer.code)
+            ambush = _Ambush(answer, ApiKey.PRODUCE, None, self.topic, self.partition)
+            ambush.world = world
+            world.cluster.faults.add(ambush)
+            ambushes.append(ambush)
+        return lambda: sum(ambush.struck for ambush in ambushes)
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Two to five, mostly such that one is written or refused for good."""
+        topic = rng.choice(sorted(shape.topics))
+        answers = tuple(
+            ErrorAnswer(rng.choice(codes), apply=codes is _ERRORS_AFTER_WRITING)
+            for codes in rng.choices(
+                (_ERRORS_AFTER_WRITING, _FINAL_REFUSALS, _REFUSALS), k=rng.randint(2, 5)
+            )
+        )
+        return cls(at, topic, rng.randrange(shape.topics[topic]), answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,15 +326,31 @@ class _Distorted(Fault):
 
 @dataclass(frozen=True, slots=True)
 class LeftOutAnswer(_Distorted):
-    """A request is carried out, and its answer leaves a partition out."""
+    """An answer leaves a partition out, which was written or not."""
 
     kind = "partition left out"
+    written: bool
+
+    def strike(self, world: World) -> Probe:
+        """Refuses a partition first if it shall not be written."""
+        if not self.written:
+            refusal = _Ambush(ErrorAnswer(_NOT_LEADER), ApiKey.PRODUCE, self.node_id)
+            world.cluster.faults.add(refusal)
+        return _Distorted.strike(self, world)
 
     def distort(self, response: ProduceResponse) -> bool:
-        """Takes the last one away."""
-        if response.responses:
-            response.responses[-1].partition_responses.pop()
-        return bool(response.responses)
+        """Takes the first such partition away."""
+        for topic in response.responses:
+            for answer in topic.partition_responses:
+                if self.written is (answer.error_code == 0):
+                    topic.partition_responses.remove(answer)
+                    return True
+        return False
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Written or not."""
+        return cls(at, node(rng, shape), rng.random() < 0.5)
 
 
 @dataclass(frozen=True, slots=True)

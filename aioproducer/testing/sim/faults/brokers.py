@@ -20,6 +20,7 @@ from aioproducer.testing.sim.faults.base import (
     node,
 )
 from aioproducer.testing.sim.server import Moment
+from aioproducer.testing.sim.weather import Condition, Direction, Trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +64,13 @@ class _CrashAtProduce(Crash):
 
     def strike(self, world: World) -> Probe:
         """Dies at the next Produce request."""
-        broker = world.brokers[self.node_id]
         died = 0
 
         def die() -> None:
             nonlocal died
-            broker.dies_at = None
             died += self._die(world, silent=False)
 
-        broker.dies_at, broker.on_death = self.moment, die
+        world.brokers[self.node_id].at_produce[self.moment] = die
         return lambda: died
 
 
@@ -151,6 +150,39 @@ def move_leader(world: World, topic: str, partition: int) -> int:
         return 0
     world.cluster.move_leader(topic, partition)
     return 1
+
+
+@dataclass(frozen=True, slots=True)
+class DeposedLeader(LastingFault):
+    """Others get a leader's partitions while it has a request, and it cannot answer for a while."""
+
+    kind = "deposed leader"
+    moment: Moment
+
+    def strike(self, world: World) -> Probe:
+        """At the next Produce request it leads nothing any more, and nothing comes from it."""
+        moved = 0
+
+        def depose() -> None:
+            nonlocal moved
+            until = world.now() + self.seconds
+            world.disturb(self.seconds)
+            world.network.weather.add(
+                Condition(Trouble.HELD, self.node_id, until, direction=Direction.TO_CLIENT)
+            )
+            for topic in world.cluster.topics.values():
+                for partition in topic.partitions:
+                    if partition.leader == self.node_id:
+                        moved += move_leader(world, topic.name, partition.index)
+
+        world.brokers[self.node_id].at_produce[self.moment] = depose
+        return lambda: moved
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """The request is written or not."""
+        moment = rng.choice(list(Moment))
+        return cls(at, node(rng, shape), round(rng.uniform(0.5, 4.0), 3), moment)
 
 
 @dataclass(frozen=True, slots=True)
