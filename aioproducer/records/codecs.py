@@ -243,13 +243,19 @@ class _Zstd:
 
     def _decompress_unsized(self, data: _Data, max_bytes: int) -> bytes:
         """Streams (Java's) do not tell their size: guess, and higher while it is too small."""
-        guess = 16 * len(data) + 65536
-        while guess < max_bytes:
+        room = 16 * len(data) + 65536
+        while True:
             try:
-                return self._decompress(data, guess)
+                out = self._decompress(data, min(room, max_bytes + 1))
+                break
             except self._zstd.ZstdError:
-                guess *= 8
-        return self._decompress(data, max_bytes)
+                if room > max_bytes:
+                    raise
+                room *= 8
+        if len(out) > max_bytes:
+            raise _too_large(self.type, max_bytes)
+        # The library looks for bytes behind the frame only where the frame fills its room.
+        return self._decompress(data, len(out)) if out else out
 
     def _decompress(self, data: _Data, max_bytes: int) -> bytes:
         out: bytes = self._zstd.ZstdDecompressor().decompress(

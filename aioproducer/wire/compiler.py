@@ -250,7 +250,8 @@ def _decode_length(src: _Source, wire_type: Primitive, compact: bool) -> None:
         return
     src.add("n = data[pos] - 1", "pos += 1")
     with src.block("if n > 126 or n > size - pos:"):
-        src.add("n, pos = read_compact_length(data, pos - 1)")
+        read = "read_compact_string_length" if wire_type is string else "read_compact_length"
+        src.add(f"n, pos = {read}(data, pos - 1)")
 
 
 def _decode_content(src: _Source, wire_type: Primitive, target: str) -> None:

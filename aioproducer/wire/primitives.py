@@ -111,11 +111,19 @@ def read_length32(data: Buffer, pos: int) -> tuple[int, int]:
 
 
 def read_compact_length(data: Buffer, pos: int) -> tuple[int, int]:
-    """The compact length of strings, bytes and records: length + 1 as an unsigned varint."""
+    """The compact length of bytes and records: length + 1 as an unsigned varint."""
     length, pos = read_uvarint(data, pos)
     length -= 1
     if length > len(data) - pos:
         raise overrun(pos, length, len(data))
+    return length, pos
+
+
+def read_compact_string_length(data: Buffer, pos: int) -> tuple[int, int]:
+    """The compact length of a string, which is bounded as the classic one is."""
+    length, pos = read_compact_length(data, pos)
+    if length > MAX_STRING_BYTES:
+        raise ProtocolError(f"a string of {length} bytes is longer than {MAX_STRING_BYTES}")
     return length, pos
 
 

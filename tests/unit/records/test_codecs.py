@@ -98,6 +98,21 @@ def test_snappy_length_is_checked_before_memory_is_taken():
         codec_for("snappy").decompress(claims_4_gib, 1000)
 
 
+@pytest.mark.parametrize("room", [0, 1, 1_000_000])
+def test_bytes_behind_a_zstd_stream_that_does_not_tell_its_size_are_refused(room):
+    writer = zstandard.ZstdCompressor().compressobj()
+    stream = writer.compress(TEXT) + writer.flush()
+    codec = codec_for("zstd")
+    assert codec.decompress(stream, len(TEXT) + room) == TEXT
+    with pytest.raises(ProtocolError, match="unused data"):
+        codec.decompress(stream + b"\x00", len(TEXT) + room)
+
+
+def test_zstd_stream_of_no_bytes_is_read():
+    writer = zstandard.ZstdCompressor(write_content_size=False).compressobj()
+    assert codec_for("zstd").decompress(writer.flush(), 0) == b""
+
+
 def test_zstd_stream_that_does_not_tell_its_size_is_read_and_bounded():
     writer = zstandard.ZstdCompressor().compressobj()
     stream = writer.compress(bytes(3_000_000)) + writer.flush()
