@@ -1,4 +1,4 @@
-"""`python -m bench [import] [send] [reliability]`: runs the named measurements.
+"""`python -m bench [import] [send] [reliability] [memory] [soak]`: runs the named measurements.
 
 Without names it runs all but the long ones.
 """
@@ -8,15 +8,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from bench import import_time, reliability, send
+from bench import import_time, memory, reliability, send, soak
 
 MEASUREMENTS: dict[str, Callable[[], None]] = {
     "import": import_time.main,
     "send": send.main,
     "reliability": reliability.main,
+    "memory": memory.main,
+    "soak": soak.main,
 }
-LONG = frozenset(["reliability"])
-"""Takes many minutes: runs only where it is named."""
+LONG = frozenset(["reliability", "memory", "soak"])
+"""Take many minutes: run only where they are named."""
 
 
 def main() -> int:

@@ -16,16 +16,14 @@ import asyncio
 import logging
 import os
 import platform
-import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from bench import document, machine
 
 if TYPE_CHECKING:
     from support.faults import LoadClient, Scenario, Verdict
 
-_ROOT = Path(__file__).parents[1]
-TABLE = _ROOT / "bench" / "RELIABILITY.md"
 RECORDS = 50_000
 
 _COLUMNS = (
@@ -75,24 +73,8 @@ consumer reads the topics to their ends.
 
 
 def _facts(versions: dict[str, str], kafka: str) -> str:
-    cpus = os.cpu_count()
-    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     clients = ", ".join(f"{name} {version}" for name, version in versions.items())
-    return (
-        f"- {time.strftime('%Y-%m-%d')}, {_processor()}, {cpus} CPUs, {memory_gib:.0f} GiB, "
-        f"{platform.system()} {platform.release().partition('-')[0]}\n"
-        f"- CPython {platform.python_version()}, {clients}\n"
-        f"- {kafka}"
-    )
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
+    return f"- {machine.describe()}\n- CPython {platform.python_version()}, {clients}\n- {kafka}"
 
 
 def _section(scenario: Scenario, verdicts: dict[str, Verdict], events: list[str]) -> str:
@@ -162,8 +144,7 @@ async def _measure(names: list[str], clients: tuple[type[LoadClient], ...], reco
 
 
 def main() -> None:
-    # The scenarios are the tests' own, and `tests` is on the path for pytest alone.
-    sys.path.insert(0, str(_ROOT / "tests"))
+    machine.find_tests()
     from support.faults import CLIENTS, SCENARIOS
 
     for name in ("aioproducer", "aiokafka"):
@@ -174,5 +155,5 @@ def main() -> None:
     report = asyncio.run(_measure(names, CLIENTS, records))
     if chosen:
         return
-    TABLE.write_text(report, encoding="utf-8")
-    print(f"written: {TABLE}")
+    document.write_faults(report)
+    print(f"written: {document.RELIABILITY}")

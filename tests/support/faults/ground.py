@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
+from typing import cast
 
 from aioproducer.testing import admin
 from aioproducer.testing.kafka import DEFAULT_VERSION, KafkaBackend, KafkaCluster
 from aioproducer.testing.kafka.node import BrokerProcess
 from aioproducer.testing.kafka.ports import free_ports
+from aioproducer.testing.wire_client import WireClient, raise_for_code
+from aioproducer.wire.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from support.confluent import create_topic_confluent
 from support.faults.proxy import FaultyProxy
 
@@ -31,6 +38,8 @@ _BROKER_CONFIG = {
     # A deleted topic must stay deleted until the scenario creates it again.
     "auto.create.topics.enable": "false",
 }
+_FIND_TIMEOUT_S = 30.0
+_TRANSACTION = 1
 
 
 class ProxiedCluster(KafkaCluster):
@@ -128,6 +137,18 @@ class FaultGround:
         (found,) = (described for described in topics if described.name == topic)
         return {p.partition_index: p.leader_id for p in found.partitions}
 
+    async def coordinator(self, transactional_id: str) -> int:
+        """The broker that coordinates these transactions."""
+        request = FindCoordinatorRequest(key=transactional_id, key_type=_TRANSACTION)
+        async with WireClient(self.bootstrap_servers, timeout_s=_FIND_TIMEOUT_S) as client:
+
+            async def ask() -> int:
+                answer = cast(FindCoordinatorResponse, await client.ask(None, request, 1, 3))
+                raise_for_code(answer.error_code, answer.error_message)
+                return answer.node_id
+
+            return await client.retry(ask)
+
     async def wait_in_sync(self, topic: str, timeout_s: float = 60.0) -> None:
         """Every partition of the topic has all its replicas in sync.
 
@@ -150,11 +171,24 @@ class FaultGround:
 
 
 @asynccontextmanager
-async def fault_ground(version: str = DEFAULT_VERSION) -> AsyncIterator[FaultGround]:
-    """Three JVM brokers with a proxy before each, for as long as the block lasts."""
+async def fault_ground(
+    version: str = DEFAULT_VERSION,
+    *,
+    config: Mapping[str, str] = MappingProxyType({}),
+    features: Mapping[str, int] = MappingProxyType({}),
+) -> AsyncIterator[FaultGround]:
+    """Three JVM brokers with a proxy before each, for as long as the block lasts.
+
+    Args:
+        version: Of Kafka.
+        config: More broker settings.
+        features: Levels of features that differ from the release's own.
+    """
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(
-            ProxiedCluster(version, brokers=3, config=_BROKER_CONFIG)
+            ProxiedCluster(
+                version, brokers=3, config={**_BROKER_CONFIG, **config}, features=features
+            )
         )
         proxies = {
             id_: FaultyProxy(port, cluster.proxied_ports[id_])

@@ -74,7 +74,7 @@ def kill_leaders(rounds: int) -> Fault:
             await asyncio.sleep(_HEALTHY_S)
             victim = await situation.leader(but=killed)
             killed.add(victim)
-            await _kill_for(situation.ground, [victim], _HEALTHY_S)
+            await kill_for(situation.ground, [victim], _HEALTHY_S)
             await situation.wait_in_sync()
 
     return fault
@@ -90,7 +90,7 @@ def freeze_leaders(rounds: int) -> Fault:
             victim = await situation.leader(but=frozen)
             frozen.add(victim)
             silence_s = max(_FENCED_S, situation.request_timeout_s + 2)
-            await _freeze_for(situation.ground, [victim], silence_s)
+            await freeze_for(situation.ground, [victim], silence_s)
             await situation.wait_in_sync()
 
     return fault
@@ -109,7 +109,7 @@ async def too_few_in_sync(situation: Situation) -> None:
     """One broker is down for 15 s and the topics want all three replicas in sync."""
     await asyncio.sleep(_HEALTHY_S)
     victim = await situation.leader()
-    await _kill_for(situation.ground, [victim], 15)
+    await kill_for(situation.ground, [victim], 15)
     await situation.wait_in_sync()
 
 
@@ -118,18 +118,18 @@ async def two_brokers_frozen(situation: Situation) -> None:
     await asyncio.sleep(_HEALTHY_S)
     survivor = await situation.leader()
     victims = [id_ for id_ in situation.ground.cluster.node_ids if id_ != survivor]
-    await _freeze_for(situation.ground, victims, 15)
+    await freeze_for(situation.ground, victims, 15)
     await situation.wait_in_sync()
 
 
 async def all_down(situation: Situation) -> None:
     """Every broker is killed at once; 20 s later they start again."""
     await asyncio.sleep(_HEALTHY_S)
-    await _kill_for(situation.ground, situation.ground.cluster.node_ids, 20)
+    await kill_for(situation.ground, situation.ground.cluster.node_ids, 20)
     await situation.wait_in_sync()
 
 
-async def _kill_for(ground: FaultGround, node_ids: Collection[int], seconds: float) -> None:
+async def kill_for(ground: FaultGround, node_ids: Collection[int], seconds: float) -> None:
     """Kill these brokers; they start again even when the scenario is cut short."""
     try:
         await asyncio.gather(*(ground.kill(node_id) for node_id in node_ids))
@@ -138,7 +138,7 @@ async def _kill_for(ground: FaultGround, node_ids: Collection[int], seconds: flo
         await asyncio.gather(*(ground.start(node_id) for node_id in node_ids))
 
 
-async def _freeze_for(ground: FaultGround, node_ids: Collection[int], seconds: float) -> None:
+async def freeze_for(ground: FaultGround, node_ids: Collection[int], seconds: float) -> None:
     """Freeze these brokers; they go on even when the scenario is cut short."""
     try:
         await asyncio.gather(*(ground.pause(node_id) for node_id in node_ids))
@@ -147,23 +147,34 @@ async def _freeze_for(ground: FaultGround, node_ids: Collection[int], seconds: f
         await asyncio.gather(*(ground.resume(node_id) for node_id in node_ids))
 
 
+async def strike(
+    ground: FaultGround,
+    struck: Collection[int],
+    fault: NetworkFault,
+    seconds: float,
+    chance: float,
+) -> None:
+    """The network before these brokers is at fault; it is healthy again in any case."""
+    ground.note(f"network before {sorted(struck)}: {fault.value}")
+    proxies = [ground.proxies[node_id] for node_id in struck]
+    for proxy in proxies:
+        proxy.chance, proxy.fault = chance, fault
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        for proxy in proxies:
+            proxy.fault = NetworkFault.NONE
+        ground.note("network healthy")
+
+
 def network(fault: NetworkFault, strike_s: float, chance: float) -> Fault:
     """The network before one broker at a time, then before all of them, is at fault."""
 
     async def misbehave(situation: Situation) -> None:
-        proxies = situation.ground.proxies
-        victims = [*({id_: proxy} for id_, proxy in proxies.items()), dict(proxies)]
-        for struck in victims:
+        nodes = list(situation.ground.proxies)
+        for struck in [*([node_id] for node_id in nodes), nodes]:
             await asyncio.sleep(_HEALTHY_S)
-            situation.ground.note(f"network before {sorted(struck)}: {fault.value}")
-            for proxy in struck.values():
-                proxy.chance, proxy.fault = chance, fault
-            try:
-                await asyncio.sleep(strike_s)
-            finally:
-                for proxy in struck.values():
-                    proxy.fault = NetworkFault.NONE
-                situation.ground.note("network healthy")
+            await strike(situation.ground, struck, fault, strike_s, chance)
         await asyncio.sleep(_HEALTHY_S)
 
     return misbehave

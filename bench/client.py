@@ -1,0 +1,132 @@
+"""The worker that is measured: one client, one cell, one run, in a process of its own.
+
+Owns: warm-up, the clocks around the measured part. Must not know: how clients send.
+
+Arguments: the cell's client module, loop, core, mode, records, and the fields of `Job`. It reports
+`measured`. The process's CPU clock (all threads, and children that ended) starts behind the warm-up
+and stops when every outcome is there: start-up and end are left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import itertools
+import os
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from bench.workers import arguments, new_runner, peak_rss_of, rss_of, tell
+
+if TYPE_CHECKING:
+    from bench.clients import Adapter
+
+_WARM_SHARE, _WARM_MOST = 0.2, 100_000
+_LATENCY_WARM = 500
+_FILL_STEP_S = 0.001
+_TIMEOUT_S = 150.0
+
+
+class Meter:
+    """Wall clock and CPU clock around a block."""
+
+    def __init__(self) -> None:
+        self.wall_s = 0.0
+        self.cpu_s = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        wall, cpu = time.perf_counter(), _cpu_s()
+        yield
+        self.cpu_s = _cpu_s() - cpu
+        self.wall_s = time.perf_counter() - wall
+
+
+def _cpu_s() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+async def _throughput(adapter: Adapter, mode: str, records: int, meter: Meter) -> dict[str, Any]:
+    from bench.clients import pairs
+
+    endless = pairs(adapter.job)
+    send = getattr(adapter, mode)
+    warm = min(_WARM_MOST, int(records * _WARM_SHARE))
+    await send(adapter.prepare(mode, itertools.islice(endless, warm)))
+    prepared = adapter.prepare(mode, itertools.islice(endless, records))
+    before = rss_of()
+    tell("warm")
+    with meter.running():
+        await send(prepared)
+    return {"warm_records": warm, "idle_rss": before}
+
+
+async def _latency(adapter: Adapter, records: int, meter: Meter) -> dict[str, Any]:
+    from bench.cells import RATE
+    from bench.clients import pairs
+    from bench.pacing import paced
+
+    endless = pairs(adapter.job)
+    await paced(adapter, endless, RATE, _LATENCY_WARM)
+    before = rss_of()
+    tell("warm")
+    with meter.running():
+        samples = await paced(adapter, endless, RATE, records)
+    return {"warm_records": _LATENCY_WARM, "idle_rss": before, "latencies_s": samples}
+
+
+async def _fill(adapter: Any, records: int, meter: Meter) -> dict[str, Any]:
+    """A steady load, round robin over all topics; who is late catches up."""
+    from bench.cells import FILL_RATE
+    from bench.clients import pairs
+
+    topics = itertools.cycle(adapter.job.topics)
+    endless = pairs(adapter.job)
+    for topic in adapter.job.topics:
+        await adapter.paced(topic, next(endless))
+    await adapter.flush()
+    before = rss_of()
+    tell("warm")
+    with meter.running():
+        start, sent = time.perf_counter(), 0
+        while sent < records:
+            due = min(records, int((time.perf_counter() - start) * FILL_RATE))
+            for _ in range(due - sent):
+                await adapter.paced(next(topics), next(endless))
+            sent = max(sent, due)
+            await asyncio.sleep(_FILL_STEP_S)
+        await adapter.flush()
+    return {"warm_records": len(adapter.job.topics), "idle_rss": before}
+
+
+async def _measure(module: str, mode: str, records: int, job: dict[str, Any]) -> None:
+    from bench.clients import Job
+
+    client = importlib.import_module(f"bench.clients.{module}").Client
+    meter = Meter()
+    async with asyncio.timeout(_TIMEOUT_S), client(Job(**job)) as adapter:
+        if mode == "latency":
+            found = await _latency(adapter, records, meter)
+        elif mode == "fill":
+            found = await _fill(adapter, records, meter)
+        else:
+            found = await _throughput(adapter, mode, records, meter)
+    # The process's end is not measured, the memory of the whole run is.
+    tell(
+        "measured", wall_s=meter.wall_s, cpu_s=meter.cpu_s, peak_rss=peak_rss_of("self"), **found
+    )
+
+
+def main() -> None:
+    given = dict(arguments())
+    os.environ["AIOPRODUCER_IMPL"] = given.pop("core")
+    with new_runner(given.pop("loop")) as runner:
+        runner.run(_measure(**given))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""The programs that are compared: one adapter per client, all with the same verbs.
+
+Owns: what an adapter is, the records it sends. Must not know: how a run is started or measured.
+
+An adapter sends in the way its client's documentation shows for speed, and nothing else: no
+logging, no checks, no other options than the cell's. Every verb returns when all records have
+their outcome, and raises if one failed where the client tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from bench.cells import BATCH_BYTES, LINGER_MS, TASKS
+
+Pair = tuple[bytes, bytes | None]
+"""A record: value and key."""
+
+_VALUES = 256
+_KEYS = 10_007
+_WORDS = 2_000
+_TASKS_LIMIT_S = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What an adapter is asked for; the fields of a cell, and where to send."""
+
+    bootstrap: str
+    topics: list[str]
+    size: int
+    codec: str
+    keyed: bool
+    tuning: str
+    linger_ms: int = LINGER_MS
+
+    @property
+    def topic(self) -> str:
+        return self.topics[0]
+
+    def options(self, names: Mapping[str, str]) -> dict[str, Any]:
+        """Those that this tuning sets, by the client's names for `linger`, `batch`, `codec`."""
+        wanted: dict[str, Any] = {}
+        if self.tuning == "common":
+            wanted |= {names["linger"]: self.linger_ms, names["batch"]: BATCH_BYTES}
+        if self.codec != "none":
+            wanted[names["codec"]] = self.codec
+        return wanted
+
+
+def values(size: int) -> list[bytes]:
+    """Texts of so many bytes, the same ones in every process, that compress like log lines."""
+    source = random.Random(1)
+    words = ["%06x" % source.randrange(1 << 24) for _ in range(_WORDS)]
+    return [" ".join(source.choices(words, k=size // 7 + 1)).encode()[:size] for _ in range(_VALUES)]
+
+
+def pairs(job: Job) -> Iterator[Pair]:
+    """Endless records, prepared before the clock starts."""
+    keys = [b"key-%d" % number for number in range(_KEYS)] if job.keyed else [None] * _VALUES
+    return itertools.cycle(list(zip(itertools.cycle(values(job.size)), keys, strict=False)))
+
+
+class Adapter(ABC):
+    """A client that is open for the length of its `async with` block."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    @abstractmethod
+    async def __aenter__(self) -> Self: ...
+
+    @abstractmethod
+    async def __aexit__(self, *error: object) -> None: ...
+
+    def prepare(self, mode: str, records: Iterable[Pair]) -> Any:
+        """These records in the form that a mode takes, made before the clock starts."""
+        return records
+
+    async def each(self, records: Iterable[Pair]) -> None:
+        """Send all, then look at every outcome, one by one."""
+        raise NotImplementedError
+
+    async def forget(self, records: Iterable[Pair]) -> None:
+        """Send all and flush."""
+        raise NotImplementedError
+
+    async def gather(self, records: Iterable[Pair]) -> None:
+        """Send all, then gather the outcomes."""
+        raise NotImplementedError
+
+    async def ask(self, record: Pair) -> object:
+        """Send one record and wait for its outcome."""
+        raise NotImplementedError
+
+    async def tasks(self, records: Iterable[Pair]) -> None:
+        """Many tasks that `ask`, one record after the other, until there are none, or some time."""
+        shared = iter(records)
+        deadline = time.monotonic() + _TASKS_LIMIT_S
+
+        async def one() -> None:
+            for record in shared:
+                await self.ask(record)
+                if time.monotonic() > deadline:
+                    return
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(TASKS):
+                group.create_task(one())
+
+    def fire(self, record: Pair, done: Callable[[], None]) -> Coroutine[Any, Any, None] | None:
+        """Send one record now; `done` is called when it is acknowledged.
+
+        Returns:
+            What has to run as a task for that, if anything.
+        """
+
+        async def wait() -> None:
+            await self.ask(record)
+            done()
+
+        return wait()

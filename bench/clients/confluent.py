@@ -1,0 +1,88 @@
+"""confluent-kafka's Producer, with and without delivery callbacks."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Self
+
+from confluent_kafka import KafkaException, Producer
+
+from bench.clients import Adapter, Job, Pair
+
+_NAMES = {"linger": "linger.ms", "batch": "batch.size", "codec": "compression.type"}
+_FULL_WAIT_S = 0.01
+_POLL_EVERY = 1_000
+_POLL_S = 0.05
+_END_S = 120.0
+
+
+def configuration(job: Job) -> dict[str, Any]:
+    """What both of confluent-kafka's producers are given."""
+    return {
+        "bootstrap.servers": job.bootstrap,
+        "enable.idempotence": True,
+        **job.options(_NAMES),
+    }
+
+
+class Client(Adapter):
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self._producer = Producer(configuration(job))
+        self._poller: threading.Thread | None = None
+        self._ended = threading.Event()
+
+    async def __aenter__(self) -> Self:
+        self._producer.list_topics(self.job.topic, timeout=_END_S)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._ended.set()
+        if self._poller is not None:
+            self._poller.join()
+        self._producer.flush(_END_S)
+
+    async def each(self, records: Iterable[Pair]) -> None:
+        failed: deque[object] = deque(maxlen=1)
+
+        def delivered(problem: object, _: object) -> None:
+            if problem is not None:
+                failed.append(problem)
+
+        self._send(records, {"on_delivery": delivered})
+        if failed:
+            raise KafkaException(failed[0])
+
+    async def forget(self, records: Iterable[Pair]) -> None:
+        self._send(records, {})
+
+    def fire(self, record: Pair, done: Callable[[], None]) -> None:
+        if self._poller is None:
+            self._poller = threading.Thread(target=self._poll)
+            self._poller.start()
+
+        def delivered(problem: object, _: object) -> None:
+            if problem is None:
+                done()
+
+        self._producer.produce(self.job.topic, record[0], record[1], on_delivery=delivered)
+
+    def _send(self, records: Iterable[Pair], options: dict[str, Any]) -> None:
+        produce, poll, topic = self._producer.produce, self._producer.poll, self.job.topic
+        for number, (value, key) in enumerate(records):
+            while True:
+                try:
+                    produce(topic, value, key, **options)
+                    break
+                except BufferError:
+                    poll(_FULL_WAIT_S)
+            if not number % _POLL_EVERY:
+                poll(0)
+        if left := self._producer.flush(_END_S):
+            raise TimeoutError(f"{left} records without an outcome")
+
+    def _poll(self) -> None:
+        while not self._ended.is_set():
+            self._producer.poll(_POLL_S)

@@ -1,0 +1,77 @@
+"""aioproducer."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterable
+from typing import Any, Self
+
+from aioproducer import Producer
+from bench.cells import KNOWN_FEW
+from bench.clients import Adapter, Job, Pair
+
+_NAMES = {"linger": "linger_ms", "batch": "batch_size", "codec": "compression_type"}
+
+
+class Client(Adapter):
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self._producer = Producer(bootstrap_servers=job.bootstrap, **job.options(_NAMES))
+
+    async def __aenter__(self) -> Self:
+        await self._producer.start()
+        await self._producer.warm_up(self.job.topics)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._producer.close()
+
+    async def each(self, records: Iterable[Pair]) -> None:
+        producer, topic = self._producer, self.job.topic
+        deliveries = [await producer.send(topic, value, key) for value, key in records]
+        for delivery in deliveries:
+            await delivery
+
+    async def forget(self, records: Iterable[Pair]) -> None:
+        producer, topic = self._producer, self.job.topic
+        for value, key in records:
+            await producer.send(topic, value, key)
+        await producer.flush()
+
+    async def gather(self, records: Iterable[Pair]) -> None:
+        producer, topic = self._producer, self.job.topic
+        await asyncio.gather(*[await producer.send(topic, value, key) for value, key in records])
+
+    async def ask(self, record: Pair) -> object:
+        value, key = record
+        return await self._producer.send_and_wait(self.job.topic, value, key)
+
+    def prepare(self, mode: str, records: Iterable[Pair]) -> Any:
+        if mode == "many" and self.job.keyed:
+            return [(key, value) for value, key in records]
+        if mode == "many":
+            return [value for value, _ in records]
+        return records
+
+    async def many(self, items: list[Any]) -> None:
+        result = await self._producer.send_many(self.job.topic, items)
+        if result.failed:
+            raise result.failed[0].error
+
+    async def active(self, records: Iterable[Pair]) -> None:
+        producer, topic = self._producer, self.job.topic
+        partitions = itertools.cycle(range(KNOWN_FEW))
+        deliveries = [
+            await producer.send(topic, value, key, partition=partition)
+            for (value, key), partition in zip(records, partitions, strict=False)
+        ]
+        for delivery in deliveries:
+            await delivery
+
+    async def paced(self, topic: str, record: Pair) -> None:
+        """One record of a steady load over many topics; nobody looks at its delivery."""
+        await self._producer.send(topic, *record)
+
+    async def flush(self) -> None:
+        await self._producer.flush()

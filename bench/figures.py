@@ -1,0 +1,70 @@
+"""Medians, spreads, percentiles, and what a latency is when the load does not wait.
+
+Owns: arithmetic on samples. Must not know: clients, brokers, files.
+
+**Coordinated omission.** A load generator that waits for an answer before it sends the next request
+does not ask while the server is slow, and so leaves out most of the bad latencies. Here every
+request has a moment at which it is due, whatever became of those before it, and its latency counts
+from there: the time it spent waiting for its turn is part of it.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Several runs of one measurement."""
+
+    median: float
+    lowest: float
+    highest: float
+    runs: int
+
+    def as_json(self) -> dict[str, float]:
+        return asdict(self)
+
+
+def spread(samples: Iterable[float]) -> Spread:
+    """The median of these, and how far they lie apart.
+
+    Raises:
+        ValueError: There are none.
+    """
+    values = sorted(samples)
+    if not values:
+        raise ValueError("no runs")
+    return Spread(statistics.median(values), values[0], values[-1], len(values))
+
+
+def percentile(samples: Sequence[float], share: float) -> float:
+    """The smallest sample that `share` percent of all are not above (nearest rank).
+
+    Raises:
+        ValueError: No samples, or a share outside 0..100.
+    """
+    if not samples or not 0 <= share <= 100:
+        raise ValueError(f"no {share:g}th percentile of {len(samples)} samples")
+    rank = max(1, math.ceil(share / 100 * len(samples)))
+    return sorted(samples)[rank - 1]
+
+
+def due_times(start: float, rate: float, count: int) -> list[float]:
+    """When each of `count` requests is due, `rate` a second."""
+    return [start + index / rate for index in range(count)]
+
+
+def latencies(due: Sequence[float], done: Sequence[float | None]) -> list[float]:
+    """How late each request was answered, counted from when it was due.
+
+    Raises:
+        ValueError: One was never answered: its latency is unknown, and left out it would flatter.
+    """
+    missing = len(due) - len(done) + sum(moment is None for moment in done)
+    if missing:
+        raise ValueError(f"{missing} of {len(due)} requests have no answer")
+    return [end - begin for begin, end in zip(due, done, strict=True) if end is not None]

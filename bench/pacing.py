@@ -1,0 +1,114 @@
+"""An open load: requests are sent when they are due, whatever became of those before.
+
+Owns: the metronome, which is a process of its own, and its client's side. Must not know: clients.
+
+An event loop cannot keep time to better than a millisecond (epoll's timeout is one), and a timer
+that is late would hide in the latency of asyncio clients alone. So a metronome writes the moment
+at which each request is due into a pipe, and a client's loop is woken as if by the network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.figures import due_times, latencies
+
+if TYPE_CHECKING:
+    from bench.clients import Adapter, Pair
+
+_TICK = struct.Struct("d")
+_READ_BYTES = _TICK.size * 4096
+_HEAD_START_S = 0.2
+_GRACE_S = 20.0
+_ROOT = Path(__file__).parents[1]
+
+
+async def paced(
+    adapter: Adapter, records: Iterator[Pair], rate: float, count: int
+) -> list[float]:
+    """Send so many records at this rate; how late each was acknowledged, in seconds.
+
+    Raises:
+        ValueError: One was not acknowledged in time.
+    """
+    load = Load(adapter, records, count)
+    inward, outward = os.pipe()
+    os.set_blocking(inward, False)
+    metronome = subprocess.Popen(
+        [sys.executable, "-m", "bench.pacing", str(rate), str(count)], stdout=outward, cwd=_ROOT
+    )
+    os.close(outward)
+    loop = asyncio.get_running_loop()
+
+    def heard() -> None:
+        if moments := os.read(inward, _READ_BYTES):
+            load.tick(moments)
+        else:  # it has struck for the last time
+            loop.remove_reader(inward)
+
+    loop.add_reader(inward, heard)
+    try:
+        async with asyncio.timeout(count / rate + _GRACE_S):
+            while not load.complete:
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        pass  # `latencies` says how many are missing
+    finally:
+        loop.remove_reader(inward)
+        os.close(inward)
+        metronome.kill()
+        metronome.wait()
+    return latencies(load.due, load.done)
+
+
+class Load:
+    """What was due when, and when it was done."""
+
+    def __init__(self, adapter: Adapter, records: Iterator[Pair], count: int) -> None:
+        self.due: list[float] = []
+        self.done: list[float | None] = [None] * count
+        self._adapter = adapter
+        self._records = records
+        self._acknowledged = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def complete(self) -> bool:
+        return self._acknowledged == len(self.done)
+
+    def tick(self, moments: bytes) -> None:
+        """The metronome struck, perhaps several times: send as many records."""
+        for (moment,) in _TICK.iter_unpack(moments):
+            index = len(self.due)
+            self.due.append(moment)
+            waiting = self._adapter.fire(next(self._records), lambda at=index: self._finish(at))
+            if waiting is not None:
+                task = asyncio.get_running_loop().create_task(waiting)
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    def _finish(self, index: int) -> None:
+        self.done[index] = time.monotonic()
+        self._acknowledged += 1
+
+
+def main() -> None:
+    rate, count = float(sys.argv[1]), int(sys.argv[2])
+    for moment in due_times(time.monotonic() + _HEAD_START_S, rate, count):
+        time.sleep(max(0.0, moment - time.monotonic()))
+        try:
+            os.write(sys.stdout.fileno(), _TICK.pack(moment))
+        except BrokenPipeError:
+            return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""What clients send to: one Kafka broker, the sink, or the embedded cluster; and what arrived there.
+
+Owns: starting them, topics, counting at the server. Must not know: clients, figures.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from aioproducer.testing.admin import create_topic, delete_topic
+from aioproducer.testing.kafka.backends import BOOTSTRAP_VARIABLE, ExternalCluster
+from aioproducer.testing.kafka.cluster import KafkaCluster
+from aioproducer.testing.reader import end_offsets
+from bench.cells import KNOWN_FEW, KNOWN_MANY
+from bench.workers import Worker, worker
+
+_READY_S = 120.0
+_TOPIC_S = 180.0
+_MEMORY_DIRECTORY = Path("/dev/shm")
+_MEMORY_NEEDED = 4 << 30
+_HEAP_MB = 1_024
+_BROKER_SETTINGS = {
+    # Topics come and go by the minute, and what they held with them.
+    "log.segment.delete.delay.ms": "1000",
+    "log.retention.check.interval.ms": "5000",
+    "auto.create.topics.enable": "false",
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+}
+
+
+class Server:
+    """Where to send, and what came."""
+
+    def __init__(self, bootstrap: str, description: str) -> None:
+        self.bootstrap = bootstrap
+        self.description = description
+        self._names = itertools.count(1)
+
+    @asynccontextmanager
+    async def topics(self, count: int, partitions: int) -> AsyncIterator[list[str]]:
+        """Fresh topics for the length of a block."""
+        number = next(self._names)
+        names = [f"bench-{os.getpid()}-{number}-{index}" for index in range(count)]
+        for name in names:
+            await create_topic(self.bootstrap, name, partitions, timeout_s=_TOPIC_S)
+        try:
+            yield names
+        finally:
+            for name in names:
+                await delete_topic(self.bootstrap, name, timeout_s=_TOPIC_S)
+
+    async def arrived(self, topics: list[str]) -> int:
+        """Records in these topics, by the end offsets of their partitions."""
+        ends = [await end_offsets(self.bootstrap, name, timeout_s=_TOPIC_S) for name in topics]
+        return sum(sum(each.values()) for each in ends)
+
+    async def requests(self) -> int | None:
+        """Produce requests so far, where the server counts them."""
+        return None
+
+
+class SinkServer(Server):
+    def __init__(self, bootstrap: str, process: Worker) -> None:
+        super().__init__(bootstrap, "sink that acknowledges at once and validates nothing")
+        self._process = process
+        self._questions = itertools.count(1)
+
+    async def requests(self) -> int | None:
+        question = f"counts-{next(self._questions)}"
+        self._process.say(question)
+        return int((await self._process.report(question, _READY_S))["requests"])
+
+
+class EmbeddedServer(Server):
+    """Its topics are there from the start: making 10,000 partitions each time would take long."""
+
+    def __init__(self, bootstrap: str, brokers: int, names: dict[str, int]) -> None:
+        super().__init__(bootstrap, f"embedded cluster of {brokers} brokers")
+        self._topics = {partitions: name for name, partitions in names.items()}
+
+    @asynccontextmanager
+    async def topics(self, count: int, partitions: int) -> AsyncIterator[list[str]]:
+        yield [self._topics[partitions]] * count
+
+
+@asynccontextmanager
+async def kafka() -> AsyncIterator[Server]:
+    """One real broker on this machine, its log in memory where there is room; or the user's."""
+    if bootstrap := os.environ.get(BOOTSTRAP_VARIABLE):
+        async with ExternalCluster(bootstrap) as external:
+            yield Server(external.bootstrap_servers, external.description)
+        return
+    with _data_directory() as directory, _grown_up_jvm():
+        cluster = KafkaCluster(
+            brokers=1, config=_BROKER_SETTINGS, data_dir=directory, heap_mb=_HEAP_MB
+        )
+        async with cluster:
+            where = f"{cluster.description}, logs in {directory.parent}"
+            yield Server(cluster.bootstrap_servers, where)
+
+
+@asynccontextmanager
+async def sink() -> AsyncIterator[Server]:
+    async with worker("sink", "bench.sink") as process:
+        ready = await process.report("ready", _READY_S)
+        yield SinkServer(ready["bootstrap_servers"], process)
+
+
+@asynccontextmanager
+async def embedded() -> AsyncIterator[Server]:
+    brokers, names = 3, {"many": KNOWN_MANY, "few": KNOWN_FEW}
+    async with worker("embedded", "bench.embedded", brokers=brokers, topics=names) as process:
+        ready = await process.report("ready", _READY_S)
+        yield EmbeddedServer(ready["bootstrap_servers"], brokers, names)
+
+
+@contextmanager
+def _data_directory() -> Iterator[Path]:
+    """Memory where there is plenty: a disk that writes behind the measurement disturbs it."""
+    parent = _MEMORY_DIRECTORY
+    if not parent.is_dir() or shutil.disk_usage(parent).free < _MEMORY_NEEDED:
+        parent = Path(tempfile.gettempdir())
+    with tempfile.TemporaryDirectory(
+        prefix="aioproducer-bench-", dir=parent, ignore_cleanup_errors=True
+    ) as directory:
+        yield Path(directory)
+
+
+@contextmanager
+def _grown_up_jvm() -> Iterator[None]:
+    """Test brokers stop at the first compiler, to start fast; one that is measured does not.
+
+    This variable, unlike JAVA_TOOL_OPTIONS, wins over the command line. It is gone again before
+    Java's client starts.
+    """
+    name = "_JAVA_OPTIONS"
+    before = os.environ.get(name)
+    os.environ[name] = f"{before or ''} -XX:TieredStopAtLevel=4".strip()
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+SERVERS = {"kafka": kafka, "sink": sink, "embedded": embedded}
+
