@@ -133,7 +133,7 @@ class ClusterSnapshot:
         came_or_went = nodes.keys() ^ self.nodes.keys()
         if came_or_went:
             for name, topic in table.items():
-                if name not in topics and topic.led_by_any(came_or_went):
+                if topic.led_by_any(came_or_went):
                     table[name] = topic.replacing({}, nodes)
         return ClusterSnapshot(
             version=self.version + 1,

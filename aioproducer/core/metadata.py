@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from aioproducer.core.cluster import (
     NO_EPOCH,
+    ZERO_ID,
     ClusterSnapshot,
     PartitionMetadata,
     TopicMetadata,
@@ -35,6 +36,7 @@ from aioproducer.types import Node, TopicPartition
 
 if TYPE_CHECKING:
     from random import Random
+    from uuid import UUID
 
     from aioproducer.backoff import ExponentialBackoff
     from aioproducer.wire.messages import (
@@ -100,6 +102,10 @@ class Metadata:
         """Why no answer can be had (authentication, versions), until the next good answer."""
         self.on_event: Callable[[], None] | None = None
         """Called when a fetch became wanted, or a leader hint changed the snapshot."""
+        self.on_recreated: Callable[[str], None] | None = None
+        """Called with a topic that has another id than before: its log began anew (KIP-516)."""
+        self.on_other_cluster: Callable[[], None] | None = None
+        """Called when the answers come from another cluster than before (KIP-78)."""
         self.explain_connections: Callable[[], str] | None = None
         """Says which brokers cannot be reached and why; its text goes into `explain`."""
         self._max_age = max_age_s
@@ -108,6 +114,7 @@ class Metadata:
         self._allow_auto_create = allow_auto_create
         self._rng = rng
         self._topics: dict[str, LiveTopic] = {}
+        self._topic_ids: dict[str, UUID] = {}  # outlive the topics, as sequences do
         self._pending: dict[str, None] = {}
         self._fetch: MetadataFetch | None = None
         self._wanted = True
@@ -136,6 +143,11 @@ class Metadata:
         """The leader epoch, -1 when unknown."""
         known = self.cluster.partition(topic, partition)
         return NO_EPOCH if known is None else known.leader_epoch
+
+    def topic_error(self, name: str) -> KafkaError | None:
+        """What the last answer had against the topic, None after a good one."""
+        live = self._topics.get(name)
+        return None if live is None else live.error
 
     def topic_failure(self, name: str) -> KafkaError | None:
         """The permanent reason a topic cannot be written to, as last answered."""
@@ -235,7 +247,10 @@ class Metadata:
             self.on_failure(KafkaError("a broker answered with an empty broker list"), now)
             return False
         before, fetch, self._fetch = self.cluster, self._fetch, None
-        self._note_cluster_id(response.cluster_id)
+        cluster_id = response.cluster_id or before.cluster_id
+        elsewhere = before.cluster_id not in {None, cluster_id}
+        if elsewhere:
+            self._enter_other_cluster()
         full = fetch is None or not fetch.partial
         if full:
             self._wanted = False
@@ -243,10 +258,12 @@ class Metadata:
         changes = self._take_topics(response.topics, nodes, reliable_epochs=reliable_epochs)
         if full:
             changes |= {name: None for name in before.topics if name not in self._topics}
+        if elsewhere:
+            changes = dict.fromkeys(before.topics) | changes
         self.cluster = before.updated(
             changes,
             nodes=nodes,
-            cluster_id=response.cluster_id,
+            cluster_id=cluster_id,
             controller_id=response.controller_id,
         )
         self._failures, self._last_failure, self.fatal_error = 0, None, None
@@ -322,12 +339,14 @@ class Metadata:
                 used.append(name)
         return used
 
-    def _note_cluster_id(self, cluster_id: str | None) -> None:
-        """Another cluster behind the same addresses counts its epochs from the start."""
-        if cluster_id and self.cluster.cluster_id not in {None, cluster_id}:
-            self._wanted = True
-            for live in self._topics.values():
-                live.last_seen = None
+    def _enter_other_cluster(self) -> None:
+        """Nothing known holds there: ids, leader epochs, sequences, who leads what."""
+        self._pending.update(dict.fromkeys(self._topics))
+        self._topic_ids.clear()
+        for live in self._topics.values():
+            live.last_seen = None
+        if self.on_other_cluster is not None:
+            self.on_other_cluster()
 
     def _take_topics(
         self,
@@ -351,7 +370,16 @@ class Metadata:
             )
             if live.unsettled:
                 self._pending[live.name] = None
+            self._note_topic_id(taken[live.name])
         return taken
+
+    def _note_topic_id(self, topic: TopicMetadata | None) -> None:
+        if topic is None or topic.topic_id == ZERO_ID:
+            return
+        before = self._topic_ids.get(topic.name, topic.topic_id)
+        self._topic_ids[topic.name] = topic.topic_id
+        if before != topic.topic_id and self.on_recreated is not None:
+            self.on_recreated(topic.name)
 
     def _allow_next_after_answer(self, now: float, *, changed: bool) -> None:
         """Sets the pause: longer and longer while answers bring nothing new (KIP-580)."""

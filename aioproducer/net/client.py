@@ -20,6 +20,7 @@ from random import Random
 
 from aioproducer import log
 from aioproducer.errors import KafkaConnectionError, KafkaError
+from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.net.dialer import Dialer
 from aioproducer.net.link import BrokerLink, NodeState, Surroundings
 from aioproducer.net.settings import NetSettings
@@ -81,7 +82,10 @@ class NetworkClient:
         self._bootstrap: dict[int, BrokerLink] = {}
         self._retired: set[BrokerLink] = set()
         warnings = log.RateLimitedLog(log.get("net"))
-        self._around = Surroundings(settings, dialer, loop_time, rng, on_event, warnings)
+        self._check = ClusterCheck(settings.rebootstrap and settings.check_cluster)
+        self._around = Surroundings(
+            settings, self._check, dialer, loop_time, rng, on_event, warnings
+        )
 
     # -- who there is -----------------------------------------------------------------------------
 
@@ -90,9 +94,29 @@ class NetworkClient:
         nodes = {-i: Node(-i, host, port) for i, (host, port) in enumerate(servers, start=1)}
         self._replace(self._bootstrap, nodes)
 
-    def set_nodes(self, nodes: Mapping[int, Node]) -> None:
-        """The brokers of the cluster; unchanged ones keep their connections."""
+    def set_nodes(self, nodes: Mapping[int, Node], cluster_id: str | None = None) -> None:
+        """The brokers of the cluster; unchanged ones of the same cluster keep their connections."""
+        if cluster_id is not None:
+            if self._check.cluster_id not in {None, cluster_id}:
+                self._replace(self._brokers, {})
+            self._check.cluster_id = cluster_id
         self._replace(self._brokers, nodes)
+
+    def rebootstrap(self) -> None:
+        """Forgets the brokers; leaves the bootstrap servers, to be resolved and dialed anew.
+
+        An open connection to one of them is given up as well: its name may lead elsewhere by now.
+        """
+        servers = {node_id: link.node for node_id, link in self._bootstrap.items()}
+        for links in (self._brokers, self._bootstrap):
+            self._replace(links, {})
+        self._replace(self._bootstrap, servers)
+        self._check.cluster_id = self._check.refusal = None
+
+    @property
+    def rebootstrap_required(self) -> KafkaError | None:
+        """Why a broker wants the client to start over, until `rebootstrap` (KIP-1242)."""
+        return self._check.refusal
 
     def _replace(self, links: dict[int, BrokerLink], nodes: Mapping[int, Node]) -> None:
         if self._closed:
@@ -156,18 +180,34 @@ class NetworkClient:
             raise NodeNotReady("the versions of the broker are not known", node_id=node_id)
         return link.versions.choose(REQUEST_TYPES[api], lowest, highest, node_id=node_id)
 
+    def finalized_feature(self, name: str) -> int | None:
+        """The level of a feature the cluster has agreed on (KIP-584), 0 where it has none.
+
+        Of what the connected brokers said when they were connected, the latest counts; None while
+        no broker is connected.
+        """
+        links = [*self._brokers.values(), *self._bootstrap.values()]
+        known = [link.versions for link in links if link.versions is not None]
+        latest = max(known, key=lambda versions: versions.features_epoch, default=None)
+        return None if latest is None else latest.features.get(name, 0)
+
     def least_loaded_node(self, now: float) -> int | None:
         """The node to ask what any node can answer; None if there is none to ask or to connect to.
 
         Ready nodes with the fewest requests first; then one that is being connected to, unless its
         dial drags on; then the one whose last attempt is longest ago. Bootstrap servers count while
-        the brokers are unknown, and when none of them is usable (KIP-899).
+        the brokers are unknown, and when none of them is usable (KIP-899): all back off, or their
+        dials drag on, as they do to machines that are gone. Java waits for these dials to end.
         """
-        if self._brokers:
-            chosen = self._least_loaded(self._brokers, now)
-            if chosen is not None or not self._settings.rebootstrap:
+        groups = [self._brokers, self._bootstrap]
+        if self._brokers and not self._settings.rebootstrap:
+            groups.pop()
+        for links in groups:
+            chosen = self._least_loaded(links, now)
+            if chosen is not None:
                 return chosen
-        return self._least_loaded(self._bootstrap, now)
+        dialing = (link.node.id for links in groups for link in links.values() if link.is_dialing)
+        return next(dialing, None)
 
     def _least_loaded(self, links: Mapping[int, BrokerLink], now: float) -> int | None:
         if not links:
@@ -179,14 +219,13 @@ class NetworkClient:
         ready = [link for link in candidates if link.is_ready(now)]
         if ready:
             return min(ready, key=lambda link: link.in_flight).node.id
-        dialing = [link for link in candidates if link.is_dialing]
-        for link in dialing:
+        for link in candidates:
             if link.dial_is_promising(now):
                 return link.node.id
         connectable = [link for link in candidates if link.can_connect(now)]
         if connectable:
             return min(connectable, key=lambda link: link.last_attempt_at).node.id
-        return dialing[0].node.id if dialing else None
+        return None
 
     # -- actions ----------------------------------------------------------------------------------
 

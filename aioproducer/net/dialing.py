@@ -1,10 +1,11 @@
-"""One attempt to reach a broker: resolve its name, try its addresses in order, within one bound.
+"""One attempt to reach a broker: resolve its name, try its addresses in turn, within one bound.
 
 Owns: the sharing of the setup timeout among the addresses, and the error that says what was tried.
 Must not know: Kafka, backoff, how often this was tried before.
 
-Invariants: ends within `timeout_s`; an address that swallows packets uses up an equal share of what
-is left and no more, so that all addresses are tried in every attempt.
+Invariants: the name is resolved anew in every attempt; ends within `timeout_s`; an address that
+swallows packets uses up an equal share of what is left and no more, so that all addresses are tried
+in every attempt.
 """
 
 from __future__ import annotations
@@ -33,8 +34,12 @@ async def open_stream(
     canonical: bool,
     timeout_s: float,
     loop_time: Callable[[], float],
-) -> Streams:
-    """An open stream to the first address of the broker that accepts.
+    doubtful: Address | None = None,
+) -> tuple[Address, Streams]:
+    """The first address of the broker that accepts, and an open stream to it.
+
+    Of the addresses, tried in the resolver's order, those behind `doubtful` come first and it comes
+    last: it accepted the last time and was of no use.
 
     Raises:
         ConnectionSetupTimeoutError: an address (or the resolver) did not answer in time.
@@ -50,16 +55,21 @@ async def open_stream(
         )
     except OSError as error:
         failures.append(("name resolution", error))
+    if doubtful in addresses:
+        first = addresses.index(doubtful) + 1
+        addresses = addresses[first:] + addresses[:first]
     for position, address in enumerate(addresses):
         now = loop_time()
         share = (deadline - now) / (len(addresses) - position)
         name = address.canonical_name or node.host
         try:
-            return await _until(
+            streams = await _until(
                 now + share, dialer.connect(address, server_hostname=name, limit=READ_LIMIT)
             )
         except OSError as error:
             failures.append((str(address), error))
+        else:
+            return address, streams
     raise _failure(node, failures, round((loop_time() - started) * 1000))
 
 

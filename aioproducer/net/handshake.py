@@ -7,6 +7,7 @@ session, and raises a typed error to refuse the connection. Steps run in the ord
 of them within one request timeout. Today there is one:
 
     negotiate_versions   ApiVersions: which versions the broker speaks; who we are (KIP-35, KIP-511)
+                         and whom we mean to talk to (KIP-1242)
 
 Authentication is a matter of further steps behind it, and re-authentication of running them again.
 
@@ -19,17 +20,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from aioproducer.errors import UnsupportedVersionError, error_from_code
+from aioproducer.errors import RebootstrapRequiredError, UnsupportedVersionError, error_from_code
+from aioproducer.net.cluster_check import CHECKING_VERSION, ClusterCheck
 from aioproducer.net.connection import Connection
 from aioproducer.net.settings import NetSettings
 from aioproducer.net.versions import BrokerVersions
+from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import encode_request
 from aioproducer.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aioproducer.wire.schema import Message
 
 _UNSUPPORTED_VERSION = 35
-_HIGHEST_API_VERSIONS = 4
-"""What Kafka 4.x clients open with; version 5 (KIP-1242) checks identities we do not assert."""
 
 
 @dataclass(slots=True)
@@ -38,6 +39,7 @@ class Session:
 
     connection: Connection
     settings: NetSettings
+    check: ClusterCheck
     deadline: float
     versions: BrokerVersions | None = None
 
@@ -67,29 +69,40 @@ async def negotiate_versions(session: Session) -> None:
     A broker that does not know the version answers UNSUPPORTED_VERSION and names the range it knows
     for ApiVersions itself; one that names none (before 2.4) is asked again with version 0.
     """
-    version = min(_HIGHEST_API_VERSIONS, ApiVersionsRequest.VALID_VERSIONS[1])
+    check, node_id = session.check, session.connection.node_id
+    version = check.version_for(node_id)
     while True:
         request = ApiVersionsRequest()
         if version >= 3:
             request.client_software_name = session.settings.software_name
             request.client_software_version = session.settings.software_version
+        if version >= CHECKING_VERSION:
+            request.cluster_id, request.node_id = check.cluster_id, node_id
         response = await session.request(request, version)
         if not isinstance(response, ApiVersionsResponse):
             raise TypeError(f"ApiVersions answered by {type(response).__name__}")
         ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-        node_id = session.connection.node_id
+        theirs = ranges.get(ApiKey.API_VERSIONS, (0, 0))[1]
         if response.error_code == 0:
-            session.versions = BrokerVersions(ranges, node_id=node_id)
+            session.versions = BrokerVersions(
+                ranges,
+                node_id=node_id,
+                features={f.name: f.max_version_level for f in response.finalized_features},
+                features_epoch=response.finalized_features_epoch,
+            )
+            check.spoken = theirs
             return
         if response.error_code != _UNSUPPORTED_VERSION:
-            raise error_from_code(
+            error = error_from_code(
                 response.error_code, "the broker refused ApiVersions", node_id=node_id
             )
+            if isinstance(error, RebootstrapRequiredError) and session.settings.rebootstrap:
+                check.refusal = error
+            raise error
         if version == 0:
             raise UnsupportedVersionError(
                 "the broker supports no version of ApiVersions, not even 0", node_id=node_id
             )
-        theirs = ranges.get(int(ApiVersionsRequest.API_KEY or 0), (0, 0))[1]
         version = theirs if 0 <= theirs < version else 0
 
 

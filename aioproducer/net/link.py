@@ -39,8 +39,9 @@ from aioproducer.errors import (
     KafkaError,
     NodeDisconnectedError,
 )
+from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.net.connection import Connection, IdleConnectionError
-from aioproducer.net.dialer import Dialer
+from aioproducer.net.dialer import Address, Dialer
 from aioproducer.net.dialing import Streams, open_stream
 from aioproducer.net.handshake import Session, shake_hands
 from aioproducer.net.settings import NetSettings
@@ -75,6 +76,7 @@ class Surroundings:
     """What all links of one client share."""
 
     settings: NetSettings
+    check: ClusterCheck
     dialer: Dialer
     loop_time: Callable[[], float]
     rng: Random
@@ -101,6 +103,7 @@ class BrokerLink:
         )
         self._state = NodeState.DISCONNECTED
         self._connection: Connection | None = None  # the last one; usable only while READY
+        self._doubtful_address: Address | None = None  # accepted us and has not answered yet
         self._dial_task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._patience: asyncio.TimerHandle | None = None
@@ -222,7 +225,9 @@ class BrokerLink:
         self, request_type: type[Message], version: int, response: Message
     ) -> None:
         """Obeys a throttle time (KIP-219)."""
-        self._proved_useful = self._state is NodeState.READY
+        if self._state is NodeState.READY:
+            self._proved_useful = True
+            self._doubtful_address = None
         throttle_ms: int = getattr(response, "throttle_time_ms", 0)
         key = request_type.API_KEY
         if throttle_ms > 0 and key is not None and client_obeys_throttle(key, version):
@@ -289,7 +294,8 @@ class BrokerLink:
         self._connection = connection
         deadline = around.loop_time() + around.settings.request_timeout_s
         try:
-            versions = await shake_hands(Session(connection, around.settings, deadline))
+            session = Session(connection, around.settings, around.check, deadline)
+            versions = await shake_hands(session)
             if connection.error is not None:
                 raise connection.error
         except BaseException:
@@ -300,14 +306,16 @@ class BrokerLink:
     async def _open_stream(self) -> Streams:
         around, settings = self._around, self._around.settings
         allowed = self._setup_timeout.delay(self._setup_failures, around.rng)
-        return await open_stream(
+        self._doubtful_address, streams = await open_stream(
             around.dialer,
             self.node,
             # Only the bootstrap servers' names are made canonical, as in Java's ClientUtils.
             canonical=settings.dns_canonical and self.node.id < 0,
             timeout_s=allowed,
             loop_time=around.loop_time,
+            doubtful=self._doubtful_address,
         )
+        return streams
 
     def _setup_succeeded(self, versions: BrokerVersions) -> None:
         self._end_dial()

@@ -39,6 +39,8 @@ class NetSettings:
     """Ask for the canonical names of the bootstrap servers' addresses (client.dns.lookup)."""
     rebootstrap: bool = True
     """Fall back to the bootstrap servers when no broker of the metadata can be used (KIP-899)."""
+    check_cluster: bool = True
+    """Tell brokers which cluster and node is meant (KIP-1242); only with `rebootstrap`."""
     software_name: str = "aioproducer"
     software_version: str = "unknown"
 

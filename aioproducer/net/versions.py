@@ -9,6 +9,7 @@ Invariants: a choice lies in our range, the broker's and the caller's; a refusal
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from aioproducer.errors import UnsupportedVersionError
 from aioproducer.wire.api_keys import ApiKey
@@ -46,14 +47,22 @@ def client_obeys_throttle(api_key: ApiKey, version: int) -> bool:
 
 
 class BrokerVersions:
-    """The version ranges one broker advertised on one connection."""
+    """The version ranges one broker advertised on one connection.
 
-    __slots__ = ("_ranges",)
+    `features` are the levels the whole cluster has agreed on (KIP-584), as of `features_epoch`.
+    """
+
+    __slots__ = ("_ranges", "features", "features_epoch")
 
     def __init__(
-        self, ranges: Mapping[int, tuple[int, int]], *, node_id: int | None = None
+        self,
+        ranges: Mapping[int, tuple[int, int]],
+        *,
+        node_id: int | None = None,
+        features: Mapping[str, int] = MappingProxyType({}),
+        features_epoch: int = -1,
     ) -> None:
-        """Takes `{api key: (lowest, highest)}`.
+        """Takes `{api key: (lowest, highest)}` and `{feature: level}`.
 
         Raises:
             UnsupportedVersionError: a range of an API this client speaks is no range at all.
@@ -66,6 +75,8 @@ class BrokerVersions:
                     node_id=node_id,
                 )
         self._ranges = dict(ranges)
+        self.features: Mapping[str, int] = features
+        self.features_epoch: int = features_epoch
 
     def choose(
         self,

@@ -56,8 +56,15 @@ _log = log.get("runtime")
 class MetadataClient(Protocol):
     """What the task needs of `net.client.NetworkClient`."""
 
-    def set_nodes(self, nodes: Mapping[int, Node]) -> None:
-        """Says which brokers there are; none of them means: the bootstrap servers only."""
+    def set_nodes(self, nodes: Mapping[int, Node], cluster_id: str | None = None) -> None:
+        """Says which brokers there are, and of which cluster."""
+
+    def rebootstrap(self) -> None:
+        """Forgets the brokers and all connections; the bootstrap servers are left."""
+
+    @property
+    def rebootstrap_required(self) -> KafkaError | None:
+        """Why a broker wants a new start, if one does."""
 
     def least_loaded_node(self, now: float) -> int | None:
         """The node to ask, ready or not."""
@@ -140,6 +147,8 @@ class MetadataTask:
     def start(self) -> None:
         """Starts the task; the first request is due at once."""
         self._task = self._loop.create_task(self._run(), name="aioproducer-metadata")
+        # No `except` in the task: cancelled before its first step it would not run.
+        self._task.add_done_callback(self._on_task_done)
 
     async def close(self) -> None:
         """Ends the task; who waits gets `ProducerClosedError`."""
@@ -154,7 +163,11 @@ class MetadataTask:
         """Something may have changed: looks again if that could matter, else costs nothing."""
         if self._sleeper is None:
             self._woken = True
-        elif self._no_node_ready or self._due_at() < self._sleeping_until:
+        elif (
+            self._no_node_ready
+            or self._client.rebootstrap_required is not None
+            or self._due_at() < self._sleeping_until
+        ):
             self._rouse()
 
     # -- waiting ---------------------------------------------------------------------------------
@@ -184,12 +197,6 @@ class MetadataTask:
             while not self._closing:
                 self._take_answer()
                 await self._sleep_until(self._step())
-        except asyncio.CancelledError:
-            cause = ProducerFailedError("the producer's metadata task was cancelled from outside")
-            self._waiters.fail(cause)
-            if self._on_end is not None and not self._closing:
-                self._on_end(cause)
-            raise
         except Exception as error:
             _log.exception("the metadata task ended unexpectedly")
             cause = ProducerFailedError(f"the metadata task ended unexpectedly: {error!r}")
@@ -198,16 +205,26 @@ class MetadataTask:
             if self._on_end is not None:
                 self._on_end(cause)
 
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() and not self._closing:
+            cause = ProducerFailedError("the producer's metadata task was cancelled from outside")
+            self._waiters.fail(cause)
+            if self._on_end is not None:
+                self._on_end(cause)
+
     def _step(self) -> float:
         """Does what is due; returns when to look again."""
         now = self._loop.time()
+        astray = self._client.rebootstrap_required
+        if astray is not None:
+            self._rebootstrap(now, str(astray))
         due_at = self._metadata.next_update_at(now)
         self._no_node_ready = False
         if due_at > now:
             return due_at
         if self._trying_since is None:
             self._trying_since = now
-        elif self._rebootstraps and now - self._trying_since >= self._rebootstrap_after:
+        elif self._no_metadata_for_too_long(now):
             self._rebootstrap(now, "no metadata for metadata_recovery_rebootstrap_trigger_ms")
         node_id = self._client.least_loaded_node(now)
         if node_id is not None and self._client.is_ready(node_id, now):
@@ -220,6 +237,16 @@ class MetadataTask:
             self._client.maybe_connect(node_id, now)
         moments = (self._client.ready_at(candidate, now) for candidate in self._candidates())
         return min([now + _LOOK_AGAIN_S, *(at for at in moments if at > now)])
+
+    def _no_metadata_for_too_long(self, now: float) -> bool:
+        """Whether the known brokers had their time (KIP-1102)."""
+        since = self._trying_since
+        return (
+            self._rebootstraps
+            and self._nodes_told is not None
+            and since is not None
+            and now - since >= self._rebootstrap_after
+        )
 
     def _send(self, node_id: int, now: float) -> None:
         try:
@@ -279,13 +306,27 @@ class MetadataTask:
     def _take_response(self, response: MetadataResponse) -> None:
         now = self._loop.time()
         reliable = self._answer_version >= _FIRST_WITH_RELIABLE_EPOCHS
+        before = self._metadata.cluster
         if self._metadata.on_response(response, now, reliable_epochs=reliable):
             self._trying_since = None
+            self._note_cluster(before.cluster_id)
             self._tell_nodes()
             self._on_update()
         elif response.error_code == RebootstrapRequiredError.code and self._rebootstraps:
             self._rebootstrap(now, "the broker asked for it")
         self._waiters.settle(now)
+
+    def _note_cluster(self, before: str | None) -> None:
+        """Another cluster is another world: nobody should meet that without having read of it."""
+        after = self._metadata.cluster.cluster_id
+        if before is not None and after != before:
+            self._nodes_told = None
+            _log.warning(
+                "another cluster answers now: %s instead of %s; topics count as created anew, and "
+                "records that were not acknowledged are written there",
+                after,
+                before,
+            )
 
     def _fail(self, error: KafkaError) -> None:
         now = self._loop.time()
@@ -309,10 +350,12 @@ class MetadataTask:
         return news
 
     def _rebootstrap(self, now: float, why: str) -> None:
-        _log.info("starting over from the bootstrap servers: %s", why)
+        self._warnings.warning(
+            now, None, "rebootstrap", "starting over from the bootstrap servers: %s", why
+        )
         self._trying_since = now
-        self._nodes_told = None
-        self._client.set_nodes({})
+        self._nodes_told = self._answer = None
+        self._client.rebootstrap()
         self._metadata.rebootstrap()
 
     # -- helpers ---------------------------------------------------------------------------------
@@ -330,10 +373,10 @@ class MetadataTask:
         self.wake()
 
     def _tell_nodes(self) -> None:
-        nodes = self._metadata.cluster.nodes
-        if nodes is not self._nodes_told:
-            self._nodes_told = nodes
-            self._client.set_nodes(nodes)
+        cluster = self._metadata.cluster
+        if cluster.nodes is not self._nodes_told:
+            self._nodes_told = cluster.nodes
+            self._client.set_nodes(cluster.nodes, cluster.cluster_id)
 
     def _explain_connections(self) -> str:
         """The brokers that cannot be reached and why, for timeout errors."""

@@ -92,6 +92,14 @@ def test_a_broker_that_leaves_makes_its_partitions_unavailable_in_untouched_topi
     assert again.topics["t"].available == (0, 1)
 
 
+def test_a_broker_that_leaves_makes_its_partitions_unavailable_in_topics_kept_as_they_were_too():
+    before = snapshot(topic(1, 2))
+    after = before.updated(
+        {"t": before.topics["t"]}, nodes={2: NODES[2]}, cluster_id="c", controller_id=2
+    )
+    assert after.topics["t"].available == (1,)
+
+
 def test_public_partition_infos_say_none_where_nothing_is_known():
     infos = snapshot(topic(1, -1)).partition_infos("t")
     assert [(i.partition, i.leader, i.leader_epoch, i.replicas) for i in infos] == [

@@ -384,12 +384,70 @@ def test_without_topic_ids_a_denied_topic_is_believed_to_be_created_anew():
     assert (metadata.leader("t", 0), metadata.leader_epoch("t", 0)) == (2, 0)
 
 
+def recreations(metadata: Metadata) -> list[str]:
+    seen: list[str] = []
+    metadata.on_recreated = seen.append
+    return seen
+
+
+def test_a_topic_with_another_id_is_told_of_once():
+    metadata = ready()
+    seen = recreations(metadata)
+    for now, topic_id in enumerate((ID_A, ID_B, ID_B), start=1):
+        metadata.request_update(now)
+        answer(metadata, now, topic("t", (1, 0), (2, 0), topic_id=topic_id))
+    assert seen == ["t"]
+
+
+def test_a_topic_created_anew_while_it_was_denied_or_forgotten_is_told_of():
+    for pause, denial in ((1, [topic("t", error=UNKNOWN_TOPIC)]), (400, [])):
+        metadata = ready()
+        seen = recreations(metadata)
+        metadata.request_update(pause)
+        answer(metadata, pause, *denial)
+        assert metadata.topic("t") is None
+        metadata.add_topic("t", pause + 1)
+        answer(metadata, pause + 1, topic("t", (1, 0), topic_id=ID_B))
+        assert seen == ["t"]
+
+
+def test_without_topic_ids_no_topic_counts_as_created_anew():
+    metadata = ready()
+    seen = recreations(metadata)
+    for now, topic_id in enumerate((ZERO_ID, ID_A, ZERO_ID), start=1):
+        metadata.request_update(now)
+        answer(metadata, now, topic("t", (1, 5), (2, 5), topic_id=topic_id))
+    assert seen == []
+
+
 def test_another_cluster_behind_the_same_addresses_is_taken_as_it_is():
     metadata = ready()
+    told, anew = [], recreations(metadata)
+    metadata.on_other_cluster = lambda: told.append(metadata.cluster.cluster_id)
     metadata.request_update(1)
-    answer(metadata, 1, topic("t", (3, 0), (3, 0)), cluster_id="another")
+    answer(metadata, 1, topic("t", (3, 0), (3, 0), topic_id=ID_B), cluster_id="another")
     assert metadata.leader_epoch("t", 0) == 0
     assert metadata.cluster.cluster_id == "another"
+    assert (told, anew) == (["cluster"], [])
+
+
+def test_in_another_cluster_topics_are_unknown_until_it_describes_them():
+    metadata = ready()
+    metadata.add_topic("u", 1)
+    assert answer(metadata, 1, topic("u", (1, 0)), cluster_id="another") == ["u"]
+    assert metadata.topic("t") is None
+    assert answer(metadata, 2, topic("t", (1, 0)), cluster_id="another") == ["t"]
+    assert metadata.leader("t", 0) == 1
+
+
+def test_an_answer_without_a_cluster_id_is_of_the_same_cluster():
+    metadata = ready()
+    told: list[str | None] = []
+    metadata.on_other_cluster = lambda: told.append(metadata.cluster.cluster_id)
+    for now, cluster_id in enumerate((None, "cluster", "another"), start=1):
+        metadata.request_update(now)
+        answer(metadata, now, topic("t", (1, 5), (2, 5)), cluster_id=cluster_id)
+    assert told == ["cluster"]
 
 
 def test_epochs_below_version_9_are_ignored():

@@ -167,6 +167,54 @@ async def test_all_addresses_of_a_name_are_tried_in_order() -> None:
         assert set(dialer.hostnames) == {"broker"}
 
 
+@pytest.mark.parametrize("node_id", [1, -1])
+def test_a_name_is_resolved_again_at_every_dial(node_id: int) -> None:
+    @virtual_time
+    async def run() -> None:
+        dialer = MemoryDialer({"10.0.0.1": obedient}, {"broker": ["10.0.0.1"]})
+        async with harness(dialer) as it:
+            it.client.set_bootstrap([("broker", 9092)])
+            assert await it.connect(node_id) is None
+            dialer.servers = {"10.0.0.9": obedient}
+            dialer.names["broker"] = ["10.0.0.8", "10.0.0.9"]
+            await dialer.hang_up()
+            await it.wait_for_state(NodeState.BACKING_OFF, node_id=node_id)
+            await asyncio.sleep(1)
+            assert await it.connect(node_id) is None
+            assert [host for _, host in dialer.dials] == ["10.0.0.1", "10.0.0.8", "10.0.0.9"]
+
+    run()
+
+
+@virtual_time
+async def test_an_address_that_accepts_and_is_of_no_use_comes_last_the_next_time() -> None:
+    dialer = MemoryDialer(
+        {"10.0.0.1": hostile.closes, "10.0.0.2": hostile.closes, "10.0.0.3": obedient},
+        {"broker": ["10.0.0.1", "10.0.0.2", "10.0.0.3"]},
+    )
+    async with harness(dialer) as it:
+        for _ in range(2):
+            assert await it.connect() is not None
+            await asyncio.sleep(1)
+        assert await it.connect() is None
+        assert [host for _, host in dialer.dials] == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
+
+
+@virtual_time
+async def test_an_address_that_answered_keeps_its_place() -> None:
+    dialer = MemoryDialer(
+        {"10.0.0.1": obedient, "10.0.0.2": obedient}, {"broker": ["10.0.0.1", "10.0.0.2"]}
+    )
+    async with harness(dialer) as it:
+        for _ in range(2):
+            assert await it.connect() is None
+            await it.ask()
+            await dialer.hang_up()
+            await it.wait_for_state(NodeState.BACKING_OFF)
+            await asyncio.sleep(1)
+        assert [host for _, host in dialer.dials] == ["10.0.0.1", "10.0.0.1"]
+
+
 @virtual_time
 async def test_an_address_that_swallows_packets_leaves_time_for_the_next() -> None:
     dialer = MemoryDialer(
@@ -525,6 +573,22 @@ def test_bootstrap_servers_are_the_last_resort(rebootstrap: bool) -> None:
             await it.connect(1)
             expected = {-1, -2} if rebootstrap else {None}
             assert it.client.least_loaded_node(it.now) in expected
+
+    run()
+
+
+@pytest.mark.parametrize("rebootstrap", [True, False])
+def test_bootstrap_servers_are_tried_beside_dials_that_drag_on(rebootstrap: bool) -> None:
+    @virtual_time
+    async def run() -> None:
+        dialer = MemoryDialer({"a": black_hole, "b": black_hole})
+        async with harness(dialer, {1: ("a", 1), 2: ("b", 1)}, rebootstrap=rebootstrap) as it:
+            it.client.set_bootstrap([("x", 1)])
+            for node_id in (1, 2):
+                it.client.maybe_connect(node_id, it.now)
+            assert it.client.least_loaded_node(it.now) in {1, 2}
+            await asyncio.sleep(1.1)
+            assert it.client.least_loaded_node(it.now) in ({-1} if rebootstrap else {1, 2})
 
     run()
 

@@ -198,7 +198,8 @@ class MemoryDialer:
 
     Attributes:
         names: Host name to its addresses; a host not listed is its own address.
-        servers: Address to what happens to a connection; `black_hole` never accepts.
+        servers: Address, with or without a port, to what happens to a connection; `black_hole`
+            never accepts.
         dials: (time, address) of every attempt.
         connections: The client's transports, in the order of their opening.
     """
@@ -231,7 +232,7 @@ class MemoryDialer:
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         self.dials.append((asyncio.get_running_loop().time(), address.host))
         self.hostnames.append(server_hostname)
-        server: Any = self.servers.get(address.host)
+        server: Any = self.servers.get(str(address), self.servers.get(address.host))
         if server is None:
             raise ConnectionRefusedError("refused")
         if server is black_hole:
@@ -255,12 +256,16 @@ class MemoryDialer:
         finally:
             writer.close()
 
-    async def shut_down(self) -> None:
-        """Ends all servers; then every transport must be lost."""
+    async def hang_up(self) -> None:
+        """Closes every connection from the servers' side."""
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+    async def shut_down(self) -> None:
+        """Ends all servers; then every transport must be lost."""
+        await self.hang_up()
         await asyncio.sleep(0)
         still_open = [transport for transport in self.connections if not transport.is_lost]
         if still_open:
