@@ -19,7 +19,7 @@ PYTEST_ARGS ?=
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint type bench sim mutants cluster faults reliability docs clean system-deps
+.PHONY: help venv demo test lint type bench sim mutants fuzz cluster faults reliability memory soak docs clean system-deps
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -51,6 +51,17 @@ sim: $(STAMP) ## Simulate clusters and faults on virtual time (SEED=n, or SEEDS=
 mutants: $(STAMP) ## Plant defects one by one; the simulation has to find each
 	$(BIN)/python tests/sim/mutants.py $(MUTANTS_ARGS)
 
+# fuzz: how long each target, which ones (all of them), or one input to look at again.
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?=
+REPLAY ?=
+fuzz: $(STAMP) ## Fuzz all that is read from peers (FUZZ_SECONDS=60 each, FUZZ_TARGETS=, REPLAY=file)
+	@$(BIN)/python -c 'import atheris' 2>/dev/null \
+		|| $(BIN)/python -m pip install --quiet --only-binary atheris --constraint $(LOCK) atheris 2>/dev/null \
+		|| $(BIN)/python -m pip install --quiet --only-binary atheris 'atheris>=3.0' || true
+	@PYTHONPATH=tests $(BIN)/python -m fuzz \
+		$(if $(REPLAY),replay $(REPLAY),run --seconds $(FUZZ_SECONDS) $(FUZZ_TARGETS))
+
 cluster: $(STAMP) ## Run the tests that need real Kafka brokers
 	$(BIN)/python -m pytest -m kafka $(PYTEST_ARGS)
 
@@ -59,6 +70,14 @@ faults: $(STAMP) ## Break three real brokers in every way: 50,000 records per sc
 
 reliability: $(STAMP) ## The same beside aiokafka and confluent-kafka, into bench/RELIABILITY.md
 	$(BIN)/python -m bench reliability
+
+memory: $(STAMP) ## Overload a frozen cluster: is memory bounded, the line served in order?
+	$(BIN)/python -m bench memory
+
+MINUTES ?= 30
+RATE    ?= 20000
+soak: $(STAMP) ## Send for long while something breaks every 20 s (MINUTES=30 RATE=20000 SEED=1)
+	MINUTES=$(MINUTES) RATE=$(RATE) SEED=$(SEED) $(BIN)/python -m bench soak
 
 lint: $(STAMP) ## Check style, formatting and who imports whom
 	$(BIN)/ruff check .

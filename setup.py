@@ -10,10 +10,11 @@ from setuptools.command.build_ext import build_ext
 
 EXTENSIONS = [
     Extension(
-        "aioproducer.records._native",
-        ["aioproducer/records/_native.pyx"],
+        f"aioproducer.{module}",
+        [f"aioproducer/{module.replace('.', '/')}.pyx"],
         extra_compile_args=["-O3"],
-    ),
+    )
+    for module in ("records._native", "records._bulk", "records._arrow", "runtime._fastlane")
 ]
 
 

@@ -8,8 +8,11 @@ from aioproducer._version import __version__
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import KafkaError
 from aioproducer.producer import Producer
+from aioproducer.transactions import Transaction
 from aioproducer.types import (
+    ConsumerGroupMetadata,
     Node,
+    OffsetAndMetadata,
     PartitionInfo,
     Persistence,
     Record,
@@ -19,8 +22,10 @@ from aioproducer.types import (
 )
 
 __all__ = [
+    "ConsumerGroupMetadata",
     "KafkaError",
     "Node",
+    "OffsetAndMetadata",
     "PartitionInfo",
     "Persistence",
     "Producer",
@@ -29,5 +34,6 @@ __all__ = [
     "RecordMetadata",
     "TimestampType",
     "TopicPartition",
+    "Transaction",
     "__version__",
 ]

@@ -285,6 +285,8 @@ class ThrottlingQuotaExceededError(RetriableBrokerError, code=89):
 class ProducerFencedError(BrokerError, code=90, effect=_RECOVERABLE):
     """A newer producer with the same transactional id has taken over."""
 
+    advice: str | None = "Close this producer: the newer one does its work."
+
 
 class ResourceNotFoundError(BrokerError, code=91):
     """The resource does not exist."""
@@ -336,6 +338,8 @@ class TelemetryTooLargeError(BrokerError, code=118):
 
 class TransactionAbortableError(BrokerError, code=120, effect=_ABORTABLE):
     """The transaction has failed; aborting it lets the producer go on."""
+
+    advice: str | None = "Abort the transaction, then do its work again in a new one."
 
 
 class RebootstrapRequiredError(BrokerError, code=129):

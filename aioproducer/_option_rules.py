@@ -14,6 +14,7 @@ from itertools import count
 from typing import Any, Final
 
 from aioproducer import log
+from aioproducer._callables import makes_coroutines
 from aioproducer._properties import parse_servers
 from aioproducer.errors import ConfigError
 
@@ -101,7 +102,7 @@ def _settle_reconnect_backoff(values: Values, chosen: frozenset[str]) -> None:
 
 def _settle_client_id(values: Values, chosen: frozenset[str]) -> None:
     if "client_id" not in chosen:
-        values["client_id"] = f"producer-{next(_client_numbers)}"
+        values["client_id"] = f"producer-{values['transactional_id'] or next(_client_numbers)}"
 
 
 def _settle_batch_size(values: Values, chosen: frozenset[str]) -> None:
@@ -132,9 +133,17 @@ def _settle_partitioner(values: Values, chosen: frozenset[str]) -> None:
 
 
 def _check_callables(values: Values, chosen: frozenset[str]) -> None:
-    for name in ("key_serializer", "value_serializer", "on_delivery_error"):
-        if values[name] is not None and not callable(values[name]):
-            raise ConfigError(f"{name} must be callable, not {values[name]!r}")
+    for name in ("key_serializer", "value_serializer", "on_delivery_error", "on_data_loss"):
+        given = values[name]
+        if given is None:
+            continue
+        if not callable(given):
+            raise ConfigError(f"{name} must be callable, not {given!r}")
+        if makes_coroutines(given):
+            raise ConfigError(
+                f"{name} must be a plain function, not the coroutine function {given!r}",
+                advice="nobody awaits what it returns; a callback may start a task",
+            )
 
 
 _RULES: Final[tuple[Callable[[Values, frozenset[str]], None], ...]] = (

@@ -22,6 +22,7 @@ from aioproducer._options import (
     between,
     either,
     later,
+    not_empty,
     one_of,
     one_of_ignoring_case,
     option,
@@ -90,26 +91,26 @@ class CoreOptions:
         "After how many ms without a record a topic's metadata is forgotten.",
         at_least(5_000),
     )
-    metadata_recovery_strategy: str = later(
+    metadata_recovery_strategy: str = option(
         "rebootstrap",
         Kind.STRING,
-        "Whether to start again from the bootstrap servers when no known broker can be reached.",
+        "Whether to start again from the bootstrap servers when no known broker can be reached or "
+        "a broker asks for it; with `none` only the brokers last known are tried.",
         one_of_ignoring_case("rebootstrap", "none"),
-        accepts=("none",),
         source="KIP-899",
     )
-    metadata_recovery_rebootstrap_trigger_ms: int = later(
+    metadata_recovery_rebootstrap_trigger_ms: int = option(
         300_000,
         Kind.LONG,
         "After how many ms without metadata the client starts again from the bootstrap servers.",
         at_least(0),
         source="KIP-1102",
     )
-    metadata_cluster_check_enable: bool = later(
+    metadata_cluster_check_enable: bool = option(
         True,
         Kind.BOOLEAN,
-        "Whether brokers check that the client reached the cluster and node it meant.",
-        accepts=(False,),
+        "Whether brokers (from 4.4 on) check that the client reached the cluster and node it "
+        "meant; has no effect with metadata_recovery_strategy=none.",
         source="KIP-1242",
     )
     allow_auto_create_topics: bool = option(
@@ -271,7 +272,8 @@ class CoreOptions:
     on_delivery_error: DeliveryErrorCallback | None = option(
         None,
         Kind.OBJECT,
-        "Called once per failed batch with the partition, the number of records and the error.",
+        "Called once per failed batch of which somebody's deliveries were dropped unseen, with the "
+        "partition, the number of those records and the error.",
         source="aioproducer",
     )
 
@@ -340,13 +342,20 @@ class CoreOptions:
         "Kafka's default, on where acks, retries and the requests in flight allow it.",
         source="KIP-98, KIP-679",
     )
-    transactional_id: str | None = later(
-        None, Kind.STRING, "The name under which transactions survive a restart.", source="KIP-98"
+    transactional_id: str | None = option(
+        None,
+        Kind.STRING,
+        "The name under which transactions survive a restart; of two producers with the same "
+        "name the older one is fenced.",
+        not_empty(),
+        source="KIP-98",
     )
-    transaction_timeout_ms: int = later(
+    transaction_timeout_ms: int = option(
         60_000,
         Kind.INT,
-        "After how many ms the coordinator aborts an open transaction.",
+        "After how many ms the coordinator aborts an open transaction; at most the broker's "
+        "transaction.max.timeout.ms.",
+        at_least(1),
         source="KIP-98",
     )
     transaction_two_phase_commit_enable: bool = later(

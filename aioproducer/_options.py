@@ -90,6 +90,11 @@ def one_of_ignoring_case(*allowed: str) -> Constraint:
     )
 
 
+def not_empty() -> Constraint:
+    """Refuse the empty text; None stays None."""
+    return Constraint("not empty", lambda value: value != "")
+
+
 def either(value: object, other: Constraint) -> Constraint:
     """Allow one special value besides what another limit allows."""
     return Constraint(

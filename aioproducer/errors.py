@@ -49,6 +49,16 @@ class RecordsPurgedError(KafkaError):
     """The record was given up by `Producer.purge()` before it was acknowledged."""
 
 
+class TransactionAbortedError(KafkaError):
+    """The record's transaction was aborted before the record was sent (KIP-654)."""
+
+
+class FatalTransactionError(KafkaError):
+    """The transactional producer cannot go on; its message carries the cause."""
+
+    advice: str | None = "Close this producer; once the cause is gone a new one can go on."
+
+
 class SerializationError(KafkaError):
     """A key, value or header cannot be turned into the bytes of a record."""
 

@@ -28,6 +28,7 @@ from aioproducer.errors import (
     SerializationError,
     WrongLoopError,
 )
+from aioproducer.transactions import TransactionalCalls
 from aioproducer.types import HeaderPairs, HeadersInput, PartitionInfo, RecordMetadata
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.runtime.health import Health
+    from aioproducer.runtime.lane import Lane
 
 _log = log.get("producer")
 
@@ -49,7 +51,7 @@ class _State(Enum):
     FORKED = "forked"
 
 
-class Producer:
+class Producer(TransactionalCalls):
     """An asyncio-native Kafka producer.
 
     Constructing one needs no running loop; it binds to the loop `start()` runs in. Use it as an
@@ -76,6 +78,7 @@ class Producer:
         self._state = _State.NEW
         self._engine: ProducerEngine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._lane: Lane | None = None
 
     @property
     def config(self) -> ProducerConfig:
@@ -84,10 +87,14 @@ class Producer:
 
     # -- life ------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
+    async def start(self, *, init_transactions: bool = True) -> None:
         """Connects to the cluster; returns when a broker has answered.
 
-        Waits at most `max_block_ms`. When it raises, everything is cleaned up.
+        Waits at most `max_block_ms`, and as long again for the transaction coordinator if there is
+        a `transactional_id`. When it raises, everything is cleaned up.
+
+        Args:
+            init_transactions: False leaves `init_transactions()` to the caller.
 
         Raises:
             BootstrapError: no bootstrap server answered in time; the text says why, for each.
@@ -103,13 +110,14 @@ class Producer:
         self._engine = self._new_engine(self._loop)
         self._state = _State.STARTING
         try:
-            await self._engine.start()
+            await self._engine.start(init_transactions=init_transactions)
         except BaseException:
             self._state = _State.CLOSED
             raise
         if self._state is _State.STARTING:
             self._state = _State.RUNNING
             _live.add(self)
+            self._open_lane(self._engine)
         if not self._config.effective_idempotence:
             _log.info(
                 "started without idempotence: a retried batch may be written twice (client id %s)",
@@ -122,13 +130,18 @@ class Producer:
         Args:
             timeout: seconds to wait for deliveries; what is left then fails with
                 `ProducerClosedError`. None waits as long as the records' own
-                `delivery_timeout_ms` allows; 0 does not wait.
+                `delivery_timeout_ms` allows; 0 does not wait. Of several calls the least patient
+                one counts.
+
+        Raises:
+            IllegalStateError: driven by hand in a callback, or called in another loop.
         """
         if self._state is _State.FORKED:
             return
         engine = self._engine
         if engine is not None:
             self._check_loop()
+            _check_in_task("close")
         self._state = _State.CLOSED
         _live.discard(self)
         if engine is not None:
@@ -190,6 +203,12 @@ class Producer:
             SerializationError: a serializer failed, or the types cannot be sent.
             IllegalStateError: not started, closed, another loop's, or after `fork()`.
         """
+        if self._lane is not None:
+            delivery: Delivery | None = self._lane.append(
+                topic, value, key, headers, partition, timestamp_ms
+            )
+            if delivery is not None:
+                return delivery
         engine = self._usable()
         key, value, pairs = self._prepare(topic, key, value, headers)
         return await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
@@ -205,6 +224,12 @@ class Producer:
         timestamp_ms: int | None = None,
     ) -> Delivery:
         """Like `send`, but raises `BufferFullError` where `send` would wait."""
+        if self._lane is not None:
+            delivery: Delivery | None = self._lane.append_nowait(
+                topic, value, key, headers, partition, timestamp_ms
+            )
+            if delivery is not None:
+                return delivery
         engine = self._usable()
         key, value, pairs = self._prepare(topic, key, value, headers)
         return engine.appender.append_nowait(topic, key, value, pairs, partition, timestamp_ms)
@@ -224,6 +249,12 @@ class Producer:
         Raises:
             KafkaError: what `send` raises, or why the delivery failed.
         """
+        if self._lane is not None:
+            delivery: Delivery | None = self._lane.append(
+                topic, value, key, headers, partition, timestamp_ms
+            )
+            if delivery is not None:
+                return await delivery
         engine = self._usable()
         key, value, pairs = self._prepare(topic, key, value, headers)
         return await (
@@ -261,13 +292,22 @@ class Producer:
     async def flush(self, timeout: float | None = None) -> int:
         """Sends what was accepted so far without lingering, and waits for the outcomes.
 
+        Records accepted after the call are not waited for, so those that callbacks send do not
+        hold it up. A callback cannot wait: it starts a task that flushes (KIP-1118).
+
         Args:
             timeout: seconds; None waits as long as `delivery_timeout_ms` allows.
 
         Returns:
             How many of these records are still undelivered: 0 unless the timeout ended first.
+
+        Raises:
+            IllegalStateError: driven by hand in a callback, where it could never end; or the
+                producer is not started, closed, another loop's, or of before a `fork()`.
         """
-        return await self._usable().flush(timeout)
+        engine = self._usable()
+        _check_in_task("flush")
+        return await engine.flush(timeout)
 
     def purge(self, *, queued: bool = True, in_flight: bool = False) -> int:
         """Gives up records that wait: their deliveries fail with `RecordsPurgedError`.
@@ -322,6 +362,18 @@ class Producer:
         from aioproducer.runtime.engine import ProducerEngine
 
         return ProducerEngine(self._config, loop)
+
+    def _open_lane(self, engine: ProducerEngine) -> None:
+        """Lets records that need neither a serializer nor a wait past everything here."""
+        if self._config.key_serializer is not None or self._config.value_serializer is not None:
+            return
+        self._lane = engine.appender.lane
+        for name, waits in (("send", False), ("send_and_wait", True)):
+            function = getattr(Producer, name)
+            if getattr(type(self), name) is function:  # else a subclass has its own
+                shortcut = self._lane.method(self, function, waits)
+                if shortcut is not None:
+                    vars(self)[name] = shortcut
 
     def _block_deadline(self, engine: ProducerEngine) -> float:
         return engine.loop.time() + self._config.max_block_ms / 1000
@@ -386,6 +438,15 @@ class Producer:
             ) from error
 
 
+def _check_in_task(what: str) -> None:
+    """A coroutine that a callback drives by hand would wait for ever: nobody resumes it."""
+    if asyncio.current_task() is None:
+        raise IllegalStateError(
+            f"{what}() can only be awaited in a task, not in a callback (KIP-1118)",
+            advice=f"start a task there: asyncio.create_task(producer.{what}())",
+        )
+
+
 def _serialize(serializer: Any, data: Any, topic: str, what: str) -> Any:
     try:
         return serializer(data)
@@ -397,6 +458,8 @@ def _after_fork_in_child() -> None:
     """A child shares its parent's sockets: using them would mix both processes' requests."""
     for producer in list(_live):
         producer._state = _State.FORKED
+        if producer._lane is not None:
+            producer._lane.close()
     _live.clear()
 
 

@@ -7,9 +7,9 @@ standard library only.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 HeaderPairs = tuple[tuple[str, bytes | None], ...]
 """Headers as they are stored: ordered, duplicate keys allowed, values may be None."""
@@ -94,3 +94,77 @@ class RecordMetadata(NamedTuple):
     def topic_partition(self) -> TopicPartition:
         """The partition as a `TopicPartition`."""
         return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """A position to commit for a consumer group: the offset of the record to read next.
+
+    `metadata` is free text kept beside it; `leader_epoch` that of the last record read, if known.
+    """
+
+    offset: int
+    metadata: str | None = None
+    leader_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupMetadata:
+    """Who commits offsets: a group and, so that zombies are fenced, one of its members (KIP-447).
+
+    With only a `group_id` the broker cannot tell a member that was expelled from the current one.
+    """
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.generation_id > 0 and not self.member_id:
+            raise ValueError(f"generation {self.generation_id} of a group needs a member_id")
+
+    @property
+    def names_member(self) -> bool:
+        """Whether it names more than the group."""
+        return self.generation_id >= 0 or bool(self.member_id) or self.group_instance_id is not None
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTransaction:
+    """An open transaction whose records are all written; whoever holds this can end it.
+
+    It names nothing secret and no broker, pickles, and goes through JSON (`as_dict`, `from_dict`).
+
+    Attributes:
+        transactional_id: the producer's.
+        producer_id: the id its records were written under.
+        epoch: the epoch of that id.
+        transaction_version: the protocol it was begun by: 1 (KIP-98) or 2 (KIP-890).
+        empty: whether nothing was written, so that there is nothing to end either.
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    transaction_version: int
+    empty: bool = False
+
+    def __post_init__(self) -> None:
+        if self.transaction_version not in {1, 2}:
+            raise ValueError(f"{self.transaction_version} is no version of transactions")
+        if not self.transactional_id or self.producer_id < 0 or self.epoch < 0:
+            raise ValueError("no producer prepares such a transaction")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Its fields, as JSON knows them."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """What `as_dict` gave.
+
+        Raises:
+            TypeError, ValueError: these are not its fields.
+        """
+        return cls(**fields)

@@ -110,6 +110,7 @@ class RecordAccumulator:
         self._ready: dict[int, deque[PartitionQueue]] = {}
         self._incomplete = IncompleteBatches(settings.delivery_timeout)
         self._flushes = 0
+        self._holds = 0
         self._ordinal = 0
         self._ticket = 0
 
@@ -174,6 +175,7 @@ class RecordAccumulator:
         queue.batches.append(batch)
         self._incomplete.add(batch)
         self._metadata.add_topic(record.meta.name, now)
+        self._sequencer.on_opened(topic_partition)
         self._replan(queue)
         return batch
 
@@ -305,10 +307,12 @@ class RecordAccumulator:
     def hold(self, batch: ProducerBatch) -> None:
         """A transport may read the batch's memory from now on."""
         batch.holds += 1
+        self._holds += 1
 
     def release(self, batch: ProducerBatch) -> None:
         """The transport is done with the batch's memory."""
         batch.holds -= 1
+        self._holds -= 1
         self._maybe_deallocate(batch)
 
     def complete(self, batch: ProducerBatch, outcome: BatchOutcome) -> bool:
@@ -324,9 +328,17 @@ class RecordAccumulator:
         self._forget(expired)
         return expired
 
-    def take_all(self, *, queued: bool = True, in_flight: bool = True) -> list[ProducerBatch]:
+    def take_all(
+        self,
+        *,
+        queued: bool = True,
+        in_flight: bool = True,
+        only: Callable[[ProducerBatch], bool] | None = None,
+    ) -> list[ProducerBatch]:
         """Every batch without an outcome, or one kind of them, off its queue."""
         batches = [batch for batch in self.incomplete() if (in_flight if batch.holds else queued)]
+        if only is not None:
+            batches = [batch for batch in batches if only(batch)]
         self._forget(batches)
         return batches
 
@@ -336,6 +348,11 @@ class RecordAccumulator:
     def has_incomplete(self) -> bool:
         """Whether any batch has no outcome yet."""
         return bool(self._incomplete)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether every batch has its outcome and none is in a transport's hands."""
+        return not self._incomplete and not self._holds
 
     def incomplete(self) -> Iterator[ProducerBatch]:
         """The batches that have no outcome yet."""

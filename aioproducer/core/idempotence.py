@@ -12,6 +12,7 @@ whether they are on the wire or queued for a retry.
     doubtful --a later batch is acknowledged-----> whole      (so the failed one was written)
     doubtful --its head is out of order----------> broken     (so the failed one was not)
     broken, doubtful with nothing in flight --restart: newer epoch, sequences from 0--> whole
+    any ----its topic was created anew-----------> broken     (nothing stands in the new log)
 
 Rules and their reasons
 - A sequence that may have reached a broker is never given to other records: the broker would take
@@ -26,10 +27,14 @@ Rules and their reasons
 - A bump concerns the partition that needs it. The others go on under the epoch they have and follow
   when nothing of theirs is in flight.
 - Sequences outlive metadata: a topic that vanishes from it keeps its state.
+- A topic created anew has a log that knows nothing of the producer and would accept whatever comes
+  first, out of order too: its partitions start over. In another cluster the producer id may be
+  somebody else's, whose batches ours could be taken for: a new one is asked for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from aioproducer.core.producer_batch import ProducerBatch
@@ -37,6 +42,8 @@ from aioproducer.types import TopicPartition
 
 MAX_EPOCH = 2**15 - 1
 _SEQUENCES = 2**31
+_FIRST_OF_ALL = (-1,)
+"""An ordinal before every batch's."""
 
 
 class ProducerIdentity(NamedTuple):
@@ -52,6 +59,9 @@ class Sequencer:
     This one is for a producer without idempotence: everything may, without a sequence.
     """
 
+    def on_opened(self, topic_partition: TopicPartition) -> None:
+        """A batch for this partition was opened."""
+
     def may_drain(self, batch: ProducerBatch) -> bool:
         """Whether the batch, the first of its queue, may go out now."""
         return True
@@ -65,6 +75,10 @@ class Sequencer:
     def on_failed(self, batch: ProducerBatch) -> None:
         """The batch has failed for good; `possibly_persisted` says how surely."""
 
+    def may_renumber(self, batch: ProducerBatch) -> bool:
+        """Whether a batch whose predecessor the broker does not hold can still be written."""
+        return True
+
     def on_out_of_order(self, batch: ProducerBatch) -> bool:
         """The broker does not hold the batch's predecessor; True when it lost acknowledged data."""
         return False
@@ -75,6 +89,12 @@ class Sequencer:
     def on_off_the_wire(self, topic_partition: TopicPartition) -> None:
         """A request with a batch of this partition is over."""
 
+    def on_recreated(self, topic: str) -> None:
+        """The topic was created anew: none of its batches without an outcome stands in it."""
+
+    def on_other_cluster(self) -> None:
+        """What is sent from now on goes to another cluster, which knows nothing of us."""
+
     @property
     def wants_identity(self) -> bool:
         """Whether a producer id has to be asked for."""
@@ -83,12 +103,17 @@ class Sequencer:
     def on_identity(self, identity: ProducerIdentity) -> None:
         """The broker gave a producer id."""
 
+    def do_without_identity(self) -> bool:
+        """Brokers give no producer ids; whether batches go out without from now on."""
+        return False
+
 
 class _Partition:
     __slots__ = (
         "acknowledged",
         "identity",
         "in_flight",
+        "log_is_new",
         "next_sequence",
         "unknown_gap",
         "unwritten_from",
@@ -103,6 +128,12 @@ class _Partition:
         """Batches from this ordinal on are known to be unwritten."""
         self.unknown_gap: tuple[int, ...] | None = None
         """The youngest batch that failed and may have been written."""
+        self.log_is_new = False
+        """Sequences given out so far belong to a log that is gone."""
+
+    def begin_new_log(self) -> None:
+        self.unwritten_from, self.unknown_gap = _FIRST_OF_ALL, None
+        self.log_is_new = True
 
     @property
     def is_whole(self) -> bool:
@@ -115,17 +146,21 @@ class IdempotentSequencer(Sequencer):
     Args:
         max_in_flight: batches of one partition that may be without an answer; brokers remember
             the last five.
+        on_given_up: called when brokers give no producer ids and batches go out without, as if
+            idempotence was off; None if that must not be.
     """
 
-    def __init__(self, max_in_flight: int) -> None:
+    def __init__(self, max_in_flight: int, on_given_up: Callable[[], None] | None = None) -> None:
         self.identity: ProducerIdentity | None = None
         self._max_in_flight = max_in_flight
+        self._on_given_up = on_given_up
+        self._given_up = False
         self._partitions: dict[TopicPartition, _Partition] = {}
 
     @property
     def wants_identity(self) -> bool:
         """Whether a producer id has to be asked for: at first, and when the epochs are used up."""
-        return self.identity is None
+        return self.identity is None and not self._given_up
 
     def on_identity(self, identity: ProducerIdentity) -> None:
         """The broker gave a producer id."""
@@ -133,6 +168,8 @@ class IdempotentSequencer(Sequencer):
 
     def may_drain(self, batch: ProducerBatch) -> bool:
         """Whether the batch may go out now; see the rules above."""
+        if self._given_up:
+            return True
         partition = self._partition(batch.topic_partition)
         if batch.has_sequence:
             self._maybe_restart(partition)
@@ -151,7 +188,7 @@ class IdempotentSequencer(Sequencer):
 
     def on_drained(self, batch: ProducerBatch) -> None:
         """A batch that goes out for the first time gets its sequence."""
-        if not batch.has_sequence:
+        if not batch.has_sequence and not self._given_up:
             partition = self._partition(batch.topic_partition)
             self._stamp(partition, batch)
             partition.in_flight.append(batch)
@@ -164,6 +201,8 @@ class IdempotentSequencer(Sequencer):
         partition.acknowledged = True
         if partition.unknown_gap is not None and batch.ordinal > partition.unknown_gap:
             partition.unknown_gap = None
+        if partition.log_is_new:
+            return  # It stands in the old log.
         if partition.unwritten_from is not None and batch.ordinal >= partition.unwritten_from:
             # A broker that knew nothing of us took it without its predecessor.
             partition.unwritten_from = None
@@ -210,6 +249,27 @@ class IdempotentSequencer(Sequencer):
         if partition is not None:
             self._maybe_restart(partition)
 
+    def on_recreated(self, topic: str) -> None:
+        """The topic's partitions start over as soon as nothing of theirs is on the wire."""
+        for topic_partition, partition in self._partitions.items():
+            if topic_partition.topic == topic:
+                partition.begin_new_log()
+
+    def on_other_cluster(self) -> None:
+        """Every partition starts over, under a producer id that the other cluster gives."""
+        self.identity = None
+        for partition in self._partitions.values():
+            partition.identity = None
+            partition.begin_new_log()
+
+    def do_without_identity(self) -> bool:
+        """Gives up, where that is allowed and no batch without an outcome has a sequence."""
+        if self._on_given_up is None or any(p.in_flight for p in self._partitions.values()):
+            return False
+        self._given_up = True
+        self._on_given_up()
+        return True
+
     # -- private ---------------------------------------------------------------------------------
 
     def _partition(self, topic_partition: TopicPartition) -> _Partition:
@@ -242,16 +302,22 @@ class IdempotentSequencer(Sequencer):
         """Numbers the partition's batches from 0 under an epoch it has not used."""
         if self.identity is not None and partition.identity == self.identity:
             self._bump()
-        if self.identity is None:
+        if self.identity is None or partition.identity == self.identity:
             return
+        partition.acknowledged = self._is_known(partition, self.identity)
         partition.identity = self.identity
         partition.next_sequence = 0
-        partition.acknowledged = False
         partition.unwritten_from = partition.unknown_gap = None
+        partition.log_is_new = False
         for batch in partition.in_flight:
             self._stamp(partition, batch)
 
+    def _is_known(self, partition: _Partition, identity: ProducerIdentity) -> bool:
+        """Whether the broker is sure to refuse a batch of this identity that comes too early."""
+        return False
+
     def _bump(self) -> None:
+        """Takes the next epoch, where the producer may do that by itself."""
         if self.identity is None or self.identity.epoch >= MAX_EPOCH:
             self.identity = None
         else:

@@ -74,6 +74,11 @@ class BuiltInPartitioner:
         """The cumulative frequency table; empty while the choice is uniform."""
         return tuple(self._cumulative)
 
+    @property
+    def room(self) -> int:
+        """Bytes the current partition may still get before `update` must move on."""
+        return 2 * self._sticky_batch_size - self._produced_bytes
+
     def peek(self, topic: TopicMetadata) -> int:
         """The current partition; the same until `update` moves on."""
         current = self._current

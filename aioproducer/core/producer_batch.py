@@ -59,7 +59,8 @@ class ProducerBatch:
         now: loop time of the creation, seconds; the delivery timeout counts from here.
         ordinal: position among all batches of the producer, the parts of a split one sorting into
             its place; a retry goes back to its old place.
-        owner: opaque to the core; the runtime keeps its loop here.
+        owner: opaque to the core; the runtime keeps its loop here, and in `receipt` the answer
+            that the deliveries of an acknowledged batch share.
         on_unretrieved: called when the batch failed and is forgotten although some of its
             deliveries were never looked at.
     """
@@ -87,6 +88,7 @@ class ProducerBatch:
         "possibly_persisted",
         "producer_epoch",
         "producer_id",
+        "receipt",
         "retrieved",
         "retry_at",
         "size",
@@ -125,6 +127,7 @@ class ProducerBatch:
         self.possibly_persisted: bool = False
         self.outcome: BatchOutcome | None = None
         self.parts: list[ProducerBatch] = []
+        self.receipt: object = None
         self.producer_id: int = -1
         self.producer_epoch: int = -1
         self.base_sequence: int = -1
@@ -163,12 +166,14 @@ class ProducerBatch:
             record.timestamp_ms, record.key, record.value, record.headers
         )
         if index < 0:
-            self.full = True
+            self.close()
         return index >= 0
 
     def close(self) -> None:
         """Takes no more records."""
         self.full = True
+        if self.builder is not None:
+            self.builder.close()
 
     def on_attempt(self, now: float, leader_epoch: int) -> None:
         """The batch is on its way to the leader of `leader_epoch`."""
@@ -216,7 +221,7 @@ class ProducerBatch:
         if self.outcome is not None:
             return False
         self.outcome = outcome
-        self.full = True
+        self.close()
         listeners, self._listeners = self._listeners, {}
         for key, callback in listeners.items():
             callback(key)
@@ -226,6 +231,8 @@ class ProducerBatch:
         """Gives up the memory, once; deliveries may keep the batch, not its records."""
         buffer, self.buffer = self.buffer, None
         self._final_count = self.count
+        if self.builder is not None:
+            self.builder.release()
         self.builder = self.encoded = None
         return buffer
 

@@ -42,9 +42,11 @@ from aioproducer.core.produce_rules import (
 )
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
 from aioproducer.core.stats import ProducerStats
+from aioproducer.core.transaction_rules import concurrent_backoff
 from aioproducer.errors import (
     AuthenticationError,
     AuthorizationError,
+    ConcurrentTransactionsError,
     DeliveryTimeoutError,
     KafkaError,
     NodeDisconnectedError,
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from aioproducer.backoff import ExponentialBackoff
     from aioproducer.core.metadata import Metadata
     from aioproducer.core.partitioners import NodeLatencies
+    from aioproducer.core.transactions import TransactionManager
     from aioproducer.wire.messages.produce import PartitionProduceResponse, ProduceResponse
 
 
@@ -90,13 +93,18 @@ class Sender:
         stats: ProducerStats,
         latencies: NodeLatencies,
         on_data_loss: Callable[[TopicPartition], None] | None = None,
+        transactions: TransactionManager | None = None,
     ) -> None:
         self.accumulator = accumulator
+        self._transactions = transactions
         self._metadata = metadata
         self._sequencer = sequencer
         self._settings = settings
         self._on_data_loss = on_data_loss
+        metadata.on_recreated = sequencer.on_recreated
+        metadata.on_other_cluster = self._on_other_cluster
         self._identity_requested = False
+        self._identity_outdated = False
         self._identity_failures = 0
         self._identity_retry_at = -inf
         self.fatal_error: KafkaError | None = None
@@ -113,6 +121,8 @@ class Sender:
         accumulator = self.accumulator
         if accumulator.next_expiry_at <= now:
             self._expire(now)
+        if self._transactions is not None:
+            self._abandon(self._transactions)
         accumulator.collect_ready(now)
         if accumulator.leaderless:
             self._metadata.request_update(now)
@@ -160,13 +170,19 @@ class Sender:
     def on_identity(self, identity: ProducerIdentity) -> None:
         """A broker gave a producer id: what waited for it may go."""
         self._identity_requested = False
+        if self._identity_outdated:
+            self._identity_outdated = False
+            return
         self._identity_failures = 0
         self._sequencer.on_identity(identity)
         self.accumulator.replan_all()
 
     def on_identity_failure(self, error: KafkaError, now: float) -> None:
         """No producer id this time; fatal when asking again cannot help."""
-        self._identity_requested = False
+        self._identity_requested = self._identity_outdated = False
+        if isinstance(error, UnsupportedVersionError) and self._sequencer.do_without_identity():
+            self.accumulator.replan_all()
+            return
         if isinstance(error, _HOPELESS):
             self.fatal_error = error
             return
@@ -259,6 +275,19 @@ class Sender:
 
     # -- private ---------------------------------------------------------------------------------
 
+    def _on_other_cluster(self) -> None:
+        # An answer that is still to come names an id of the old cluster.
+        self._identity_outdated = self._identity_requested
+        self._sequencer.on_other_cluster()
+
+    def _abandon(self, transactions: TransactionManager) -> None:
+        """Fails what was not sent of a transaction that is not wanted any more (KIP-654)."""
+        error = transactions.abandoned_with
+        if error is not None and self.accumulator.has_incomplete:
+            unwanted = transactions.may_abandon
+            for batch in self.accumulator.take_all(in_flight=False, only=unwanted):
+                self._fail(batch, error)
+
     def _expire(self, now: float) -> None:
         for batch in self.accumulator.take_expired(now):
             if batch.on_wire:
@@ -271,15 +300,14 @@ class Sender:
             topic, partition = batch.topic_partition
             cause = batch.last_error or self._metadata.explain(topic, partition)
             timeout_ms = round(self._settings.delivery_timeout * 1000)
-            self._fail(
-                batch,
-                DeliveryTimeoutError(
-                    f"{batch.count} record(s) not acknowledged within delivery_timeout_ms="
-                    f"{timeout_ms} after {batch.attempts} attempt(s), {where}"
-                    + (f"; last cause: {cause}" if cause else ""),
-                    elapsed_ms=round((now - batch.created_at) * 1000),
-                ),
+            error = DeliveryTimeoutError(
+                f"{batch.count} record(s) not acknowledged within delivery_timeout_ms="
+                f"{timeout_ms} after {batch.attempts} attempt(s), {where}"
+                + (f"; last cause: {cause}" if cause else ""),
+                elapsed_ms=round((now - batch.created_at) * 1000),
             )
+            error.__cause__ = batch.last_error or self._metadata.topic_error(topic)
+            self._fail(batch, error)
 
     def _move_leaders(
         self, answers: Answers, response: ProduceResponse, now: float
@@ -315,11 +343,14 @@ class Sender:
             self._metadata.request_update(now)
         if action is ProduceAction.FATAL:
             self.fatal_error = error
+            if self._transactions is not None:
+                self._transactions.fail(error)
+                self.fatal_error = self._transactions.error
         elif action is ProduceAction.SPLIT and batch.count > 1 and not batch.possibly_persisted:
             # Parts of a batch that was written whole would not be recognised as duplicates.
             self._split(batch, now)
             return
-        elif action is ProduceAction.OUT_OF_ORDER:
+        elif action is ProduceAction.OUT_OF_ORDER and self._sequencer.may_renumber(batch):
             self._renumber(batch, error, code, now)
             return
         self._retry_or_fail(batch, error, node_id, now, blamed_records(answer), at_once=hinted)
@@ -358,7 +389,10 @@ class Sender:
         batch.last_error = error
         expired = now - batch.created_at >= self._settings.delivery_timeout
         if error.retriable and batch.attempts <= self._settings.retries and not expired:
-            delay = self._settings.retry_backoff.delay(batch.attempts - 1, self._rng)
+            backoff = self._settings.retry_backoff
+            if isinstance(error, ConcurrentTransactionsError):
+                backoff = concurrent_backoff(backoff)
+            delay = backoff.delay(batch.attempts - 1, self._rng)
             self.accumulator.reenqueue(batch, now if at_once else now + delay)
             return
         if error.retriable:
@@ -383,6 +417,8 @@ class Sender:
         now: float | None = None,
     ) -> None:
         self._sequencer.on_failed(batch)
+        if self._transactions is not None:
+            self._transactions.on_batch_failed(batch, error)
 
         def about_this_batch(what: KafkaError) -> KafkaError:
             return what.with_context(

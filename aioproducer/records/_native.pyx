@@ -12,18 +12,19 @@ Invariants:
 - no Python object is made per record, unless a key or value is not `bytes`.
 """
 
+cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check, PyBytes_GET_SIZE
 from cpython.ref cimport PyObject
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_Check
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
 
 from aioproducer.records._validation import (
     buffer_error,
     headers_error,
     payload_bytes,
+    released_error,
     timestamp_error,
 )
 
@@ -34,48 +35,7 @@ cdef extern from "Python.h":
     int PyLong_Check(object number) noexcept
 
 cdef enum:
-    HEADER_SIZE = 61
-    # Java: DefaultRecord.MAX_RECORD_OVERHEAD = length (5) + attributes (1) + timestamp (10) +
-    # offset (5).
-    MAX_RECORD_OVERHEAD = 21
     NULL_LENGTH = 1  # the varint of -1
-
-
-cdef inline Py_ssize_t varint_size(uint64_t value) noexcept nogil:
-    """Bytes of an unsigned varint."""
-    cdef Py_ssize_t size = 1
-    while value >= 0x80:
-        value >>= 7
-        size += 1
-    return size
-
-
-cdef inline uint8_t *put_varint(uint8_t *out, uint64_t value) noexcept nogil:
-    while value >= 0x80:
-        out[0] = <uint8_t> (value | 0x80)
-        out += 1
-        value >>= 7
-    out[0] = <uint8_t> value
-    return out + 1
-
-
-cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
-    return (<uint64_t> value << 1) ^ <uint64_t> (value >> 63)
-
-
-cdef inline Py_ssize_t blob_size(object blob) noexcept:
-    """Encoded size of bytes or None with its length in front."""
-    cdef Py_ssize_t length
-    if blob is None:
-        return 1
-    length = PyBytes_GET_SIZE(blob)
-    return varint_size(<uint64_t> length << 1) + length
-
-
-cdef inline uint8_t *put_span(uint8_t *out, const char *start, Py_ssize_t length) noexcept:
-    out = put_varint(out, <uint64_t> length << 1)
-    memcpy(out, start, length)
-    return out + length
 
 
 cdef inline uint8_t *put_blob(uint8_t *out, object blob) noexcept:
@@ -132,17 +92,11 @@ cdef int64_t checked_timestamp(object timestamp_ms) except -1:
     return timestamp
 
 
+# The garbage collector may find a cycle through `owner`, and must not take the buffer apart before
+# `__dealloc__` has given it back. The owner, a Python object, breaks the cycle.
+@cython.no_gc_clear
 cdef class RecordBatchBuilder:
     """See `aioproducer.records.protocol.BatchBuilder`."""
-
-    cdef Py_buffer buffer
-    cdef bint has_buffer
-    cdef uint8_t *start
-    cdef Py_ssize_t capacity
-    cdef readonly Py_ssize_t size
-    cdef readonly int32_t count
-    cdef readonly int64_t base_timestamp
-    cdef readonly int64_t max_timestamp
 
     def __cinit__(self, object buffer):
         if not isinstance(buffer, bytearray):
@@ -162,25 +116,31 @@ cdef class RecordBatchBuilder:
     def try_append(self, object timestamp_ms, object key, object value, object headers):
         """Append one record and return its index in the batch, -1 when the buffer has no room."""
         cdef int64_t timestamp = checked_timestamp(timestamp_ms)
-        cdef uint64_t time_delta
-        cdef Py_ssize_t length, end
-        cdef int32_t index = self.count
-        cdef uint8_t *out
         if key is not None and not PyBytes_Check(key):
             key = payload_bytes("key", key)
         if value is not None and not PyBytes_Check(value):
             value = payload_bytes("value", value)
-
-        time_delta = zigzag(timestamp - self.base_timestamp) if index else 0
-        length = (
-            1
-            + varint_size(time_delta)
-            + varint_size(<uint64_t> index << 1)
-            + blob_size(key)
-            + blob_size(value)
-            + headers_size(headers)
+        return self.put(
+            timestamp, key, value, headers,
+            blob_size(key) + blob_size(value) + headers_size(headers),
         )
-        end = self.size + varint_size(<uint64_t> length << 1) + length
+
+    cdef int32_t put(
+        self,
+        int64_t timestamp,
+        object key,
+        object value,
+        object headers,
+        Py_ssize_t contents_size,
+    ) except -2:
+        """`try_append` of checked arguments, whose encoded size the caller has measured."""
+        cdef int32_t index = self.count
+        cdef uint64_t time_delta = zigzag(timestamp - self.base_timestamp) if index else 0
+        cdef Py_ssize_t length = (
+            1 + varint_size(time_delta) + varint_size(<uint64_t> index << 1) + contents_size
+        )
+        cdef Py_ssize_t end = self.size + varint_size(<uint64_t> length << 1) + length
+        cdef uint8_t *out
         if end > self.capacity:
             return -1
 
@@ -200,8 +160,24 @@ cdef class RecordBatchBuilder:
             self.max_timestamp = timestamp
         return index
 
+    def close(self):
+        """Take no more records, and let go of `owner`."""
+        self.capacity = 0
+        self.owner = None
+
+    def release(self):
+        """Let go of the buffer too; the records are gone."""
+        self.close()
+        if self.has_buffer:
+            self.has_buffer = False
+            self.start = NULL
+            self.size = 0
+            PyBuffer_Release(&self.buffer)
+
     def body(self):
         """The bytes of the records appended so far, a view of the buffer."""
+        if not self.has_buffer:
+            raise released_error()
         return memoryview(<object> self.buffer.obj)[: self.size]
 
 

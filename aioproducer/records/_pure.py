@@ -18,6 +18,7 @@ from aioproducer.records._validation import (
     buffer_error,
     headers_error,
     payload_bytes,
+    released_error,
     timestamp_error,
 )
 from aioproducer.records.protocol import Payload
@@ -98,6 +99,7 @@ class RecordBatchBuilder:
         "base_timestamp",
         "count",
         "max_timestamp",
+        "owner",
         "size",
     )
 
@@ -105,7 +107,7 @@ class RecordBatchBuilder:
         if not isinstance(buffer, bytearray):
             raise buffer_error(buffer)
         # The view pins the buffer: nobody can resize it under us.
-        self._view = memoryview(buffer)
+        self._view: memoryview | None = memoryview(buffer)
         self._capacity = min(len(buffer), _MAX_BODY_SIZE)
         self._pending: list[bytes] = []
         self._flushed = 0
@@ -115,6 +117,7 @@ class RecordBatchBuilder:
         self.size = 0
         self.base_timestamp = -1
         self.max_timestamp = -1
+        self.owner: object = None
 
     def try_append(
         self,
@@ -125,7 +128,7 @@ class RecordBatchBuilder:
     ) -> int:
         """Append one record and return its index in the batch, -1 when the buffer has no room."""
         count = self.count
-        if timestamp_ms == self._time and count:
+        if timestamp_ms == self._time and count and type(timestamp_ms) is int:
             prefix = self._attributes_and_time
         else:
             prefix = self._encode_time(timestamp_ms)
@@ -181,8 +184,22 @@ class RecordBatchBuilder:
         self._time = timestamp_ms
         self._attributes_and_time = encoded
 
+    def close(self) -> None:
+        """Take no more records, and let go of `owner`."""
+        self._capacity = 0
+        self.owner = None
+
+    def release(self) -> None:
+        """Let go of the buffer too; the records are gone."""
+        self.close()
+        self._pending.clear()
+        self._view = None
+        self.size = 0
+
     def body(self) -> memoryview:
         """The bytes of the records appended so far, a view of the buffer."""
+        if self._view is None:
+            raise released_error()
         if self._pending:
             self._view[self._flushed : self.size] = b"".join(self._pending)
             self._pending.clear()

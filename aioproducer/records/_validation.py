@@ -56,5 +56,10 @@ def buffer_error(buffer: object) -> TypeError:
     return TypeError(f"the buffer must be a bytearray, not {_type(buffer)}")
 
 
+def released_error() -> ValueError:
+    """Explain that the records of a builder are gone."""
+    return ValueError("the builder has let go of its buffer")
+
+
 def _type(value: object) -> str:
     return type(value).__name__

@@ -20,7 +20,13 @@ Payload = bytes | bytearray | memoryview
 
 
 class BatchBuilder(Protocol):
-    """Encodes records, one behind the other, into the body of a RecordBatch v2 (KIP-98)."""
+    """Encodes records, one behind the other, into the body of a RecordBatch v2 (KIP-98).
+
+    `owner` is whatever the open builder's user wants to find again with it; None once closed, so
+    that a builder kept somewhere keeps nothing else alive.
+    """
+
+    owner: object
 
     def __init__(self, buffer: bytearray) -> None:
         """Take `buffer` as the room for the records; it is pinned as long as the builder lives."""
@@ -61,6 +67,18 @@ class BatchBuilder(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Take no more records (`try_append` finds no room), and let go of `owner`."""
+        ...
+
+    def release(self) -> None:
+        """Close, and let go of the buffer too; the records are gone."""
+        ...
+
     def body(self) -> memoryview:
-        """The bytes of the records appended so far, a view of the buffer."""
+        """The bytes of the records appended so far, a view of the buffer.
+
+        Raises:
+            ValueError: the buffer was released.
+        """
         ...

@@ -1,14 +1,15 @@
 """From the arguments of `send()` to a record in a batch: the general lane.
 
-Owns: the order of checks and waits (metadata, partition, size, memory), `max_block_ms`. Must not
-know: what happens to the batch afterwards. The native fast lane will stand beside this file and
-fall back to it.
+Owns: the order of checks and waits (metadata, partition, size, memory), `max_block_ms`, the fast
+lane beside it (`lane.py`), which it shows every batch it opens. Must not know: what happens to the
+batch afterwards.
 
 Invariants
 - A call that needs no wait suspends nowhere, except before it opens a second batch in one turn of
   the loop, and once per `_RECORDS_PER_TURN`.
-- Whoever has to wait for memory stands in one line (`BufferMemory.lock`); while somebody stands
-  there, nobody appends past him, not even to a batch that has room.
+- Whoever has to wait for memory stands in one line (`BufferMemory.lock`) and is counted
+  (`waiting`); while somebody stands there, nobody appends past him, not even to a batch that has
+  room.
 - Metadata and memory share one bound, `max_block_ms`.
 """
 
@@ -26,16 +27,21 @@ from aioproducer.core.partitioners import BuiltInPartitioner, NodeLatencies, par
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import (
+    AuthorizationError,
     BufferExhaustedError,
     BufferFullError,
+    IllegalStateError,
     InvalidPartitionError,
+    InvalidTopicError,
     KafkaError,
+    KafkaTimeoutError,
     RecordTooLargeError,
     SerializationError,
 )
 from aioproducer.records import record_size_bound
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime.delivery import Delivery
+from aioproducer.runtime.lane import FastLane, LaneSettings
 from aioproducer.runtime.memory import BufferMemory
 from aioproducer.types import HeaderPairs
 
@@ -52,6 +58,10 @@ ChoosePartition = Callable[[str, bytes | None, bytes | None, "TopicMetadata"], i
 """Decides a record's partition; None leaves it to the sticky partitioner."""
 
 
+LOSSES = (AuthorizationError, InvalidTopicError, KafkaTimeoutError, RecordTooLargeError)
+"""Refusals after which a transaction cannot be committed (Java: the ApiExceptions of `doSend`)."""
+
+
 class MetadataWaits(Protocol):
     """What the appender needs of the metadata task."""
 
@@ -64,6 +74,19 @@ class MetadataWaits(Protocol):
         """Returns once the topic has that partition."""
 
 
+class Admission(Protocol):
+    """What the appender asks the transactions of a transactional producer."""
+
+    def check_send(self) -> int:
+        """The number of the transaction that is open; raises when none takes records."""
+
+    def refuse_unless_open(self) -> None:
+        """`check_send` for the fast lane, which keeps no number."""
+
+    def on_send_refused(self, number: int, error: KafkaError) -> None:
+        """A record of that transaction was not accepted."""
+
+
 @dataclass(frozen=True, slots=True)
 class AppenderSettings:
     """Options the lane obeys; times in seconds, sizes in bytes."""
@@ -71,10 +94,17 @@ class AppenderSettings:
     max_block: float
     batch_size: int
     max_request_size: int
+    hashes_keys: bool = True
+    sticks: bool = True
 
 
 class RecordAppender:
-    """Appends records for `Producer.send` and its kin."""
+    """Appends records for `Producer.send` and its kin.
+
+    Attributes:
+        lane: takes the records that need nothing of what this class does.
+        wall_ms: the timestamp of records that bring none.
+    """
 
     def __init__(
         self,
@@ -101,13 +131,47 @@ class RecordAppender:
         self._choose_partition = choose_partition
         self._make_sticky = make_sticky
         self._latencies = latencies
+        self._admission: Admission | None = None
         self._sticky: dict[str, BuiltInPartitioner] = {}
         self._batch_opened_this_turn = False
-        self._records_this_turn = 0
         self._weigh_at: dict[str, float] = {}
         self._loop = loop
-        self._wall_ms = wall_ms
-        self._stats = stats
+        self.wall_ms: Callable[[], int] = wall_ms
+        self.lane: FastLane = FastLane(
+            LaneSettings(
+                records_per_turn=_RECORDS_PER_TURN,
+                size_limit=min(settings.max_request_size, memory.pool.total),
+                hashes_keys=settings.hashes_keys,
+                sticks=settings.sticks,
+            ),
+            metadata=metadata,
+            loop=loop,
+            wall_ms=wall_ms,
+            on_full_turn=lambda: loop.call_soon(self._on_turn),
+        )
+        stats.count_appended = lambda: self.lane.appended
+
+    @property
+    def waiting(self) -> int:
+        """How many calls queue for memory.
+
+        Not `lock.locked()`: that is False between a release and the next one's turn.
+        """
+        return self.lane.waiting
+
+    def admit_by(self, admission: Admission) -> None:
+        """Every record belongs to a transaction from now on."""
+        self._admission = admission
+        self.open_gate(False)
+
+    def open_gate(self, is_open: bool) -> None:
+        """Whether the fast lane may take records without asking."""
+        if self._admission is not None:
+            self.lane.check_admission = None if is_open else self._admission.refuse_unless_open
+
+    def close(self) -> None:
+        """No record is taken any more; the pool's error tells the callers why."""
+        self.lane.close()
 
     async def append(
         self,
@@ -119,6 +183,23 @@ class RecordAppender:
         timestamp_ms: int | None,
     ) -> Delivery:
         """Appends, waiting at most `max_block_ms` for metadata and memory together."""
+        ticket = self._ticket()
+        try:
+            return await self._append(topic, key, value, headers, partition, timestamp_ms, ticket)
+        except LOSSES as error:
+            self._on_refused(ticket, error)
+            raise
+
+    async def _append(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderPairs,
+        partition: int | None,
+        timestamp_ms: int | None,
+        ticket: int,
+    ) -> Delivery:
         meta = self._metadata.topic(topic)
         if partition is not None:
             partition = _partition_index(partition, topic)
@@ -126,24 +207,24 @@ class RecordAppender:
         if meta is None or (partition is not None and partition >= len(meta.partitions)):
             deadline = self._loop.time() + self._settings.max_block
             meta = await self._wait_for_metadata(topic, partition, deadline)
-            self._memory.pool.check_open()
+            self._check_open(ticket)
         record = self._check(meta, key, value, headers, partition, timestamp_ms)
-        if not self._memory.contended:
-            worn = self._records_this_turn >= _RECORDS_PER_TURN
+        if not self.lane.waiting:
+            worn = self.lane.records_this_turn >= _RECORDS_PER_TURN
             batch = None if worn else self._try_append(record)
             if batch is None and (worn or self._batch_opened_this_turn):
                 # A loop of sends that never suspends would hold everybody up, and fill the memory
                 # before the first byte leaves: so much per turn of the loop, and one new batch.
                 await asyncio.sleep(0)
-                self._memory.pool.check_open()
-                if self._memory.contended:
-                    return await self._append_in_line(record, deadline)
+                self._check_open(ticket)
+                if self.lane.waiting:
+                    return await self._append_in_line(record, deadline, ticket)
                 batch = self._try_append(record)
             if batch is None:
                 batch = self._try_new_batch(record)
             if batch is not None:
                 return self._delivery(record, batch)
-        return await self._append_in_line(record, deadline)
+        return await self._append_in_line(record, deadline, ticket)
 
     def append_nowait(
         self,
@@ -159,6 +240,7 @@ class RecordAppender:
         Raises:
             BufferFullError: metadata or memory would have to be waited for.
         """
+        ticket = self._ticket()
         meta = self._metadata.topic(topic)
         if partition is not None:
             partition = _partition_index(partition, topic)
@@ -173,8 +255,12 @@ class RecordAppender:
                 partition=partition,
                 advice="await producer.warm_up([topic]) first, or use send()",
             )
-        record = self._check(meta, key, value, headers, partition, timestamp_ms)
-        if not self._memory.contended:
+        try:
+            record = self._check(meta, key, value, headers, partition, timestamp_ms)
+        except LOSSES as error:
+            self._on_refused(ticket, error)
+            raise
+        if not self.lane.waiting:
             batch = self._try_append(record) or self._try_new_batch(record)
             if batch is not None:
                 return self._delivery(record, batch)
@@ -185,6 +271,27 @@ class RecordAppender:
         )
 
     # -- steps -----------------------------------------------------------------------------------
+
+    def _ticket(self) -> int:
+        """The number of the transaction the record belongs to."""
+        return 0 if self._admission is None else self._admission.check_send()
+
+    def _check_open(self, ticket: int) -> None:
+        """What was true before a wait may not be any more."""
+        self._memory.pool.check_open()
+        if self._ticket() != ticket:
+            raise IllegalStateError("the record's transaction ended while send() waited")
+
+    def _check_still_open(self, ticket: int, buffer: bytearray, size: int) -> None:
+        try:
+            self._check_open(ticket)
+        except KafkaError:
+            self._memory.pool.deallocate(buffer, size)
+            raise
+
+    def _on_refused(self, ticket: int, error: KafkaError) -> None:
+        if self._admission is not None:
+            self._admission.on_send_refused(ticket, error)
 
     async def _wait_for_metadata(
         self, topic: str, partition: int | None, deadline: float
@@ -216,7 +323,7 @@ class RecordAppender:
                 advice="raise max_request_size (and the broker's message.max.bytes)",
             )
         if timestamp_ms is None:
-            timestamp_ms = self._wall_ms()
+            timestamp_ms = self.wall_ms()
         elif type(timestamp_ms) is not int or not 0 <= timestamp_ms < _TIMESTAMPS:
             raise SerializationError(
                 f"timestamp_ms must be an int from 0 to 2**63-1, got {timestamp_ms!r}",
@@ -231,7 +338,7 @@ class RecordAppender:
     def _try_append(self, record: OutgoingRecord) -> ProducerBatch | None:
         if record.partition is not None:
             return self._append_to(record, record.partition)
-        sticky = self._sticky_of(record.meta.name)
+        sticky = self.sticky_of(record.meta.name)
         partition = sticky.peek(record.meta)
         batch = self._append_to(record, partition)
         if batch is None:
@@ -251,7 +358,7 @@ class RecordAppender:
 
     def _on_turn(self) -> None:
         self._batch_opened_this_turn = False
-        self._records_this_turn = 0
+        self.lane.records_this_turn = 0
 
     def _append_to(self, record: OutgoingRecord, partition: int) -> ProducerBatch | None:
         try:
@@ -272,7 +379,7 @@ class RecordAppender:
         sticky = None
         partition = record.partition
         if partition is None:
-            sticky = self._sticky_of(meta.name)
+            sticky = self.sticky_of(meta.name)
             partition = sticky.peek(meta)
         try:
             batch = self._accumulator.append_in_new_batch(
@@ -292,18 +399,21 @@ class RecordAppender:
             sticky.update(partition, record.size, meta, enable_switch=batch.full)
         return batch
 
-    async def _append_in_line(self, record: OutgoingRecord, deadline: float | None) -> Delivery:
+    async def _append_in_line(
+        self, record: OutgoingRecord, deadline: float | None, ticket: int
+    ) -> Delivery:
         started = self._loop.time()
         if deadline is None:
             deadline = started + self._settings.max_block
         size = self._batch_bytes(record)
-        self._memory.waiting += 1
+        self.lane.waiting += 1
         try:
             async with asyncio.timeout_at(deadline), self._memory.lock:
-                self._memory.pool.check_open()
+                self._check_open(ticket)
                 batch = self._try_append(record)
                 if batch is None:
                     buffer = await self._memory.allocate(size)
+                    self._check_still_open(ticket, buffer, size)
                     # Second try: a retried batch cannot have made room, but a sticky switch may.
                     batch = self._try_append(record)
                     if batch is None:
@@ -323,13 +433,16 @@ class RecordAppender:
                 advice="the cluster takes less than is offered: slow down or raise buffer_memory",
             ) from None
         finally:
-            self._memory.waiting -= 1
+            self.lane.waiting -= 1
 
     def _delivery(self, record: OutgoingRecord, batch: ProducerBatch) -> Delivery:
-        self._stats.records_appended += 1
-        self._records_this_turn += 1
-        if self._records_this_turn == _RECORDS_PER_TURN:
+        lane = self.lane
+        lane.appended += 1
+        lane.records_this_turn += 1
+        if lane.records_this_turn == _RECORDS_PER_TURN:
             self._loop.call_soon(self._on_turn)
+        sticky = None if record.partition is not None else self.sticky_of(record.meta.name)
+        lane.adopt(record.meta, batch, sticky)
         if self._accumulator.next_ready_at < self._sender_task.sleeping_until:
             self._sender_task.wake()
         key, value = record.key, record.value
@@ -356,11 +469,14 @@ class RecordAppender:
 
     def forget_topics(self) -> None:
         """Drops what is kept per topic for those that expired from the metadata."""
+        self.lane.retain(self._metadata.cluster.topics)
         for topic in [name for name in self._sticky if self._metadata.topic(name) is None]:
             del self._sticky[topic]
             self._weigh_at.pop(topic, None)
 
-    def _sticky_of(self, topic: str) -> BuiltInPartitioner:
+    def sticky_of(self, topic: str) -> BuiltInPartitioner:
+        """The topic's built-in partitioner, with its account settled; the lane has it no more."""
+        self.lane.settle(topic)
         sticky = self._sticky.get(topic)
         if sticky is None:
             sticky = self._sticky[topic] = self._make_sticky(topic)

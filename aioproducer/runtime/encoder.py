@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from importlib import import_module
 
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.errors import IllegalStateError
@@ -22,12 +23,19 @@ class BatchEncoder:
     Args:
         codec: None for uncompressed batches.
         threads_threshold: body bytes at or above which compression runs in a thread.
+        transactional: whether the batches belong to transactions.
     """
 
-    def __init__(self, codec: Codec | None, threads_threshold: int) -> None:
+    def __init__(
+        self, codec: Codec | None, threads_threshold: int, *, transactional: bool = False
+    ) -> None:
         self._codec = codec
+        self._transactional = transactional
         self._threshold = threads_threshold
         self._executor: Executor | None = None
+        # Here, not with the first batch (`records.batch`), whose records would wait for it: some
+        # 40 ms, for what the package imports in its turn.
+        import_module("crc32c")
 
     @property
     def min_produce_version(self) -> int:
@@ -41,7 +49,7 @@ class BatchEncoder:
         for batch in batches:
             if batch.encoded is None:
                 if self._codec is None or batch.wire_size < self._threshold:
-                    batch.encoded = _encode(batch, self._codec)
+                    batch.encoded = self._encode(batch)
                 else:
                     complete = False
         return complete
@@ -52,7 +60,7 @@ class BatchEncoder:
             self._executor = ThreadPoolExecutor(2, thread_name_prefix="aioproducer-compress")
         loop = asyncio.get_running_loop()
         left = [batch for batch in batches if batch.encoded is None]
-        jobs = [loop.run_in_executor(self._executor, _encode, b, self._codec) for b in left]
+        jobs = [loop.run_in_executor(self._executor, self._encode, b) for b in left]
         for batch, encoded in zip(left, await asyncio.gather(*jobs), strict=True):
             batch.encoded = encoded
 
@@ -62,22 +70,22 @@ class BatchEncoder:
             self._executor.shutdown(wait=False)
             self._executor = None
 
-
-def _encode(batch: ProducerBatch, codec: Codec | None) -> EncodedBatch:
-    builder = batch.builder
-    if builder is None:
-        raise IllegalStateError("a batch was encoded after it gave up its memory")
-    body: bytes | memoryview = builder.body()
-    compression = CompressionType.NONE
-    if codec is not None:
-        compression, body = compress_body(codec, body)
-    return encode_batch(
-        body,
-        count=builder.count,
-        base_timestamp=builder.base_timestamp,
-        max_timestamp=builder.max_timestamp,
-        codec=compression,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-    )
+    def _encode(self, batch: ProducerBatch) -> EncodedBatch:
+        builder = batch.builder
+        if builder is None:
+            raise IllegalStateError("a batch was encoded after it gave up its memory")
+        body: bytes | memoryview = builder.body()
+        compression = CompressionType.NONE
+        if self._codec is not None:
+            compression, body = compress_body(self._codec, body)
+        return encode_batch(
+            body,
+            count=builder.count,
+            base_timestamp=builder.base_timestamp,
+            max_timestamp=builder.max_timestamp,
+            codec=compression,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            base_sequence=batch.base_sequence,
+            transactional=self._transactional,
+        )

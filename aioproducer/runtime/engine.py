@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from aioproducer import log
 from aioproducer.core.accumulator import RecordAccumulator
 from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.metadata import Metadata
 from aioproducer.core.partitioners import BuiltInPartitioner, NodeLatencies
-from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.core.sender import Sender
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import KafkaError, ProducerClosedError, RecordsPurgedError
@@ -34,9 +33,13 @@ from aioproducer.partitioners import partition_chooser
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime import settings
 from aioproducer.runtime.appender import RecordAppender
+from aioproducer.runtime.flushing import Flushing
+from aioproducer.runtime.lane import wall_clock_ms
 from aioproducer.runtime.memory import BufferMemory
 from aioproducer.runtime.metadata_task import MetadataTask
 from aioproducer.runtime.sender_task import SenderTask
+from aioproducer.runtime.transaction_task import TransactionTask
+from aioproducer.runtime.unretrieved import UnretrievedFailures
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -45,11 +48,6 @@ if TYPE_CHECKING:
 _log = log.get("runtime")
 
 _FAREWELL_S = 1.0
-
-
-def wall_clock_ms() -> int:
-    """Milliseconds since the epoch: the timestamp of records that bring none."""
-    return time.time_ns() // 1_000_000
 
 
 class ProducerEngine:
@@ -79,9 +77,8 @@ class ProducerEngine:
         self.closing: bool = False
         self._started_at = loop.time()
         self._closer: asyncio.Task[None] | None = None
-        self._drain: asyncio.Task[int] | None = None
+        self._drain: asyncio.Task[None] | None = None
         self._hurry = False
-        self._warnings = log.RateLimitedLog(_log)
         self._make_core(rng or random.Random())
         self._make_runtime(dialer or settings.make_dialer(config), wall_ms)
 
@@ -90,7 +87,9 @@ class ProducerEngine:
         self._rng = rng
         self.metadata: Metadata = settings.make_metadata(config, rng)
         self._latencies = NodeLatencies(config.partitioner_availability_timeout_ms / 1000)
-        sequencer = settings.make_sequencer(config)
+        self._transactions = settings.make_transactions(config, self._topic_ids)
+        sequencer = settings.make_sequencer(config, self._transactions)
+        unretrieved = UnretrievedFailures(self.loop, self.stats, config.on_delivery_error)
         self.pool: BufferPool = BufferPool(config.buffer_memory, config.batch_size, HEADER_SIZE)
         self.accumulator: RecordAccumulator = RecordAccumulator(
             settings.accumulator_settings(config),
@@ -98,7 +97,7 @@ class ProducerEngine:
             self.metadata,
             sequencer,
             owner=self.loop,
-            on_unretrieved=self._on_unretrieved,
+            on_unretrieved=unretrieved.on_unretrieved,
         )
         self.sender: Sender = Sender(
             self.accumulator,
@@ -109,7 +108,11 @@ class ProducerEngine:
             stats=self.stats,
             latencies=self._latencies,
             on_data_loss=self._on_data_loss,
+            transactions=self._transactions,
         )
+
+    def _topic_ids(self) -> Mapping[str, UUID]:
+        return {name: topic.topic_id for name, topic in self.metadata.cluster.topics.items()}
 
     def _make_runtime(self, dialer: Dialer, wall_ms: Callable[[], int]) -> None:
         config, loop = self.config, self.loop
@@ -138,8 +141,9 @@ class ProducerEngine:
             acks=config.acks_value,
             request_timeout=config.request_timeout_ms / 1000,
             loop=loop,
-            wake_metadata=self.metadata_task.wake,
+            after_turn=self._after_sender_turn,
             on_end=self._on_task_end,
+            transactions=self._transactions,
         )
         self.appender: RecordAppender = RecordAppender(
             settings.appender_settings(config),
@@ -155,6 +159,27 @@ class ProducerEngine:
             wall_ms=wall_ms,
             stats=self.stats,
         )
+        self._flushing = Flushing(self.accumulator, self.metadata, loop, self.sender_task.wake)
+        self.transactions: TransactionTask | None = self._make_transaction_task()
+        if self.transactions is not None:
+            self.appender.admit_by(self.transactions)
+
+    def _make_transaction_task(self) -> TransactionTask | None:
+        if self._transactions is None:
+            return None
+        return TransactionTask(
+            self._transactions,
+            settings.make_dialogue(self.config, self._transactions, self._rng),
+            self.client,
+            self.metadata,
+            self.accumulator,
+            max_block=self.config.max_block_ms / 1000,
+            request_timeout=self.config.request_timeout_ms / 1000,
+            loop=self.loop,
+            wake_sender=self.sender_task.wake,
+            open_gate=self.appender.open_gate,
+            on_end=self._on_task_end,
+        )
 
     def _make_sticky(self, topic: str) -> BuiltInPartitioner:
         return BuiltInPartitioner(
@@ -166,8 +191,11 @@ class ProducerEngine:
 
     # -- life ------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
+    async def start(self, *, init_transactions: bool = True) -> None:
         """Starts the tasks and waits, at most `max_block_ms`, until a broker has answered.
+
+        A transactional producer is initialized as well, unless told otherwise; that takes at most
+        another `max_block_ms`.
 
         Raises:
             BootstrapError: no bootstrap server could be reached in time.
@@ -180,6 +208,10 @@ class ProducerEngine:
             await self.metadata_task.wait_for_bootstrap(
                 self.loop.time() + self.config.max_block_ms / 1000
             )
+            if self.transactions is not None:
+                self.transactions.start()
+                if init_transactions:
+                    await self.transactions.init()
         except BaseException:
             await self.close(0)
             raise
@@ -207,70 +239,83 @@ class ProducerEngine:
 
         Returns how many records are still undelivered: 0 unless `timeout` seconds ran out.
         """
-        waiting = {object(): batch for batch in self.accumulator.incomplete()}
-        if not waiting:
-            return 0
-        done = self.loop.create_future()
-
-        def on_done(key: object) -> None:
-            del waiting[key]
-            if not waiting and not done.done():
-                done.set_result(None)
-
-        for key, batch in waiting.items():
-            batch.add_listener(key, on_done)
-        self.accumulator.begin_flush()
-        self.sender_task.wake()
-        try:
-            async with asyncio.timeout(timeout):
-                await done
-        except TimeoutError:
-            pass
-        finally:
-            self.accumulator.end_flush()
-            for key, batch in waiting.items():
-                batch.remove_listener(key)
-        return sum(batch.count for batch in waiting.values())
+        return await self._flushing.flush(timeout)
 
     async def close(self, timeout: float | None = None) -> None:
         """Refuses new records, delivers what was accepted, then ends everything.
 
-        What is undelivered after `timeout` seconds fails with `ProducerClosedError`. A caller that
-        is cancelled cuts the time short; the rest is cleaned up all the same, and calling again
-        waits for it.
+        What is undelivered after `timeout` seconds fails with `ProducerClosedError`; the shortest
+        one counts when several calls wait. A caller that is cancelled cuts the time short; the
+        rest is cleaned up all the same, and calling again waits for it.
         """
-        if self._closer is None:
-            self.closing = True
-            error = ProducerClosedError("the producer is being closed")
-            self.pool.close(error)
-            self.metadata_task.fail_waiters(error)
-            if timeout != 0:
-                self.accumulator.closing = True
-                self.accumulator.expedite()
-            self._closer = self.loop.create_task(self._close(timeout), name="aioproducer-close")
+        if timeout == 0:
+            self._hurry_up()
+        if not self.closing:
+            self._refuse_records()
+        hurry = None if timeout is None else self.loop.call_later(timeout, self._hurry_up)
         try:
-            await asyncio.shield(self._closer)
+            await self._closed()
         except asyncio.CancelledError:
-            self._hurry = True
-            if self._drain is not None:
-                self._drain.cancel()
+            self._hurry_up()
             raise
+        finally:
+            if hurry is not None:
+                hurry.cancel()
 
-    async def _close(self, timeout: float | None) -> None:
+    def _hurry_up(self) -> None:
+        self._hurry = True
+        if self._drain is not None:
+            self._drain.cancel()
+
+    def _refuse_records(self) -> None:
+        self.closing = True
+        error = ProducerClosedError("the producer is being closed")
+        self.appender.close()
+        self.pool.close(error)
+        self.metadata_task.fail_waiters(error)
+        if not self._hurry:
+            self.accumulator.closing = True
+            self.accumulator.expedite()
+
+    async def _closed(self) -> None:
+        """Waits until a closer has come to its end, whoever cancels them meanwhile."""
+        while True:
+            if self._closer is None or self._closer.cancelled():
+                self._closer = self.loop.create_task(self._close(), name="aioproducer-close")
+            try:
+                return await asyncio.shield(self._closer)
+            except asyncio.CancelledError:
+                caller = asyncio.current_task()
+                if not self._closer.cancelled() or (caller is not None and caller.cancelling()):
+                    raise
+                # Not the caller was cancelled but the closer, by a framework that takes all tasks.
+
+    async def _close(self) -> None:
+        """What can be repeated when it was cancelled half-way."""
         try:
-            if timeout != 0 and self.failure is None and not self._hurry:
-                self._drain = self.loop.create_task(self.flush(timeout))
+            if self.failure is None and not self._hurry:
+                self._drain = self.loop.create_task(self._settle())
                 await asyncio.gather(self._drain, return_exceptions=True)
         finally:
+            # A cancelled task keeps its traceback, and that the batches flush() waited for.
+            self._drain = None
             self.sender.abort(
                 ProducerClosedError("the producer was closed before the record was acknowledged")
             )
+            if self.transactions is not None:
+                await self.transactions.stop()
             await self.sender_task.stop()
             await self.metadata_task.close()
             # Without acknowledgements nothing else tells that the last bytes have left.
-            farewell = _FAREWELL_S if self.config.acks_value == 0 and timeout != 0 else 0
-            await self.client.close(farewell)
+            in_peace = self.config.acks_value == 0 and not self._hurry
+            await self.client.close(_FAREWELL_S if in_peace else 0)
             self._encoder.close()
+
+    async def _settle(self) -> None:
+        """Waits for what is to be done before the end: an open transaction is aborted."""
+        if self.transactions is not None:
+            await self.transactions.end_for_close()
+        await self.flush()
 
     def purge(self, *, queued: bool, in_flight: bool) -> int:
         """Fails what waits; see `Producer.purge`."""
@@ -291,6 +336,13 @@ class ProducerEngine:
     def _on_network_event(self) -> None:
         self.sender_task.wake()
         self.metadata_task.wake()
+        if self.transactions is not None:
+            self.transactions.wake()
+
+    def _after_sender_turn(self) -> None:
+        self.metadata_task.wake()
+        if self.transactions is not None:
+            self.transactions.on_sender_turn()
 
     def _on_metadata_update(self) -> None:
         self._latencies.retain(self.metadata.cluster.nodes)
@@ -308,49 +360,25 @@ class ProducerEngine:
         self.failure = cause
         if not self.closing:
             _log.error("%s", cause, exc_info=cause.__cause__)
+        self.appender.close()
         self.pool.close(cause)
         self.metadata_task.fail_waiters(cause)
+        if self._transactions is not None:
+            self._transactions.fail(cause)
         self.sender.abort(cause)
 
     def _on_data_loss(self, topic_partition: TopicPartition) -> None:
         """A broker no longer holds what it has acknowledged."""
         _log.error("%s-%d: the broker has lost acknowledged records", *topic_partition)
         if self.config.on_data_loss is not None:
-            try:
-                self.config.on_data_loss(topic_partition)
-            except Exception:
-                _log.exception("on_data_loss raised")
+            # Later: the user may purge or send, and the sender is in the midst of an answer.
+            self.loop.call_soon(self._tell_data_loss, self.config.on_data_loss, topic_partition)
 
-    def _on_unretrieved(self, batch: ProducerBatch) -> None:
-        """A failed batch is being forgotten with deliveries nobody looked at.
-
-        Garbage is collected in whatever thread comes by: the loop does the rest.
-        """
-        outcome = batch.outcome
-        if outcome is None or outcome.error is None:
-            return
-        count = batch.count - batch.retrieved
-        try:
-            self.loop.call_soon_threadsafe(
-                self._report_failure, batch.topic_partition, count, outcome.error
-            )
-        except RuntimeError:  # the loop is closed
-            self._report_failure(batch.topic_partition, count, outcome.error)
-
-    def _report_failure(
-        self, topic_partition: TopicPartition, count: int, error: KafkaError
+    @staticmethod
+    def _tell_data_loss(
+        callback: Callable[[TopicPartition], object], topic_partition: TopicPartition
     ) -> None:
-        self.stats.unretrieved_failures += count
-        self._warnings.warning(
-            self.loop.time(),
-            error.node_id,
-            type(error).__name__,
-            "%d delivery(ies) failed and nobody looked: %s",
-            count,
-            error,
-        )
-        if self.config.on_delivery_error is not None:
-            try:
-                self.config.on_delivery_error(topic_partition, count, error)
-            except Exception:
-                _log.exception("on_delivery_error raised")
+        try:
+            callback(topic_partition)
+        except Exception:
+            _log.exception("on_data_loss raised")

@@ -67,7 +67,7 @@ def health(engine: ProducerEngine | None, state: str) -> Health:
         nodes=nodes,
         buffer_available=engine.pool.available,
         buffer_total=engine.pool.total,
-        waiting_for_memory=engine.memory.waiting,
+        waiting_for_memory=engine.appender.waiting,
         batches_pending=sum(1 for _ in engine.accumulator.incomplete()),
     )
 
@@ -100,6 +100,6 @@ def metrics(engine: ProducerEngine | None) -> dict[str, float]:
         "bufferpool_wait_total": stats.buffer_waits,
         "bufferpool_wait_time_seconds_total": stats.buffer_wait_time,
         "bufferpool_wait_ratio": engine.buffer_wait_ratio(),
-        "waiting_threads": engine.memory.waiting,
+        "waiting_threads": engine.appender.waiting,
         "metadata_version": engine.metadata.version,
     }

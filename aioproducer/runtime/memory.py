@@ -36,15 +36,6 @@ class BufferMemory:
         self._loop = loop
         self._stats = stats
         self._on_wait = on_wait
-        self.waiting = 0
-
-    @property
-    def contended(self) -> bool:
-        """Whether somebody is in line; a newcomer must then not take a short cut.
-
-        Not `lock.locked()`: that is False between a release and the next one's turn.
-        """
-        return self.waiting > 0
 
     async def allocate(self, size: int) -> bytearray:
         """`size` bytes of the pool, after everybody who asked before.

@@ -29,6 +29,7 @@ from aioproducer.errors import (
     error_from_code,
 )
 from aioproducer.net.client import NetworkClient, PreparedRequest
+from aioproducer.runtime.answers import outcome_of
 from aioproducer.runtime.encoder import BatchEncoder
 from aioproducer.wire.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -40,9 +41,11 @@ from aioproducer.wire.schema import Message
 
 if TYPE_CHECKING:
     from aioproducer.core.metadata import Metadata
+    from aioproducer.core.transactions import TransactionManager
 
 _NO_TOPIC_ID = UUID(int=0)
 _TOPIC_IDS_SINCE = 13
+_TRANSACTIONS_V2_SINCE = 12
 _NO_TRANSACTION_TIMEOUT = 2**31 - 1
 
 
@@ -56,7 +59,8 @@ class SenderTask:
         encoder: makes RecordBatches of closed batches.
         acks: 0, 1 or -1.
         request_timeout: seconds a broker may take, in the request and for its answer.
-        wake_metadata: called when a turn may have asked for metadata.
+        after_turn: called when a turn may have asked for metadata or ended batches.
+        transactions: those the batches belong to, if any.
         on_end: called once when the task ends, with the cause, or None after `stop()`.
     """
 
@@ -70,8 +74,9 @@ class SenderTask:
         acks: int,
         request_timeout: float,
         loop: asyncio.AbstractEventLoop,
-        wake_metadata: Callable[[], None],
+        after_turn: Callable[[], None],
         on_end: Callable[[KafkaError | None], None],
+        transactions: TransactionManager | None = None,
     ) -> None:
         self._sender = sender
         self._client = client
@@ -80,7 +85,8 @@ class SenderTask:
         self._acks = acks
         self._request_timeout = request_timeout
         self._loop = loop
-        self._wake_metadata = wake_metadata
+        self._after_turn = after_turn
+        self._transactions = transactions
         self._on_end = on_end
         self._alarm: asyncio.Future[None] | None = None
         self._awake = False
@@ -92,6 +98,8 @@ class SenderTask:
     def start(self) -> None:
         """Starts the task."""
         self._task = self._loop.create_task(self._run(), name="aioproducer-sender")
+        # No `finally` in the task: cancelled before its first step it would not run.
+        self._task.add_done_callback(self._on_task_done)
 
     def wake(self) -> None:
         """Something changed: have a turn soon."""
@@ -113,22 +121,24 @@ class SenderTask:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _run(self) -> None:
-        cause: KafkaError | None = None
-        try:
-            while not self._stopping:
-                await self._turn()
-        except asyncio.CancelledError:
-            if not self._stopping:
-                cause = ProducerFailedError("the producer's sender task was cancelled from outside")
-            raise
-        except KafkaError as error:
-            cause = error
-        except Exception as error:
-            cause = ProducerFailedError(f"the producer's sender task died of {error!r}")
-            cause.__cause__ = error
-        finally:
-            self.sleeping_until = inf
-            self._on_end(cause)
+        while not self._stopping:
+            await self._turn()
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self.sleeping_until = inf
+        self._on_end(self._cause_of_end(task))
+
+    def _cause_of_end(self, task: asyncio.Task[None]) -> KafkaError | None:
+        if task.cancelled():
+            if self._stopping:
+                return None
+            return ProducerFailedError("the producer's sender task was cancelled from outside")
+        error = task.exception()
+        if error is None or isinstance(error, KafkaError):
+            return error
+        cause = ProducerFailedError(f"the producer's sender task died of {error!r}")
+        cause.__cause__ = error
+        return cause
 
     async def _turn(self) -> None:
         self._awake = False
@@ -144,7 +154,7 @@ class SenderTask:
                     self._request_identity(now)
         if self._sender.fatal_error is not None:
             raise self._sender.fatal_error
-        self._wake_metadata()
+        self._after_turn()
         deadline = self._sender.next_deadline(now, self._client)
         if deadline > now:
             await self._sleep(deadline)
@@ -186,7 +196,7 @@ class SenderTask:
         future.add_done_callback(self._on_identity_answer)
 
     def _on_identity_answer(self, future: asyncio.Future[Message | None]) -> None:
-        failure, answer = _outcome(future)
+        failure, answer = outcome_of(future)
         if failure is None and isinstance(answer, InitProducerIdResponse):
             if not answer.error_code:
                 self._sender.on_identity(
@@ -234,20 +244,22 @@ class SenderTask:
         live = self._sender.without_done(node_id, batches)
         if not live:
             return
+        transactions = self._transactions
+        lowest, highest = self._versions(live)
         request = PreparedRequest(
             ProduceRequest,
             lambda version, correlation_id, client_id: encode_produce_request(
                 version=version,
                 correlation_id=correlation_id,
                 client_id=client_id,
-                transactional_id=None,
+                transactional_id=None if transactions is None else transactions.transactional_id,
                 acks=self._acks,
                 timeout_ms=round(self._request_timeout * 1000),
                 topics=_topics(live, self._topic_id if version >= _TOPIC_IDS_SINCE else _no_id),
             ),
             expect_response=self._acks != 0,
-            min_version=self._encoder.min_produce_version,
-            max_version=self._max_version(live),
+            min_version=lowest,
+            max_version=highest,
         )
         now = self._now()
         try:
@@ -261,7 +273,7 @@ class SenderTask:
     def _on_answer(
         self, node_id: int, batches: Sequence[ProducerBatch], future: asyncio.Future[Message | None]
     ) -> None:
-        failure, answer = _outcome(future)
+        failure, answer = outcome_of(future)
         if failure is not None:
             self._sender.on_failure(node_id, batches, failure, self._now())
         else:
@@ -283,22 +295,18 @@ class SenderTask:
         topic = self._metadata.topic(name)
         return _NO_TOPIC_ID if topic is None else topic.topic_id
 
-    def _max_version(self, batches: Sequence[ProducerBatch]) -> int | None:
-        """Produce v13 needs the id of every topic; some services lack them (KIP-516)."""
+    def _versions(self, batches: Sequence[ProducerBatch]) -> tuple[int, int]:
+        """The Produce versions that can carry the batches."""
+        lowest = self._encoder.min_produce_version
+        # Some services lack the topic ids that v13 needs (KIP-516).
         names = dict.fromkeys(batch.topic_partition.topic for batch in batches)
-        if all(self._topic_id(name) != _NO_TOPIC_ID for name in names):
-            return None
-        return _TOPIC_IDS_SINCE - 1
-
-
-def _outcome(future: asyncio.Future[Message | None]) -> tuple[KafkaError | None, Message | None]:
-    """The error or the answer of a request, whatever ended it."""
-    if future.cancelled():
-        return NodeDisconnectedError("the request was cancelled"), None
-    error = future.exception()
-    if error is not None:
-        return error if isinstance(error, KafkaError) else ProducerFailedError(repr(error)), None
-    return None, future.result()
+        nameless = all(self._topic_id(name) != _NO_TOPIC_ID for name in names)
+        highest = _TOPIC_IDS_SINCE if nameless else _TOPIC_IDS_SINCE - 1
+        if self._transactions is None:
+            return lowest, highest
+        if self._transactions.uses_v2:
+            return max(lowest, _TRANSACTIONS_V2_SINCE), highest
+        return lowest, _TRANSACTIONS_V2_SINCE - 1
 
 
 def _no_id(_: str) -> UUID:

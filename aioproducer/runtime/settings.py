@@ -6,14 +6,19 @@ do with it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from aioproducer import log
 from aioproducer._version import __version__
 from aioproducer.backoff import ExponentialBackoff
 from aioproducer.core.accumulator import AccumulatorSettings
+from aioproducer.core.coordinators import CoordinatorDialogue
 from aioproducer.core.idempotence import IdempotentSequencer, Sequencer
 from aioproducer.core.metadata import Metadata
 from aioproducer.core.sender import SenderSettings
+from aioproducer.core.transactional_sequencer import TransactionalSequencer
+from aioproducer.core.transactions import TransactionManager
 from aioproducer.net.client import NetSettings
 from aioproducer.net.dialer import TcpDialer
 from aioproducer.records.codecs import codec_for
@@ -22,8 +27,12 @@ from aioproducer.runtime.encoder import BatchEncoder
 
 if TYPE_CHECKING:
     from random import Random
+    from uuid import UUID
 
     from aioproducer.config import ProducerConfig
+
+
+_log = log.get("runtime")
 
 
 def retry_backoff(config: ProducerConfig) -> ExponentialBackoff:
@@ -57,6 +66,8 @@ def appender_settings(config: ProducerConfig) -> AppenderSettings:
         max_block=config.max_block_ms / 1000,
         batch_size=config.batch_size,
         max_request_size=config.max_request_size,
+        hashes_keys=config.partitioner == "default" and not config.partitioner_ignore_keys,
+        sticks=config.partitioner == "default",
     )
 
 
@@ -74,6 +85,7 @@ def net_settings(config: ProducerConfig) -> NetSettings:
         connections_max_idle_s=None if idle_ms < 0 else idle_ms / 1000,
         dns_canonical=config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only",
         rebootstrap=config.metadata_recovery_strategy == "rebootstrap",
+        check_cluster=config.metadata_cluster_check_enable,
         software_version=__version__,
     )
 
@@ -97,11 +109,41 @@ def make_metadata(config: ProducerConfig, rng: Random) -> Metadata:
     )
 
 
-def make_sequencer(config: ProducerConfig) -> Sequencer:
+def make_transactions(
+    config: ProducerConfig, topic_ids: Callable[[], Mapping[str, UUID]]
+) -> TransactionManager | None:
+    """The state machine of the transactions, if there are any."""
+    if config.transactional_id is None:
+        return None
+    return TransactionManager(
+        config.transactional_id, config.transaction_timeout_ms, topic_ids=topic_ids
+    )
+
+
+def make_dialogue(
+    config: ProducerConfig, transactions: TransactionManager, rng: Random
+) -> CoordinatorDialogue:
+    """What asks the coordinators."""
+    return CoordinatorDialogue(transactions, retry_backoff(config), rng)
+
+
+def make_sequencer(config: ProducerConfig, transactions: TransactionManager | None) -> Sequencer:
     """Who numbers batches, if they are numbered."""
-    if config.effective_idempotence:
-        return IdempotentSequencer(config.max_in_flight_requests_per_connection)
-    return Sequencer()
+    in_flight = config.max_in_flight_requests_per_connection
+    if transactions is not None:
+        return TransactionalSequencer(in_flight, transactions)
+    if not config.effective_idempotence:
+        return Sequencer()
+    asked_for = "enable_idempotence" in config.explicitly_set
+    return IdempotentSequencer(in_flight, None if asked_for else _warn_without_idempotence)
+
+
+def _warn_without_idempotence() -> None:
+    _log.warning(
+        "the brokers give no producer ids (older than Kafka 0.11, or not quite Kafka): going on "
+        "without idempotence, so that a retried batch may be written twice or behind later ones; "
+        "set enable_idempotence=True to rather fail"
+    )
 
 
 def make_encoder(config: ProducerConfig) -> BatchEncoder:
@@ -113,4 +155,8 @@ def make_encoder(config: ProducerConfig) -> BatchEncoder:
     codec = None
     if config.compression_type != "none":
         codec = codec_for(config.compression_type, config.compression_level)
-    return BatchEncoder(codec, config.compression_threads_threshold_bytes)
+    return BatchEncoder(
+        codec,
+        config.compression_threads_threshold_bytes,
+        transactional=config.transactional_id is not None,
+    )

@@ -15,7 +15,7 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from aioproducer.types import TimestampType
 from support.foreign import ForeignRecord
@@ -104,6 +104,20 @@ async def create_topic_confluent(
         NewTopic(topic, partitions, replication_factor, config=dict(configs or {})),
         timeout_s,
     )
+
+
+async def grow_topic_confluent(
+    bootstrap: str, topic: str, partitions: int, *, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> None:
+    """Let a topic grow to that many partitions."""
+
+    def grow() -> None:
+        admin = AdminClient(_QUIET | {"bootstrap.servers": bootstrap})
+        wanted = [NewPartitions(topic, partitions)]
+        for grown in admin.create_partitions(wanted, operation_timeout=timeout_s).values():
+            grown.result(timeout_s)
+
+    await asyncio.to_thread(grow)
 
 
 def _create_topic(bootstrap: str, topic: NewTopic, timeout_s: float) -> None:

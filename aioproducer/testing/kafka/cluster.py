@@ -45,6 +45,8 @@ class KafkaCluster(KafkaBackend):
         java: A `java` to use instead of the one that would be found.
         heap_mb: The heap of each broker.
         ready_timeout_s: The bound of `open()`'s wait for readiness.
+        features: Levels of features that differ from the release's own, such as
+            `{"transaction.version": 1}`.
 
     Raises:
         ClusterError: The version cannot be run.
@@ -64,6 +66,7 @@ class KafkaCluster(KafkaBackend):
         java: str | Path | None = None,
         heap_mb: int = 256,
         ready_timeout_s: float = READY_TIMEOUT_S,
+        features: Mapping[str, int] | None = None,
     ) -> None:
         if brokers < 1:
             raise ClusterError(f"a cluster needs at least one broker, not {brokers}")
@@ -74,6 +77,7 @@ class KafkaCluster(KafkaBackend):
         self._kept_dir = Path(data_dir).resolve() if data_dir is not None else None
         self._heap_mb = heap_mb
         self._ready_timeout_s = ready_timeout_s
+        self._features = dict(features or {})
         self._nodes: dict[int, BrokerProcess] = {}
         self._expected: set[int] = set()
         self._directory: Path | None = None
@@ -183,6 +187,7 @@ class KafkaCluster(KafkaBackend):
                 directory=home,
                 settings=settings,
                 heap_mb=self._heap_mb,
+                features=self._features,
             )
         return nodes
 

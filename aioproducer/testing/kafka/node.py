@@ -72,12 +72,14 @@ class BrokerProcess:
         directory: Path,
         settings: Mapping[str, str],
         heap_mb: int,
+        features: Mapping[str, int],
     ) -> None:
         self.address = address
         self.directory = directory
         self.log_path: Path = directory / "server.log"
         self.data_dir: Path = Path(settings["log.dirs"])
         self._settings = settings
+        self._features = features
         self._properties = directory / "server.properties"
         self._command = [str(java.executable), f"-Xmx{heap_mb}m", *_JVM_OPTIONS]
         self._command += ["-cp", os.pathsep.join(map(str, classpath))]
@@ -107,6 +109,8 @@ class BrokerProcess:
         command = [*self._command, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
         command += ["kafka.tools.StorageTool", "format"]
         command += ["--cluster-id", cluster_id, "--config", str(self._properties)]
+        for feature, level in self._features.items():
+            command += ["--feature", f"{feature}={level}"]
         answer = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,

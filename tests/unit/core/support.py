@@ -17,6 +17,7 @@ from aioproducer.core.partitioners import NodeLatencies
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.core.sender import Sender, SenderSettings
 from aioproducer.core.stats import ProducerStats
+from aioproducer.core.transactions import TransactionManager
 from aioproducer.errors import KafkaError
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime.encoder import BatchEncoder
@@ -26,6 +27,9 @@ from aioproducer.wire.messages import (
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
 )
 
 TOPIC_ID = UUID(int=7)
@@ -97,6 +101,7 @@ class Core:
         retries: int = 2**31 - 1,
         memory: int = 1 << 20,
         sequencer: Sequencer | None = None,
+        transactions: TransactionManager | None = None,
     ) -> None:
         rng = random.Random(1)
         backoff = ExponentialBackoff(0.1, 1.0)
@@ -130,6 +135,7 @@ class Core:
             stats=self.stats,
             latencies=NodeLatencies(0),
             on_data_loss=self.data_losses.append,
+            transactions=transactions,
         )
         self.nodes = Nodes()
         self.metadata.add_topic("t", self.now)
@@ -181,3 +187,22 @@ class Core:
             self.sender.on_dispatched(action.node_id, action.batches)
             dispatches.append(action)
         return dispatches
+
+    def acknowledge(self, dispatch: Dispatch) -> None:
+        """The broker has written every batch of the request."""
+        self.answer(dispatch, 0)
+
+    def answer(self, dispatch: Dispatch, code: int) -> None:
+        """The broker answers the code for every batch of the request."""
+        partitions = [
+            PartitionProduceResponse(
+                index=batch.topic_partition.partition,
+                error_code=code,
+                base_offset=-1 if code else 0,
+            )
+            for batch in dispatch.batches
+        ]
+        response = ProduceResponse(
+            responses=[TopicProduceResponse(name="t", partition_responses=partitions)]
+        )
+        self.sender.on_response(dispatch.node_id, dispatch.batches, response, self.now)

@@ -24,6 +24,7 @@ from aioproducer.errors import (
     KafkaError,
     NodeDisconnectedError,
     NotCoordinatorError,
+    UnsupportedVersionError,
 )
 from aioproducer.records.batch import parse_header
 from aioproducer.testing.broker.producers import ProducerBatchKey, ProducerStates
@@ -36,6 +37,8 @@ from aioproducer.wire.messages import (
 )
 
 from .support import Core
+
+UNKNOWN_TOPIC_ID = 100
 
 
 def idempotent_core(**options: object) -> Core:
@@ -97,6 +100,105 @@ def test_a_client_that_may_not_have_an_id_is_told_so() -> None:
     core.sender.on_identity_requested()
     core.sender.on_identity_failure(ClusterAuthorizationFailedError("no"), core.now)
     assert isinstance(core.sender.fatal_error, ClusterAuthorizationFailedError)
+
+
+def test_an_id_that_was_asked_for_before_the_cluster_changed_is_not_used() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    batch = core.append()
+    core.poll()
+    core.sender.on_identity_requested()
+    assert core.metadata.on_other_cluster is not None
+    core.metadata.on_other_cluster()
+    core.sender.on_identity(ProducerIdentity(9, 0))
+    assert core.poll() == []
+    assert core.identity_requests == 2
+    core.sender.on_identity_requested()
+    core.sender.on_identity(ProducerIdentity(4, 0))
+    core.poll()
+    assert stamps(batch) == (4, 0, 0)
+
+
+def test_a_topic_created_anew_starts_over_when_nothing_is_on_the_wire() -> None:
+    core = idempotent_core()
+    acknowledged(core)
+    core.append()
+    (first,) = core.poll()
+    core.append()
+    (second,) = core.poll()
+    assert core.metadata.on_recreated is not None
+    core.metadata.on_recreated("t")
+    third = core.append()
+    assert core.poll() == []
+    core.sender.on_response(1, first.batches, answer(), core.now)  # in the log that is gone
+    core.sender.on_response(1, second.batches, answer(UNKNOWN_TOPIC_ID), core.now)
+    core.now += 1
+    (again,) = core.poll()
+    assert again.batches == second.batches
+    assert stamps(second.batches[0]) == (9, 1, 0)
+    core.sender.on_response(1, again.batches, answer(), core.now)
+    core.poll()
+    assert stamps(third) == (9, 1, 1)
+
+
+def test_another_topic_created_anew_changes_nothing() -> None:
+    core = idempotent_core()
+    acknowledged(core)
+    assert core.metadata.on_recreated is not None
+    core.metadata.on_recreated("u")
+    batch = core.append()
+    core.poll()
+    assert stamps(batch) == (9, 0, 1)
+
+
+def test_in_another_cluster_every_partition_waits_for_a_new_id() -> None:
+    core = idempotent_core()
+    acknowledged(core)
+    batch = core.append()
+    (lost,) = core.poll()
+    core.sender.on_failure(1, lost.batches, NodeDisconnectedError("gone"), core.now)
+    assert core.metadata.on_other_cluster is not None
+    core.metadata.on_other_cluster()
+    core.now += 1
+    assert core.poll() == []
+    assert core.identity_requests == 1
+    core.sender.on_identity(ProducerIdentity(9, 0))
+    (again,) = core.poll()
+    assert again.batches == [batch]
+    assert stamps(batch) == (9, 0, 0)
+
+
+def test_where_brokers_give_no_ids_batches_go_out_without_if_that_may_be() -> None:
+    told: list[str] = []
+    core = Core((1,), sequencer=IdempotentSequencer(5, lambda: told.append("without")))
+    core.append()
+    core.poll()
+    core.sender.on_identity_failure(UnsupportedVersionError("no InitProducerId"), core.now)
+    batches: list[ProducerBatch] = []
+    for _ in range(7):
+        batches += [batch for dispatch in core.poll() for batch in dispatch.batches]
+        core.append()
+    assert len(batches) == 7
+    assert not any(batch.has_sequence for batch in batches)
+    assert (told, core.identity_requests, core.sender.fatal_error) == (["without"], 1, None)
+
+
+def test_where_brokers_give_no_ids_a_producer_that_needs_them_fails() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core.append()
+    core.poll()
+    core.sender.on_identity_failure(UnsupportedVersionError("no InitProducerId"), core.now)
+    assert isinstance(core.sender.fatal_error, UnsupportedVersionError)
+
+
+def test_a_sequence_that_is_out_is_not_given_up() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5, lambda: None))
+    core.sender.on_identity(ProducerIdentity(9, 0))
+    core.append()
+    core.poll()
+    assert core.metadata.on_other_cluster is not None
+    core.metadata.on_other_cluster()
+    core.sender.on_identity_failure(UnsupportedVersionError("no InitProducerId"), core.now)
+    assert isinstance(core.sender.fatal_error, UnsupportedVersionError)
 
 
 def test_sequences_count_records_per_partition() -> None:
@@ -366,6 +468,8 @@ class Sent:
 
     batches: list[ProducerBatch]
     copies: list[bytes]
+    broker: Broker
+    """Whose log was meant: requests name topics by id."""
 
 
 class Broker:
@@ -401,6 +505,7 @@ class ExactlyOnce(RuleBasedStateMachine):
     def start(self) -> None:
         self.core = idempotent_core(delivery_timeout=20.0, batch_size=100)
         self.broker = Broker()
+        self.deleted: list[Broker] = []
         self.wire: list[Sent] = []
         self.zombies: list[Sent] = []
         self.batches: dict[int, tuple[ProducerBatch, int]] = {}
@@ -414,7 +519,7 @@ class ExactlyOnce(RuleBasedStateMachine):
                 for batch in dispatch.batches
                 if batch.encoded is not None
             ]
-            self.wire.append(Sent(dispatch.batches, copies))
+            self.wire.append(Sent(dispatch.batches, copies, self.broker))
 
     @rule(count=st.integers(1, 4))
     def send(self, count: int) -> None:
@@ -435,8 +540,10 @@ class ExactlyOnce(RuleBasedStateMachine):
         """The oldest request is answered: carried out, refused, or (6, 7, 20) who knows."""
         sent = self.wire.pop(0)
         answered = code
-        if code == 0 or (code in {6, 7, 20} and applied):
-            done = self.broker.produce(sent.copies[0])
+        if sent.broker in self.deleted and not applied:
+            answered = UNKNOWN_TOPIC_ID
+        elif code == 0 or (code in {6, 7, 20} and applied):
+            done = sent.broker.produce(sent.copies[0])
             answered = code if done in {0, 46} and code else done
         self.core.sender.on_response(1, sent.batches, answer(answered), self.core.now)
 
@@ -446,7 +553,7 @@ class ExactlyOnce(RuleBasedStateMachine):
         """Some requests were carried out, some never will be, some will be long after."""
         lost, self.wire = self.wire, []
         for sent in lost[:carried_out]:
-            self.broker.produce(sent.copies[0])
+            sent.broker.produce(sent.copies[0])
         if late:
             self.zombies += lost[carried_out:]
         for sent in lost:
@@ -456,18 +563,28 @@ class ExactlyOnce(RuleBasedStateMachine):
     @precondition(lambda self: self.zombies)
     @rule()
     def zombie_arrives(self) -> None:
-        self.broker.produce(self.zombies.pop(0).copies[0])
+        zombie = self.zombies.pop(0)
+        zombie.broker.produce(zombie.copies[0])
+
+    @rule()
+    def topic_is_created_anew(self) -> None:
+        """Requests on their way were carried out before that, or never will be."""
+        self.deleted.append(self.broker)
+        self.broker = Broker()
+        self.core.sequencer.on_recreated("t")
+        self.core.accumulator.on_metadata_update(self.core.now)
 
     @invariant()
     def nothing_is_written_twice_or_out_of_order(self) -> None:
         if hasattr(self, "broker"):
-            assert self.broker.log == sorted(set(self.broker.log))
+            for broker in (*self.deleted, self.broker):
+                assert broker.log == sorted(set(broker.log))
 
     @invariant()
     def every_outcome_is_true(self) -> None:
         if not hasattr(self, "broker"):
             return
-        log = set(self.broker.log)
+        log = {number for broker in (*self.deleted, self.broker) for number in broker.log}
         for number, (batch, place) in self.batches.items():
             found = batch.outcome_of(place)
             if found is None:

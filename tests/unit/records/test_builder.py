@@ -135,6 +135,15 @@ def test_timestamp_kafka_cannot_store_is_refused(core, timestamp):
         assert builder.try_append(T, None, b"", ()) >= 0
 
 
+@pytest.mark.parametrize("timestamp", [float(T), str(T), None])
+def test_timestamp_of_another_type_is_refused_even_if_it_equals_the_last_one(core, timestamp):
+    builder = core.RecordBatchBuilder(bytearray(100))
+    builder.try_append(T, None, b"", ())
+    with pytest.raises(TypeError, match="timestamp_ms must be an int"):
+        builder.try_append(timestamp, None, b"", ())
+    assert builder.count == 1
+
+
 def test_header_name_that_is_no_unicode_is_refused_and_nothing_is_written(core):
     builder = core.RecordBatchBuilder(bytearray(100))
     with pytest.raises(UnicodeEncodeError):

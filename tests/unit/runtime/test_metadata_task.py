@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import gc
 import selectors
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -24,6 +25,7 @@ from aioproducer.errors import (
     NodeDisconnectedError,
     ProducerClosedError,
     ProducerFailedError,
+    RebootstrapRequiredError,
     RequestTimeoutError,
     TopicAuthorizationFailedError,
     UnsupportedVersionError,
@@ -91,9 +93,17 @@ class FakeClient:
         self.dials: list[tuple[float, int]] = []
         self.told: list[set[int]] = []
         self.looks = 0
+        self.rebootstrap_required: KafkaError | None = None
+        self.cluster_ids: list[str | None] = []
 
-    def set_nodes(self, nodes: Mapping[int, Node]) -> None:
+    def rebootstrap(self) -> None:
+        self.set_nodes({})
+        self.ready.clear()
+        self.rebootstrap_required = None
+
+    def set_nodes(self, nodes: Mapping[int, Node], cluster_id: str | None = None) -> None:
         self.nodes = dict(nodes)
+        self.cluster_ids.append(cluster_id)
         self.told.append(set(nodes))
         self.ready -= {n for n in self.ready if n >= 0 and n not in nodes}
 
@@ -695,6 +705,77 @@ def test_a_server_that_keeps_asking_to_start_over_is_asked_with_pauses(loop):
         assert len(world.client.requests) < 70
 
     play(loop, act)
+
+
+def test_a_broker_that_was_not_the_one_meant_makes_everybody_start_over_at_once(loop):
+    async def act(world: World) -> None:
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        world.client.ready = {1, 2}
+        await asyncio.sleep(1)
+        world.client.rebootstrap_required = RebootstrapRequiredError("not me", node_id=1)
+        world.client.on_event()
+        await asyncio.sleep(0.1)
+        assert world.client.told == [{1, 2}, set(), {1, 2}]
+        assert [node_id for _, node_id, _ in world.client.requests] == [-1, -1]
+
+    play(loop, act)
+
+
+def test_brokers_that_are_never_the_ones_meant_are_asked_for_with_pauses(loop):
+    async def act(world: World) -> None:
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        for _ in range(600):
+            world.client.rebootstrap_required = RebootstrapRequiredError("not me", node_id=1)
+            world.client.on_event()
+            await asyncio.sleep(0.1)
+        assert 50 < len(world.client.requests) < 90
+
+    play(loop, act)
+
+
+def test_an_answer_that_comes_after_a_new_start_is_not_taken_in(loop):
+    async def act(world: World) -> None:
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        world.client.ready = {1, 2}
+        world.client.answer = lambda node_id, names: (
+            response(nodes=(1, 2, 3)) if node_id > 0 else response(nodes=(4,))
+        )
+        await asyncio.sleep(1)
+        world.metadata.request_update(loop.time())
+        await asyncio.sleep(0.005)  # its answer takes 10 ms
+        assert len(world.client.requests) == 2
+        world.client.rebootstrap_required = RebootstrapRequiredError("not me", node_id=1)
+        world.client.on_event()
+        await asyncio.sleep(1)
+        assert world.client.told == [{1, 2}, set(), {4}]
+
+    play(loop, act)
+
+
+def test_with_a_trigger_of_0_ms_bootstrap_servers_get_the_time_to_connect(loop):
+    async def act(world: World) -> None:
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        world.client.errors[1] = world.client.errors[2] = NodeDisconnectedError("gone")
+        for _ in range(5):
+            world.metadata.request_update(loop.time())
+            await asyncio.sleep(5)
+        assert len(world.client.requests) == 6
+        assert len(world.client.dials) < 20
+
+    play(loop, act, metadata_recovery_rebootstrap_trigger_ms=0)
+
+
+def test_another_cluster_is_told_to_the_client_and_to_the_user(loop, caplog):
+    async def act(world: World) -> None:
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        world.client.answer = lambda node_id, names: dataclasses.replace(response(), cluster_id="d")
+        world.metadata.request_update(loop.time())
+        await asyncio.sleep(5)
+        assert world.client.cluster_ids == ["c", "d"]
+
+    with caplog.at_level("WARNING", "aioproducer.runtime"):
+        play(loop, act)
+    assert [r.getMessage() for r in caplog.records if "d instead of c" in r.getMessage()]
 
 
 def test_with_the_strategy_none_nobody_starts_over(loop):

@@ -1,0 +1,236 @@
+"""The dialogue with coordinators: one request at a time, until it has an answer that counts.
+
+Owns: which broker coordinates what, the backoff, the reading of answers, the reaction to error
+codes as far as it is to ask again. Must not know: what a transaction is going through;
+`core.transactions` says which request is due and is told what came of it.
+
+    next_request --not known who--> FindCoordinator --answer--> next_request
+         |                                |
+         +--sent--> in flight --success--> the manager's event
+                        |  |
+                        |  +--retriable---------> backoff --> next_request, asked for anew
+                        +-----moved, no answer--> coordinator forgotten, backoff --> FindCoordinator
+
+A request is never kept for a retry: the next one is made of what is wanted then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from aioproducer.core import transaction_requests as requests
+from aioproducer.core.idempotence import ProducerIdentity
+from aioproducer.core.transaction_requests import Answered, CoordinatorKey, TransactionalRequest
+from aioproducer.core.transaction_rules import (
+    CONCURRENT_TRANSACTIONS,
+    OPERATION_NOT_ATTEMPTED,
+    Reaction,
+    Rpc,
+    concurrent_backoff,
+    gravest,
+    reaction_to,
+)
+from aioproducer.core.transaction_states import TransactionState
+from aioproducer.errors import (
+    AuthenticationError,
+    IllegalStateError,
+    KafkaError,
+    UnsupportedVersionError,
+    error_from_code,
+)
+from aioproducer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from aioproducer.backoff import ExponentialBackoff
+    from aioproducer.core.transactions import TransactionManager
+    from aioproducer.wire.messages import (
+        AddOffsetsToTxnResponse,
+        AddPartitionsToTxnResponse,
+        EndTxnResponse,
+        FindCoordinatorResponse,
+        InitProducerIdResponse,
+        TxnOffsetCommitResponse,
+    )
+    from aioproducer.wire.schema import Message
+
+_HOPELESS = (AuthenticationError, UnsupportedVersionError)
+"""Failures that another attempt or another coordinator would only repeat."""
+
+
+class CoordinatorDialogue:
+    """Gets what a `TransactionManager` wants from the brokers.
+
+    Args:
+        manager: wants requests, and is told what came of them.
+        backoff: the pause before a request is repeated.
+        rng: spreads the backoff.
+    """
+
+    def __init__(
+        self, manager: TransactionManager, backoff: ExponentialBackoff, rng: Random
+    ) -> None:
+        self._manager = manager
+        self._backoff = backoff
+        self._rng = rng
+        self._coordinators: dict[CoordinatorKey, int] = {}
+        self._in_flight: TransactionalRequest | None = None
+        self._failures = 0
+        self._retry_at = -inf
+
+    def next_request(self, now: float, *, quiet: bool) -> TransactionalRequest | None:
+        """The request to send now, if one is due.
+
+        Args:
+            now: loop time.
+            quiet: whether no batch is without an outcome or on the wire.
+        """
+        if self._in_flight is not None or now < self._retry_at:
+            return None
+        wanted = self._manager.wanted(quiet=quiet)
+        if wanted is None:
+            return None
+        node_id = self._coordinators.get(wanted.coordinator)
+        if node_id is None:
+            return requests.find_coordinator(wanted.coordinator)
+        return replace(wanted, node_id=node_id)
+
+    def next_deadline(self, now: float) -> float:
+        """Loop time at which to ask again, unless an event comes first."""
+        return self._retry_at if self._in_flight is None and self._retry_at > now else inf
+
+    def on_sent(self, request: TransactionalRequest, version: int) -> None:
+        """The request is on its way."""
+        self._in_flight = request
+        self._manager.on_sent(request.rpc, version)
+
+    def on_unreachable(self, request: TransactionalRequest, error: KafkaError, now: float) -> None:
+        """The request could not be sent, or has got no answer."""
+        if self._in_flight is not None:
+            self._in_flight = None
+            self._manager.on_unanswered(request.rpc)
+        if isinstance(error, _HOPELESS):
+            self._manager.fail(error)
+            return
+        self._coordinators.pop(request.coordinator, None)
+        self._back_off(now)
+
+    def on_response(self, request: TransactionalRequest, response: Message, now: float) -> None:
+        """Reads an answer; one that fits no state is fatal."""
+        self._in_flight = None
+        try:
+            _READERS[request.rpc](self, request, response, now)
+        except IllegalStateError as error:
+            self._manager.fail(error)
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def _on_coordinator(
+        self, request: TransactionalRequest, response: FindCoordinatorResponse, now: float
+    ) -> None:
+        answer, node_id = requests.coordinator_of(response, request.coordinator.name)
+        if self._taken(request, answer, now):
+            self._coordinators[request.coordinator] = node_id
+
+    def _on_producer_id(
+        self, request: TransactionalRequest, response: InitProducerIdResponse, now: float
+    ) -> None:
+        if self._taken(request, Answered(response.error_code), now):
+            self._manager.on_identity(
+                ProducerIdentity(response.producer_id, response.producer_epoch)
+            )
+
+    def _on_partitions_added(
+        self, request: TransactionalRequest, response: AddPartitionsToTxnResponse, now: float
+    ) -> None:
+        answers = requests.added_partitions(response)
+        self._manager.contents.on_partitions_added(self._each_taken(request, answers, now))
+
+    def _on_group_added(
+        self, request: TransactionalRequest, response: AddOffsetsToTxnResponse, now: float
+    ) -> None:
+        if self._taken(request, Answered(response.error_code), now):
+            self._manager.contents.on_group_added(request.group_id)
+
+    def _on_offsets_committed(
+        self, request: TransactionalRequest, response: TxnOffsetCommitResponse, now: float
+    ) -> None:
+        answers = requests.committed_offsets(response, request.topic_ids)
+        self._manager.contents.on_offsets_committed(self._each_taken(request, answers, now))
+
+    def _on_ended(
+        self, request: TransactionalRequest, response: EndTxnResponse, now: float
+    ) -> None:
+        if self._taken(request, Answered(response.error_code), now):
+            identity = ProducerIdentity(response.producer_id, response.producer_epoch)
+            self._manager.on_ended(identity if response.producer_id >= 0 else None)
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def _taken(self, request: TransactionalRequest, answer: Answered, now: float) -> bool:
+        """Whether the answer is a success; carries out the reaction if it is not."""
+        if answer.code:
+            self._react(request, answer, now)
+            return False
+        self._failures, self._retry_at = 0, -inf
+        return True
+
+    def _each_taken(
+        self,
+        request: TransactionalRequest,
+        answers: Mapping[TopicPartition, Answered],
+        now: float,
+    ) -> list[TopicPartition]:
+        """The partitions that were taken in; reacts to the gravest of the other answers."""
+        asked = [partition for partition in request.partitions if partition in answers]
+        refused = [answers[partition] for partition in asked if answers[partition].code]
+        if refused:
+            # One that was not tried says nothing about why.
+            causes = [answer for answer in refused if answer.code != OPERATION_NOT_ATTEMPTED]
+            worst = gravest(request.rpc, [answer.code for answer in causes or refused])
+            self._react(request, next(a for a in refused if a.code == worst), now)
+        elif len(asked) < len(request.partitions):
+            # The answer left some out: they are asked for again.
+            self._back_off(now)
+        else:
+            self._failures, self._retry_at = 0, -inf
+        return [partition for partition in asked if not answers[partition].code]
+
+    def _react(self, request: TransactionalRequest, answer: Answered, now: float) -> None:
+        aborting = self._manager.state is TransactionState.ABORTING
+        reaction = reaction_to(request.rpc, answer.code, aborting=aborting)
+        if reaction is Reaction.RETRY:
+            self._back_off(now, concurrent=answer.code == CONCURRENT_TRANSACTIONS)
+        elif reaction is Reaction.FIND_COORDINATOR:
+            self._coordinators.pop(request.coordinator, None)
+            self._back_off(now)
+        else:
+            topic, partition = answer.topic_partition or (None, None)
+            error = error_from_code(
+                answer.code,
+                answer.message,
+                topic=topic,
+                partition=partition,
+                node_id=request.node_id,
+            )
+            self._manager.on_refused(request.rpc, reaction, error)
+
+    def _back_off(self, now: float, *, concurrent: bool = False) -> None:
+        backoff = concurrent_backoff(self._backoff) if concurrent else self._backoff
+        self._retry_at = now + backoff.delay(self._failures, self._rng)
+        self._failures += 1
+
+
+_Reader = Callable[[CoordinatorDialogue, TransactionalRequest, Any, float], None]
+_READERS: Mapping[Rpc, _Reader] = {
+    Rpc.FIND_COORDINATOR: CoordinatorDialogue._on_coordinator,
+    Rpc.INIT_PRODUCER_ID: CoordinatorDialogue._on_producer_id,
+    Rpc.ADD_PARTITIONS: CoordinatorDialogue._on_partitions_added,
+    Rpc.ADD_OFFSETS: CoordinatorDialogue._on_group_added,
+    Rpc.COMMIT_OFFSETS: CoordinatorDialogue._on_offsets_committed,
+    Rpc.END: CoordinatorDialogue._on_ended,
+}

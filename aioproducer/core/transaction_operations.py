@@ -1,0 +1,91 @@
+"""What an application asks of its transactions, from the call to the outcome.
+
+Owns: which call fits which state, the outcome of one call and who is told of it. Must not know:
+requests, futures.
+Invariant: an operation ends once; whoever calls again for the same thing is given the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from aioproducer.core.transaction_states import TransactionState
+from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aioproducer.errors import KafkaError
+
+
+class OperationKind(Enum):
+    """The calls, by the names of the producer's methods."""
+
+    INIT = "init_transactions"
+    BEGIN = "begin_transaction"
+    PREPARE = "prepare_transaction"
+    COMMIT = "commit_transaction"
+    ABORT = "abort_transaction"
+    SEND_OFFSETS = "send_offsets_to_transaction"
+
+
+_S = TransactionState
+CALLABLE_IN: Mapping[OperationKind, frozenset[TransactionState]] = {
+    OperationKind.INIT: frozenset({_S.UNINITIALIZED}),
+    # While the epoch is renewed or an abort nobody waits for ends, the call waits for that.
+    OperationKind.BEGIN: frozenset({_S.READY, _S.INITIALIZING, _S.ABORTING}),
+    OperationKind.PREPARE: frozenset({_S.IN_TRANSACTION}),
+    OperationKind.COMMIT: frozenset({_S.IN_TRANSACTION, _S.PREPARED}),
+    OperationKind.ABORT: frozenset({_S.IN_TRANSACTION, _S.PREPARED, _S.ABORTABLE_ERROR}),
+    OperationKind.SEND_OFFSETS: frozenset({_S.IN_TRANSACTION}),
+}
+ADVICE: Mapping[TransactionState, str] = {
+    _S.UNINITIALIZED: "await init_transactions() first",
+    _S.INITIALIZING: "await init_transactions() first",
+    _S.READY: "begin a transaction: `async with producer.transaction():`",
+    _S.IN_TRANSACTION: "commit or abort the transaction first",
+    _S.PREPARED: "commit or abort the transaction first",
+    _S.COMMITTING: "await commit_transaction(), then begin another transaction",
+    _S.ABORTING: "await abort_transaction(), then begin another transaction",
+}
+
+
+class Operation:
+    """One call that is going on, or its outcome."""
+
+    __slots__ = ("_listeners", "done", "error", "kind")
+
+    def __init__(self, kind: OperationKind) -> None:
+        self.kind: OperationKind = kind
+        self.done: bool = False
+        self.error: KafkaError | None = None
+        self._listeners: list[Callable[[], None]] = []
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """`listener()` runs once, when the outcome is known; at once if it is."""
+        if self.done:
+            listener()
+        else:
+            self._listeners.append(listener)
+
+    def finish(self, error: KafkaError | None = None) -> None:
+        """Sets the outcome; the second one is ignored."""
+        if self.done:
+            return
+        self.done, self.error = True, error
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener()
+
+
+class OffsetsOperation(Operation):
+    """Offsets on their way into the transaction; `left` are those not taken in yet."""
+
+    __slots__ = ("group", "left")
+
+    def __init__(
+        self, group: ConsumerGroupMetadata, offsets: dict[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        super().__init__(OperationKind.SEND_OFFSETS)
+        self.group: ConsumerGroupMetadata = group
+        self.left: dict[TopicPartition, OffsetAndMetadata] = offsets

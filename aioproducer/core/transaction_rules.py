@@ -1,0 +1,150 @@
+"""What the producer does about each error code of a transactional request: one table per request.
+
+Owns: the mapping from request and code to a reaction. Must not know: how a reaction is carried out,
+what a request looks like. Codes a table leaves out are tried again where Kafka calls them
+retriable; else the table's last entry says what becomes of them.
+Source: the handlers of Java's `TransactionManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from enum import Enum
+from typing import Final, NamedTuple
+
+from aioproducer.backoff import ExponentialBackoff
+from aioproducer.errors import error_for_code
+
+
+class Rpc(Enum):
+    """The requests of a transactional producer, in the order in which they take precedence."""
+
+    FIND_COORDINATOR = "FindCoordinator"
+    INIT_PRODUCER_ID = "InitProducerId"
+    ADD_PARTITIONS = "AddPartitionsToTxn"
+    ADD_OFFSETS = "AddOffsetsToTxn"
+    COMMIT_OFFSETS = "TxnOffsetCommit"
+    END = "EndTxn"
+
+
+class Reaction(Enum):
+    """What becomes of the transaction after an error."""
+
+    RETRY = "send the request again after a backoff"
+    FIND_COORDINATOR = "ask again who the coordinator is, then send the request to it"
+    ABORTABLE = "the transaction can only be aborted"
+    BUMP = "the transaction can only be aborted, and the next one needs a new epoch"
+    REFUSED = "no producer id was given; the application may ask again"
+    FENCED = "a newer producer has taken over; only close() is left"
+    FATAL = "only close() is left"
+
+
+class _Rules(NamedTuple):
+    by_code: dict[int, Reaction]
+    others: Reaction
+
+
+CONCURRENT_TRANSACTIONS: Final = 51
+OPERATION_NOT_ATTEMPTED: Final = 55
+TRANSACTION_ABORTABLE: Final = 120
+
+_CONCURRENT_BACKOFF: Final = 0.02
+
+_COORDINATOR_MOVED: Final = dict.fromkeys((15, 16), Reaction.FIND_COORDINATOR)
+"""COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR"""
+_FENCED: Final = dict.fromkeys((47, 90), Reaction.FENCED)
+"""INVALID_PRODUCER_EPOCH, as old coordinators say it, and PRODUCER_FENCED"""
+_ABORTABLE: Final = {TRANSACTION_ABORTABLE: Reaction.ABORTABLE}
+_FATAL_STATES: Final = dict.fromkeys((48, 49, 53), Reaction.FATAL)
+"""INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, TRANSACTIONAL_ID_AUTHORIZATION_FAILED"""
+_UNKNOWN_PRODUCER: Final = {59: Reaction.BUMP}
+
+_RULES: Final = {
+    Rpc.FIND_COORDINATOR: _Rules(
+        # GROUP_AUTHORIZATION_FAILED
+        {30: Reaction.ABORTABLE, **_ABORTABLE},
+        others=Reaction.FATAL,
+    ),
+    Rpc.INIT_PRODUCER_ID: _Rules(
+        {
+            **_COORDINATOR_MOVED,
+            **_FENCED,
+            31: Reaction.REFUSED,  # CLUSTER_AUTHORIZATION_FAILED
+            53: Reaction.REFUSED,  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            TRANSACTION_ABORTABLE: Reaction.REFUSED,
+        },
+        others=Reaction.FATAL,
+    ),
+    Rpc.ADD_PARTITIONS: _Rules(
+        {**_COORDINATOR_MOVED, **_FENCED, **_FATAL_STATES, **_UNKNOWN_PRODUCER},
+        others=Reaction.ABORTABLE,
+    ),
+    Rpc.ADD_OFFSETS: _Rules(
+        {
+            **_COORDINATOR_MOVED,
+            **_FENCED,
+            **_UNKNOWN_PRODUCER,
+            **_ABORTABLE,
+            30: Reaction.ABORTABLE,  # GROUP_AUTHORIZATION_FAILED
+        },
+        others=Reaction.FATAL,
+    ),
+    Rpc.COMMIT_OFFSETS: _Rules(
+        {
+            **_COORDINATOR_MOVED,
+            7: Reaction.FIND_COORDINATOR,  # REQUEST_TIMED_OUT
+            **_FENCED,
+            **_ABORTABLE,
+            22: Reaction.ABORTABLE,  # ILLEGAL_GENERATION
+            25: Reaction.ABORTABLE,  # UNKNOWN_MEMBER_ID
+            30: Reaction.ABORTABLE,  # GROUP_AUTHORIZATION_FAILED
+            69: Reaction.ABORTABLE,  # GROUP_ID_NOT_FOUND
+            82: Reaction.ABORTABLE,  # FENCED_INSTANCE_ID
+            113: Reaction.ABORTABLE,  # STALE_MEMBER_EPOCH
+        },
+        others=Reaction.FATAL,
+    ),
+    Rpc.END: _Rules(
+        {
+            **_COORDINATOR_MOVED,
+            **_FENCED,
+            **_UNKNOWN_PRODUCER,
+            **_ABORTABLE,
+            # INVALID_TXN_STATE: the transaction took too long and the coordinator has aborted it.
+            # Fatal in Java, although V2 coordinators take an abort from such a producer.
+            48: Reaction.ABORTABLE,
+        },
+        # UNKNOWN_SERVER_ERROR is among them: no answer but success means that it ended.
+        others=Reaction.FATAL,
+    ),
+}
+
+
+def reaction_to(rpc: Rpc, code: int, *, aborting: bool = False) -> Reaction:
+    """The reaction to an error code.
+
+    Args:
+        rpc: the request that was answered.
+        code: the error code, not 0.
+        aborting: whether the transaction is being aborted: an EndTxn that asks for an abort leaves
+            nothing else to try (KIP-890).
+    """
+    rules = _RULES[rpc]
+    reaction = rules.by_code.get(code)
+    if reaction is None:
+        reaction = Reaction.RETRY if error_for_code(code).retriable else rules.others
+    if aborting and rpc is Rpc.END and reaction is Reaction.ABORTABLE:
+        return Reaction.FATAL
+    return reaction
+
+
+def gravest(rpc: Rpc, codes: Iterable[int]) -> int:
+    """Of several error codes of one answer, the one that is to be obeyed."""
+    gravity = list(Reaction)
+    return max(codes, key=lambda code: gravity.index(reaction_to(rpc, code)))
+
+
+def concurrent_backoff(backoff: ExponentialBackoff) -> ExponentialBackoff:
+    """A backoff that starts short: the transaction before is about to end (KIP-98, KIP-890)."""
+    return replace(backoff, initial_s=min(_CONCURRENT_BACKOFF, backoff.initial_s))

@@ -1,0 +1,456 @@
+"""TransactionManager: what a transactional producer does next, decided without doing it.
+
+Owns: the state of the transaction, the requests it needs and their order, retries, the reading of
+their answers, who is told. Must not know: asyncio, connections, record batches beyond whether one
+failed; `core.transaction_states` has the states, `core.transaction_rules` the error codes.
+
+Two protocols
+- V1 (KIP-98): partitions and groups are announced before they are used; the epoch stays over many
+  transactions. V2 (KIP-890): neither is announced, and each end brings a new epoch. Which one
+  holds is looked up when a transaction begins.
+
+Invariants
+- One request is out at a time.
+- A transaction ends on the broker only when no batch of it is without an outcome or on the wire,
+  so that none arrives late; hence no batch is stamped with an epoch that has ended.
+- Once a record has failed the transaction cannot be committed, whether or not anybody looked.
+- Sequences are never mended locally: after a failed batch, V2's end brings the new epoch; V1 asks
+  for one before the next transaction (KIP-360).
+- In V1 a request without an answer may still reach the coordinator: the next transaction begins
+  under a new epoch, which it cannot touch (KAFKA-17754).
+- A call that is refused changes nothing. A background event that fits no state is fatal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from aioproducer.core import transaction_requests as requests
+from aioproducer.core.idempotence import ProducerIdentity
+from aioproducer.core.transaction_contents import TransactionContents
+from aioproducer.core.transaction_operations import (
+    ADVICE,
+    CALLABLE_IN,
+    OffsetsOperation,
+    Operation,
+    OperationKind,
+)
+from aioproducer.core.transaction_rules import Reaction, Rpc
+from aioproducer.core.transaction_states import TRANSITIONS, TransactionState
+from aioproducer.errors import (
+    FatalTransactionError,
+    IllegalStateError,
+    KafkaError,
+    ProducerClosedError,
+    ProducerFailedError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+)
+from aioproducer.types import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    PreparedTransaction,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from aioproducer.core.producer_batch import ProducerBatch
+    from aioproducer.core.transaction_requests import TransactionalRequest
+
+_S = TransactionState
+_FAILS_WITH = frozenset({_S.IN_TRANSACTION, _S.PREPARED, _S.COMMITTING})
+"""States in which a failed record fails the transaction, and all of them are wanted."""
+_FATAL_ALREADY = (
+    FatalTransactionError,
+    ProducerClosedError,
+    ProducerFailedError,
+    ProducerFencedError,
+)
+_DOUBTFUL = frozenset({Rpc.ADD_PARTITIONS, Rpc.ADD_OFFSETS, Rpc.COMMIT_OFFSETS, Rpc.END})
+"""Requests that change the transaction when they arrive late."""
+
+
+class TransactionManager:
+    """The state machine of one transactional producer.
+
+    Args:
+        transactional_id: the name the transactions go by.
+        timeout_ms: after how long the coordinator aborts an open transaction.
+        topic_ids: the ids of topics, as far as they are known.
+    """
+
+    def __init__(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        *,
+        topic_ids: Callable[[], Mapping[str, UUID]] = dict,
+    ) -> None:
+        self.transactional_id: str = transactional_id
+        self.state: TransactionState = _S.UNINITIALIZED
+        self.error: KafkaError | None = None
+        """Why the transaction can only be aborted, or nothing can be done any more."""
+        self.identity: ProducerIdentity | None = None
+        self.number: int = 0
+        """Counts the transactions; tells a record of one from a record of another."""
+        self.on_work: Callable[[], None] = lambda: None
+        """Called when a request may be due that was not before."""
+        self._timeout_ms = timeout_ms
+        self._topic_ids = topic_ids
+        self._pending: Operation | None = None
+        self._going_on: dict[OperationKind, Operation] = {}
+        self._wants_v2 = False
+        self._can_renew = True
+        self._must_renew = False
+        self._renew_to_be_sure = False
+        self.contents: TransactionContents = TransactionContents(transactional_id)
+
+    # -- calls of the application ----------------------------------------------------------------
+
+    def init(self) -> Operation:
+        """Asks for a producer id, which fences older producers of this transactional id."""
+        operation = self._repeated(OperationKind.INIT)
+        if operation is None:
+            operation = self._start(OperationKind.INIT)
+            self._move(_S.INITIALIZING)
+        return operation
+
+    def begin(self, version: int | None) -> Operation:
+        """Begins a transaction by the protocol of `version`, the cluster's transaction.version.
+
+        None where that cannot be told now: the protocol stays what it was.
+        """
+        operation = self._repeated(OperationKind.BEGIN)
+        if operation is None:
+            operation = self._start(OperationKind.BEGIN)
+            if version is not None:
+                self._wants_v2 = version >= 2
+            self._maybe_begin()
+        return operation
+
+    def prepare(self) -> Operation:
+        """Waits until every record is acknowledged and takes no more; the transaction stays open.
+
+        V1 does not tell one transaction of an epoch from the next: whoever ends this one late must
+        not end that one, which therefore begins under a new epoch.
+        """
+        operation = self._repeated(OperationKind.PREPARE)
+        if operation is None:
+            operation = self._start(OperationKind.PREPARE)
+            self._renew_to_be_sure |= not self.uses_v2
+            self._move(_S.PREPARED)
+        return operation
+
+    def prepared(self) -> PreparedTransaction:
+        """What ends the prepared transaction from anywhere.
+
+        Raises:
+            IllegalStateError: the transaction is not prepared.
+        """
+        if not self.is_prepared or self.identity is None:
+            raise self._refusal("prepare_transaction")
+        return PreparedTransaction(
+            self.transactional_id,
+            *self.identity,
+            transaction_version=2 if self.uses_v2 else 1,
+            empty=not self.contents.begun,
+        )
+
+    def commit(self) -> Operation:
+        """Commits once every record is acknowledged."""
+        operation = self._repeated(OperationKind.COMMIT)
+        if operation is None:
+            operation = self._start(OperationKind.COMMIT)
+            self._move(_S.COMMITTING)
+        return operation
+
+    def abort(self) -> Operation:
+        """Aborts; what was not sent yet fails with `TransactionAbortedError`."""
+        pending = self._pending
+        if pending is not None and pending.kind is OperationKind.PREPARE:
+            # Whoever has not seen the outcome cannot have given it to anybody.
+            self.on_seen(pending)
+        operation = self._repeated(OperationKind.ABORT)
+        if operation is None:
+            operation = self._start(OperationKind.ABORT)
+            self._move(_S.ABORTING)
+            error = TransactionAbortedError("the transaction was aborted meanwhile")
+            self.contents.drop(error)
+            self._settle(OperationKind.PREPARE, error)
+        return operation
+
+    def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> Operation:
+        """Makes offsets of a consumer group part of the transaction (KIP-447)."""
+        self._check(OperationKind.SEND_OFFSETS)
+        operation = OffsetsOperation(group, dict(offsets))
+        self.contents.add_offsets(operation)
+        return operation
+
+    def on_seen(self, operation: Operation) -> None:
+        """The outcome has been told to a caller: other calls may follow."""
+        if self._pending is operation:
+            self._pending = None
+
+    def end_for_close(self) -> Operation | None:
+        """What is to be waited for before the producer closes; an open transaction is aborted.
+
+        Not so a prepared one: somebody else may decide about it.
+        """
+        if self.is_prepared:
+            return None
+        if self.state in CALLABLE_IN[OperationKind.ABORT]:
+            self._pending = None
+            return self.abort()
+        ends = (OperationKind.COMMIT, OperationKind.ABORT)
+        return next((self._going_on[kind] for kind in ends if kind in self._going_on), None)
+
+    def check_send(self) -> int:
+        """The number of the transaction a record would belong to.
+
+        Raises:
+            IllegalStateError: there is none.
+            TransactionAbortableError: it has failed.
+        """
+        if self.state is not _S.IN_TRANSACTION:
+            raise self._refusal("send")
+        return self.number
+
+    # -- what the sender asks and tells ----------------------------------------------------------
+
+    @property
+    def uses_v2(self) -> bool:
+        """Whether the transaction that is open follows KIP-890."""
+        return self.contents.v2
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the application has been told that the transaction is prepared."""
+        return self.state is _S.PREPARED and self._pending is None
+
+    @property
+    def awaits_batches(self) -> bool:
+        """Whether the end of the transaction, or of its sending, waits for batches to be done."""
+        return self.state in {_S.COMMITTING, _S.ABORTING} or OperationKind.PREPARE in self._going_on
+
+    @property
+    def abandoned_with(self) -> KafkaError | None:
+        """What queued batches are to fail with; None while they are wanted."""
+        if self.state not in {_S.ABORTING, _S.ABORTABLE_ERROR}:
+            return None
+        error = TransactionAbortedError("the record's transaction was aborted before it was sent")
+        error.__cause__ = self.error
+        return error
+
+    def may_abandon(self, batch: ProducerBatch) -> bool:
+        """Whether a queued batch may be given up: one with a sequence only if a new epoch follows.
+
+        Brokers before 2.5 cannot give one; there the batch is sent to its end, as Java's client
+        does everywhere.
+        """
+        return self._can_renew or not batch.has_sequence
+
+    def on_partition_used(self, topic_partition: TopicPartition) -> None:
+        """A batch for the partition was opened: V1 announces it."""
+        if self.contents.use(topic_partition):
+            self.on_work()
+
+    def may_drain(self, batch: ProducerBatch) -> bool:
+        """Whether a batch of the transaction may be sent."""
+        wanted = batch.has_sequence or self.state in _FAILS_WITH
+        return wanted and batch.topic_partition in self.contents
+
+    def on_drained(self) -> None:
+        """A batch goes out: from now on a V2 transaction exists for the broker."""
+        self.contents.begun |= self.uses_v2
+
+    def on_batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
+        """A record of the transaction is lost."""
+        if batch.has_sequence and not self.uses_v2:
+            self._require_new_epoch(error)
+        self._fail_transaction(error)
+
+    def on_sequences_lost(self, why: str) -> None:
+        """Sequences given out are worth nothing any more; a new epoch starts them over."""
+        self._renew_to_be_sure |= not self.uses_v2
+        if self.contents.begun:
+            self._fail_transaction(KafkaError(why))
+
+    def on_send_refused(self, number: int, error: KafkaError) -> None:
+        """A record meant for transaction `number` was not even accepted (Java: doSend)."""
+        if number == self.number and self.state is _S.IN_TRANSACTION:
+            self._fail_transaction(error)
+
+    def fail(self, error: KafkaError) -> None:
+        """Nothing can be done any more; every call learns why."""
+        if self.state is _S.FATAL_ERROR:
+            return
+        if not isinstance(error, _FATAL_ALREADY):
+            cause, error = error, FatalTransactionError(f"the producer cannot go on: {error}")
+            error.__cause__ = cause
+        self.state, self.error = _S.FATAL_ERROR, error
+        self.contents.drop(error)
+        for kind in list(self._going_on):
+            self._settle(kind, error)
+        self.on_work()
+
+    # -- requests and their outcomes -------------------------------------------------------------
+
+    def wanted(self, *, quiet: bool) -> TransactionalRequest | None:
+        """The request that is due, if one is.
+
+        Args:
+            quiet: whether no batch is without an outcome or on the wire.
+        """
+        name, identity = self.transactional_id, self.identity
+        if self.state is _S.INITIALIZING:
+            return requests.init_producer_id(name, self._timeout_ms, identity)
+        if identity is None:
+            return None
+        missing = self.contents.wanted(identity, self._topic_ids)
+        if missing is not None or not (self.awaits_batches and quiet):
+            return missing
+        if self.state is _S.PREPARED:
+            self._settle(OperationKind.PREPARE)
+            return None
+        if not self.contents.begun:
+            self.on_ended(None)
+            return None
+        commit = self.state is _S.COMMITTING
+        return requests.end(name, identity, commit=commit, v2=self.uses_v2)
+
+    def on_sent(self, rpc: Rpc, version: int) -> None:
+        """A request is on its way."""
+        if rpc is Rpc.INIT_PRODUCER_ID:
+            self._can_renew = version >= requests.FIRST_INIT_WITH_IDENTITY
+        elif rpc is Rpc.COMMIT_OFFSETS and self.uses_v2:
+            self.contents.begun = True
+
+    def on_unanswered(self, rpc: Rpc) -> None:
+        """A request that was sent has got no answer; it may still have its effect."""
+        if rpc in _DOUBTFUL and not self.uses_v2:
+            self._renew_to_be_sure = True
+
+    def on_identity(self, identity: ProducerIdentity) -> None:
+        """The coordinator has given a producer id and epoch."""
+        self.identity = identity
+        self._must_renew = self._renew_to_be_sure = False
+        self._move(_S.READY)
+        self._settle(OperationKind.INIT)
+        self._maybe_begin()
+
+    def on_ended(self, identity: ProducerIdentity | None) -> None:
+        """The transaction is committed or aborted; V2 brings the next identity."""
+        ended = OperationKind.COMMIT if self.state is _S.COMMITTING else OperationKind.ABORT
+        if identity is not None:
+            self.identity = identity
+        self._move(_S.INITIALIZING if self._needs_new_epoch else _S.READY)
+        self.error = None
+        self.contents.clear()
+        self._settle(ended)
+        self._maybe_begin()
+
+    def on_refused(self, rpc: Rpc, reaction: Reaction, error: KafkaError) -> None:
+        """A request was refused for good."""
+        match reaction:
+            case Reaction.FENCED:
+                self.fail(ProducerFencedError(node_id=error.node_id))
+            case Reaction.FATAL:
+                self.fail(error)
+            case Reaction.BUMP:
+                self._require_new_epoch(error)
+                if rpc is Rpc.END and self.state is _S.ABORTING:
+                    # A new epoch ends the transaction as well.
+                    self.on_ended(None)
+                self._fail_transaction(error)
+            case _ if self.state is _S.INITIALIZING:
+                self._move(_S.UNINITIALIZED)
+                for kind in (OperationKind.INIT, OperationKind.BEGIN):
+                    self._settle(kind, error)
+            case _:
+                self._fail_transaction(error)
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def _repeated(self, kind: OperationKind) -> Operation | None:
+        """The call that is being repeated; None for a new one, if it may be made now."""
+        pending = self._pending
+        if pending is None or self.state is _S.FATAL_ERROR:
+            self._check(kind)
+        elif pending.kind is not kind:
+            raise IllegalStateError(
+                f"the outcome of {pending.kind.value}() has not been seen yet",
+                advice=f"repeat {pending.kind.value}(): it goes on where it is",
+            )
+        return pending
+
+    def _check(self, kind: OperationKind) -> None:
+        if self.state not in CALLABLE_IN[kind]:
+            raise self._refusal(kind.value)
+
+    def _refusal(self, call: str) -> KafkaError:
+        if self.error is not None and self.state in {_S.ABORTABLE_ERROR, _S.FATAL_ERROR}:
+            return self.error.with_context()
+        return IllegalStateError(
+            f"{call}() does not fit: the producer is {self.state.value}", advice=ADVICE[self.state]
+        )
+
+    def _start(self, kind: OperationKind) -> Operation:
+        operation = self._pending = self._going_on[kind] = Operation(kind)
+        return operation
+
+    def _settle(self, kind: OperationKind, error: KafkaError | None = None) -> None:
+        operation = self._going_on.pop(kind, None)
+        if operation is not None:
+            if error is not None:
+                # The state says what may be called next.
+                self.on_seen(operation)
+            operation.finish(error)
+
+    def _move(self, state: TransactionState) -> None:
+        if state not in TRANSITIONS[self.state]:
+            raise IllegalStateError(
+                f"a producer that is {self.state.value} cannot be {state.value} next"
+            )
+        self.state = state
+        self.on_work()
+
+    def _maybe_begin(self) -> None:
+        if self.state is not _S.READY or OperationKind.BEGIN not in self._going_on:
+            return
+        # Nothing of the old protocol that is still under way may count in the new one.
+        upgraded = self.number > 0 and self._wants_v2 and not self.uses_v2
+        self.contents.v2 = self._wants_v2
+        if upgraded or self._needs_new_epoch:
+            self._move(_S.INITIALIZING)
+            return
+        self.number += 1
+        self._move(_S.IN_TRANSACTION)
+        self._settle(OperationKind.BEGIN)
+
+    def _fail_transaction(self, cause: KafkaError) -> None:
+        if self.state not in _FAILS_WITH:
+            return
+        error = cause
+        if not isinstance(cause, TransactionAbortableError):
+            error = TransactionAbortableError(f"the transaction has failed: {cause}")
+            error.__cause__ = cause
+        self.error = error
+        self._move(_S.ABORTABLE_ERROR)
+        self.contents.drop(error)
+        for kind in (OperationKind.PREPARE, OperationKind.COMMIT):
+            self._settle(kind, error)
+
+    @property
+    def _needs_new_epoch(self) -> bool:
+        return self._must_renew or (self._renew_to_be_sure and self._can_renew)
+
+    def _require_new_epoch(self, cause: KafkaError) -> None:
+        self._must_renew = True
+        if not self._can_renew:
+            self.fail(cause)

@@ -1,0 +1,80 @@
+"""The pure-Python twin of `_bulk.pyx`: it keeps the same books, and writes nothing by itself.
+
+Owns: which rows a batch got. Must not know: anything else; see `bulk.py` for the contract. Without
+native code nothing is gained by another way into a batch than the one `send()` takes.
+"""
+
+from __future__ import annotations
+
+from aioproducer.records.protocol import BatchBuilder
+
+
+class Share:
+    """See `bulk.py`."""
+
+    __slots__ = ("_runs", "builder", "records")
+
+    def __init__(self, builder: BatchBuilder) -> None:
+        self.builder: BatchBuilder = builder
+        self.records: int = 0
+        self._runs: list[list[int]] = []
+
+    def add(self, row: int, index: int) -> None:
+        """Notes a record that was appended otherwise."""
+        self.records += 1
+        if self._runs:
+            last = self._runs[-1]
+            if last[0] + last[2] == row and last[1] + last[2] == index:
+                last[2] += 1
+                return
+        self._runs.append([row, index, 1])
+
+    @property
+    def first_index(self) -> int:
+        """The lowest index in the batch that a record of the call has."""
+        return self._runs[0][1]
+
+    @property
+    def last_index(self) -> int:
+        """The highest one."""
+        _, index, count = self._runs[-1]
+        return index + count - 1
+
+    def runs(self) -> list[tuple[int, int, int]]:
+        """`(row, index, count)` for rows that follow one another in the batch too."""
+        return [(row, index, count) for row, index, count in self._runs]
+
+
+class OpenBatches:
+    """See `bulk.py`."""
+
+    __slots__ = ()
+
+    def __init__(self, partitions: int, hashes_keys: bool) -> None:
+        """Nothing is kept."""
+
+    def adopt(self, partition: int, share: Share) -> None:
+        """Rows of this partition go to the batch of `share` from now on."""
+
+    def stick(self, partition: int, room: int) -> None:
+        """Rows that nothing else decides go to this partition while less than `room` is used."""
+
+    def settle(self) -> int:
+        """Ends `stick`: nothing was used."""
+        return 0
+
+
+def fill_items(
+    items: list[object],
+    batches: OpenBatches | None,
+    partition: object,
+    start: int,
+    stop: int,
+    number: int,
+    timestamp_ms: int,
+    size_limit: int,
+    budget: int,
+) -> tuple[int, bool]:
+    """Leaves every row to the caller."""
+    del items, batches, partition, stop, number, timestamp_ms, size_limit, budget
+    return start, True

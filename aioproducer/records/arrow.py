@@ -1,0 +1,37 @@
+"""Arrow data as rows to be sent: the contract, and the form in use.
+
+Owns: the contract of `_arrow.pyx` (native) and `_pure_arrow.py` (its twin, through ctypes), and the
+choice, which follows that of the native core. Must not know: how rows are sent, pyarrow.
+
+`ArrowSource(data, columns)` takes the capsules of `data` (`__arrow_c_array__`, else
+`__arrow_c_stream__`) and refuses columns that cannot be sent; `next()` gives the chunks, each of
+them `bulk.Rows`, and None at the end.
+
+Invariants
+- Whatever was taken is released exactly once, by `close()` or when the object goes away.
+- `next()` of a source that `streams` may take long (a query may run in it) and may be called in any
+  thread, one call at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioproducer.records.arrow_layout import ArrowColumns
+from aioproducer.records.bulk import BULK_IMPLEMENTATION
+
+__all__ = ["ARROW_IMPLEMENTATION", "ArrowChunk", "ArrowColumns", "ArrowSource"]
+
+ARROW_IMPLEMENTATION: str = BULK_IMPLEMENTATION
+"""`native` or `pure`: which form this process uses."""
+
+if not TYPE_CHECKING and BULK_IMPLEMENTATION == "native":
+    try:
+        from aioproducer.records import _arrow  # noqa: F401
+    except ImportError:
+        ARROW_IMPLEMENTATION = "pure"
+
+if TYPE_CHECKING or ARROW_IMPLEMENTATION == "native":
+    from aioproducer.records._arrow import ArrowChunk, ArrowSource
+else:
+    from aioproducer.records._pure_arrow import ArrowChunk, ArrowSource

@@ -1,0 +1,76 @@
+"""Many records into open batches without a call for each: the contract, and the form in use.
+
+Owns: the contract of `_bulk.pyx` (native) and `_pure_bulk.py` (its twin), and the choice, which
+follows that of the native core. Must not know: how batches are opened or sent.
+
+`Share`          which rows of one call stand where in one batch
+`OpenBatches`    the batches of one topic that rows may be written to
+`fill_items`     writes items of a list: values or `(key, value, headers, timestamp_ms, partition)`
+
+A `fill` takes rows in order, from `start` up to `stop`, and stops at the first one that cannot be
+written at once: its partition has no open batch with room, or it has to be explained why it cannot
+be sent at all. That one, and only that one, is appended otherwise. The twin stops at once.
+
+Invariants
+- A row is written whole and noted in a `Share`, or not at all; rows of a partition keep their order.
+- A row that names no partition goes where `send()` would send it: by the hash of its key, or to the
+  partition that was lent by `stick`, of which no more is used than was given.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from aioproducer.records import IMPLEMENTATION
+
+__all__ = ["BULK_IMPLEMENTATION", "OpenBatches", "Rows", "Share", "fill_items"]
+
+
+class Rows(Protocol):
+    """What `fill` and its kin are for: rows that are numbered from 0."""
+
+    def topics(self, start: int, stop: int) -> list[str | None]:
+        """The topics that these rows name; None for rows that name none."""
+        ...
+
+    def fill(
+        self,
+        batches: list[OpenBatches | None],
+        start: int,
+        stop: int,
+        number: int,
+        timestamp_ms: int,
+        size_limit: int,
+        budget: int,
+    ) -> tuple[int, bool]:
+        """Writes rows, in order, as long as nothing has to be decided.
+
+        Args:
+            batches: the open batches of each topic of the last `topics()`, as those are numbered.
+            start: the first row.
+            stop: the row behind the last one.
+            number: what row 0 is called in a `Share`.
+            timestamp_ms: of rows that have none.
+            size_limit: bytes that the bound of a record's size, batch header included, may reach.
+            budget: bytes after which it stops, though it could go on.
+
+        Returns:
+            The first row that was not written, and whether that one has to go another way.
+        """
+        ...
+
+
+BULK_IMPLEMENTATION: str = IMPLEMENTATION
+"""`native` or `pure`: which form this process uses."""
+
+if not TYPE_CHECKING and IMPLEMENTATION == "native":
+    try:
+        from aioproducer.records import _bulk  # noqa: F401
+    except ImportError:
+        # Compiled one by one, native modules may come apart; the twin goes with any builder.
+        BULK_IMPLEMENTATION = "pure"
+
+if TYPE_CHECKING or BULK_IMPLEMENTATION == "native":
+    from aioproducer.records._bulk import OpenBatches, Share, fill_items
+else:
+    from aioproducer.records._pure_bulk import OpenBatches, Share, fill_items

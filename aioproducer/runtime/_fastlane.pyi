@@ -1,0 +1,60 @@
+import asyncio
+from collections.abc import Callable, Container
+from typing import Any
+
+from aioproducer.core.cluster import TopicMetadata
+from aioproducer.core.metadata import Metadata
+from aioproducer.core.partitioners import BuiltInPartitioner
+from aioproducer.core.producer_batch import ProducerBatch
+from aioproducer.runtime._puredelivery import Delivery as Delivery
+from aioproducer.runtime._puredelivery import Receipt as Receipt
+from aioproducer.runtime._puredelivery import wake as wake
+from aioproducer.runtime.lane import LaneSettings
+from aioproducer.types import HeadersInput
+
+def wall_clock_ms() -> int: ...
+
+class FastLane:
+    waiting: int
+    records_this_turn: int
+    appended: int
+    check_admission: Callable[[], None] | None
+    def __init__(
+        self,
+        settings: LaneSettings,
+        *,
+        metadata: Metadata,
+        loop: asyncio.AbstractEventLoop,
+        wall_ms: Callable[[], int],
+        on_full_turn: Callable[[], object],
+    ) -> None: ...
+    @property
+    def open(self) -> bool: ...
+    def append(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: HeadersInput,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Delivery | None: ...
+    def append_nowait(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: HeadersInput,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Delivery | None: ...
+    def adopt(
+        self, meta: TopicMetadata, batch: ProducerBatch, sticky: BuiltInPartitioner | None
+    ) -> None: ...
+    def settle(self, topic: str) -> None: ...
+    def forget(self, topic: str) -> None: ...
+    def retain(self, topics: Container[str]) -> None: ...
+    def close(self) -> None: ...
+    def method(
+        self, producer: object, function: Callable[..., Any], waits: bool
+    ) -> Callable[..., Any] | None: ...

@@ -1,0 +1,657 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: binding=False, embedsignature=False, auto_pickle=False
+"""The fast lane of `send()` in native code: from arguments to an appended record, and back.
+
+Owns: the path of a record that needs no wait and opens no batch, the await of its delivery, the
+object that `producer.send(...)` returns on that path. Must not know: how batches are opened, sent
+or answered. `_purelane.py` is its twin; `lane.py` has the contract of both, and says when a record
+may take the lane.
+
+Of other native code it uses `aioproducer.records._native` alone.
+
+Ownership and lifetime
+- A builder in `TopicLane.builders` may outlive its batch: whoever closes a batch closes its
+  builder, which then has no room and no `owner`. So the lane keeps no batch alive, and never
+  writes to a buffer that was given back.
+- Every `object` field is a counted reference; nothing here is borrowed across a call into Python.
+  The two results handed out through `am_send` are the only references counted by hand.
+- `Delivery` is invisible to the garbage collector, which would otherwise look at every record
+  in flight again and again. The only cycle through it is batch -> listener -> delivery -> batch,
+  and it ends with the batch's outcome.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_CheckExact
+from cpython.list cimport PyList_CheckExact
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_SET_ITEM
+from cpython.unicode cimport PyUnicode_CheckExact
+from libc.stdint cimport int32_t, int64_t
+
+from aioproducer.records._native cimport (
+    HEADER_SIZE,
+    MAX_RECORD_OVERHEAD,
+    RecordBatchBuilder,
+    blob_size,
+    headers_size,
+    murmur2_of,
+)
+
+from asyncio import _get_running_loop as running_loop
+from collections.abc import Coroutine
+from inspect import signature
+from sys import version_info
+from warnings import warn
+from weakref import ref
+
+from aioproducer.runtime._puredelivery import Delivery as Twin
+from aioproducer.types import RecordMetadata, TimestampType
+
+cdef extern from "Python.h":
+    int PyLong_CheckExact(object number) noexcept
+    int64_t PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
+    int PYGEN_RETURN, PYGEN_NEXT
+    unsigned long PyThread_get_thread_ident()
+    int PyIter_Send(object iterator, object value, PyObject **result) except -1
+
+cdef extern from *:
+    """
+    #include <time.h>
+
+    /* Cython has no name for this slot (PEP 489's `am_send`, Python 3.10). Through it an await
+       gets its result without the StopIteration that would otherwise carry it. */
+    typedef int (*resume_function)(PyObject *, PyObject *, PyObject **);
+    static void set_am_send(PyObject *type, resume_function resume) {
+        ((PyTypeObject *) type)->tp_as_async->am_send = (sendfunc) resume;
+        PyType_Modified((PyTypeObject *) type);
+    }
+
+    /* A tuple of a subclass of tuple; the items are still to be set. */
+    static PyObject *new_tuple(PyObject *type, Py_ssize_t length) {
+        return ((PyTypeObject *) type)->tp_alloc((PyTypeObject *) type, length);
+    }
+
+    static int64_t utc_ms(void) {
+        struct timespec now;
+        timespec_get(&now, TIME_UTC);
+        return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    }
+    """
+    ctypedef int (*resume_function)(object, object, PyObject **) except -1
+    void set_am_send(object type, resume_function resume)
+    object new_tuple(object type, Py_ssize_t length)
+    int64_t utc_ms() noexcept
+
+
+def wall_clock_ms():
+    """Milliseconds since the epoch: the timestamp of records that bring none."""
+    return utc_ms()
+
+
+cdef object known_loop_type = None
+cdef bint loop_notes_thread = False
+
+
+cdef bint runs_here(object loop) except -1:
+    """Whether `loop` is the one running in this thread.
+
+    Python 3.11 makes a system call (getpid) of every question for the running loop, some 0.1 us.
+    But a thread runs one loop at a time, and asyncio's own loops note which thread runs them.
+    """
+    global known_loop_type, loop_notes_thread
+    cdef object thread
+    if type(loop) is not known_loop_type:
+        known_loop_type = type(loop)
+        loop_notes_thread = version_info < (3, 12) and hasattr(loop, "_thread_id")
+    if not loop_notes_thread:
+        return running_loop() is loop
+    thread = loop._thread_id
+    return thread is not None and <unsigned long> thread == PyThread_get_thread_ident()
+
+
+# -- deliveries ------------------------------------------------------------------------------------
+
+cdef class Delivery
+
+
+@cython.final
+cdef class Receipt:
+    """See `_puredelivery.py`: the answer that the deliveries of one batch share."""
+
+    cdef object topic
+    cdef object partition
+    cdef object timestamp_type
+    cdef object stamped
+    cdef bint has_offset
+    cdef int64_t base_offset
+
+    def __init__(self, topic, partition, base_offset, log_append_time_ms):
+        self.topic = topic
+        self.partition = partition
+        self.has_offset = base_offset is not None
+        self.base_offset = base_offset if base_offset is not None else 0
+        self.stamped = log_append_time_ms
+        self.timestamp_type = (
+            TimestampType.CREATE_TIME if log_append_time_ms is None
+            else TimestampType.LOG_APPEND_TIME
+        )
+
+    cpdef metadata(self, Delivery delivery, int32_t place):
+        """The `RecordMetadata` of the record that stands at `place` in the batch."""
+        # A NamedTuple's own `__new__` is a Python function: this is what it does.
+        cdef object metadata = new_tuple(RecordMetadata, 7)
+        set_item(metadata, 0, self.topic)
+        set_item(metadata, 1, self.partition)
+        set_item(metadata, 2, self.base_offset + place if self.has_offset else None)
+        set_item(metadata, 3, delivery._timestamp_ms if self.stamped is None else self.stamped)
+        set_item(metadata, 4, self.timestamp_type)
+        set_item(metadata, 5, delivery._key_size)
+        set_item(metadata, 6, delivery._value_size)
+        return metadata
+
+
+@cython.final
+@cython.no_gc
+cdef class Delivery:
+    """See `_puredelivery.py`: what is not here is the twin's."""
+
+    _receipt_type = Receipt
+    topic = Twin.topic
+    partition = Twin.partition
+    done = Twin.done
+    cancelled = Twin.cancelled
+    exception = Twin.exception
+    result = Twin.result
+    add_done_callback = Twin.add_done_callback
+    remove_done_callback = Twin.remove_done_callback
+    batch_and_index = Twin.batch_and_index
+    _running_loop = Twin._running_loop
+
+    cdef readonly object _batch
+    cdef readonly int32_t _index
+    cdef readonly int64_t _timestamp_ms
+    cdef readonly Py_ssize_t _key_size
+    cdef readonly Py_ssize_t _value_size
+    cdef public bint _retrieved
+
+    def __init__(self, batch, int32_t index, int64_t timestamp_ms, Py_ssize_t key_size,
+                 Py_ssize_t value_size):
+        self._batch = batch
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+        self._key_size = key_size
+        self._value_size = value_size
+
+    def __await__(self):
+        cdef Wait wait = Wait.__new__(Wait)
+        wait.delivery = self
+        return wait
+
+    def __repr__(self):
+        return Twin.__repr__(self)
+
+
+cdef inline void set_item(object items, Py_ssize_t index, object item) noexcept:
+    Py_INCREF(item)  # the tuple takes the reference over
+    PyTuple_SET_ITEM(items, index, item)
+
+
+@cython.final
+@cython.freelist(64)
+cdef class Wait:
+    """One await of one delivery; it suspends at most once, on a future of its own."""
+
+    cdef Delivery delivery
+    cdef object future
+
+    def __await__(self):
+        # Without it the type would have no table of asynchronous slots for `set_am_send`.
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return resumed(self, None, wait_resume)
+
+    def send(self, value):
+        """What a coroutine that delegates to this calls."""
+        return resumed(self, value, wait_resume)
+
+    def throw(self, kind, value=None, traceback=None):
+        """The awaiter is cancelled: nobody else is."""
+        self.close()
+        raise thrown(kind, value, traceback)
+
+    def close(self):
+        """Waits no more."""
+        if self.future is not None:
+            self.delivery._batch.remove_listener(self.future)
+            self.future = None
+
+
+cdef int wait_resume(object self, object value, PyObject **result) except -1:
+    cdef Wait wait = <Wait> self
+    cdef Delivery delivery = wait.delivery
+    cdef object batch = delivery._batch
+    cdef object answer = batch.receipt
+    cdef int status = PYGEN_RETURN
+    if type(answer) is Receipt:
+        answer = (<Receipt> answer).metadata(delivery, delivery._index)
+    elif batch.outcome is not None:
+        answer = delivery.result()
+    elif wait.future is None:
+        if not runs_here(batch.owner):
+            delivery._running_loop()  # says so
+        answer = wait.future = batch.owner.create_future()
+        batch.add_listener(answer, wake)
+        answer._asyncio_future_blocking = True
+        status = PYGEN_NEXT
+    else:
+        raise RuntimeError("a delivery's await was resumed before it was done")
+    Py_INCREF(answer)
+    result[0] = <PyObject *> answer
+    return status
+
+
+def wake(future):
+    """Listener of a batch: resumes one awaiter."""
+    if not future.done():
+        future.set_result(None)
+
+
+cdef object resumed(object iterator, object value, resume_function resume):
+    """A resumption as `__next__` and `send` have to report it."""
+    cdef PyObject *result = NULL
+    cdef int status = resume(iterator, value, &result)
+    cdef object answer = owned(result)
+    if status == PYGEN_NEXT:
+        return answer
+    raise StopIteration(answer)
+
+
+cdef inline object owned(PyObject *result):
+    """A reference counted for us already."""
+    cdef object answer = <object> result
+    Py_DECREF(answer)
+    return answer
+
+
+cdef object thrown(object kind, object value, object traceback):
+    """The exception that `throw(kind[, value[, traceback]])` was given."""
+    if value is None:
+        value = kind if isinstance(kind, BaseException) else kind()
+    return value if traceback is None else value.with_traceback(traceback)
+
+
+set_am_send(Wait, wait_resume)
+
+
+# -- records ---------------------------------------------------------------------------------------
+
+cdef class TopicLane:
+    """What the lane knows of one topic: the builders that are open, the sticky partition."""
+
+    cdef object cluster  # the snapshot in which `meta` was last seen
+    cdef object meta
+    cdef list builders  # by partition; None, or a builder that may be closed by now
+    # The built-in partitioner's account, kept here until somebody else uses it (`settle`).
+    cdef object sticky
+    cdef Py_ssize_t sticky_partition  # -1: unknown
+    cdef int64_t sticky_room  # bytes the partition may still get before another one is chosen
+    cdef int64_t sticky_used
+
+    cdef settle(self):
+        if self.sticky_used:
+            self.sticky.update(self.sticky_partition, self.sticky_used, self.meta, False)
+            self.sticky_used = 0
+        self.sticky_partition = -1
+
+
+@cython.final
+cdef class FastLane:
+    """See `lane.py`."""
+
+    cdef public Py_ssize_t waiting
+    cdef public Py_ssize_t records_this_turn
+    cdef public int64_t appended
+    cdef public object check_admission
+    cdef readonly bint open
+    cdef object loop
+    cdef object metadata
+    cdef object wall_ms  # None: the wall clock
+    cdef object on_full_turn
+    cdef Py_ssize_t records_per_turn
+    cdef Py_ssize_t size_limit
+    cdef bint hashes_keys
+    cdef bint sticks
+    cdef dict topics
+
+    def __init__(self, settings, *, metadata, loop, wall_ms, on_full_turn):
+        self.loop = loop
+        self.metadata = metadata
+        self.wall_ms = None if wall_ms is wall_clock_ms else wall_ms
+        self.on_full_turn = on_full_turn
+        self.records_per_turn = settings.records_per_turn
+        self.size_limit = settings.size_limit
+        self.hashes_keys = settings.hashes_keys
+        self.sticks = settings.sticks
+        self.topics = {}
+        self.open = True
+
+    def append(self, topic, value, key, headers, partition, timestamp_ms):
+        """The record's delivery, or None when the general lane has to take it."""
+        return self.try_append(topic, value, key, headers, partition, timestamp_ms, True)
+
+    def append_nowait(self, topic, value, key, headers, partition, timestamp_ms):
+        """`append` for a caller that cannot be asked to pause."""
+        return self.try_append(topic, value, key, headers, partition, timestamp_ms, False)
+
+    cdef try_append(self, topic, value, key, headers, partition, timestamp_ms, bint may_pause):
+        cdef TopicLane lane
+        cdef Py_ssize_t contents, number
+        cdef int64_t timestamp
+        cdef int overflow = 0
+        cdef bint by_stickiness = False
+        if (
+            not self.open
+            or self.waiting
+            or (may_pause and self.records_this_turn >= self.records_per_turn)
+            or not runs_here(self.loop)
+            or not (key is None or PyBytes_CheckExact(key))
+            or not (value is None or PyBytes_CheckExact(value))
+            or not PyUnicode_CheckExact(topic)
+        ):
+            return None
+        if self.check_admission is not None:
+            self.check_admission()
+        lane = self.topic_lane(topic)
+        if lane is None:
+            return None
+
+        if headers is None:
+            headers = ()
+        elif PyList_CheckExact(headers):
+            headers = tuple(headers)
+        elif not PyTuple_CheckExact(headers):
+            return None
+        try:
+            contents = blob_size(key) + blob_size(value) + headers_size(headers)
+        except (TypeError, ValueError):
+            return None  # the general lane says what is wrong
+        if HEADER_SIZE + MAX_RECORD_OVERHEAD + contents > self.size_limit:
+            return None
+
+        if partition is not None:
+            if not PyLong_CheckExact(partition):
+                return None
+            number = PyLong_AsLongLongAndOverflow(partition, &overflow)
+            if overflow or not 0 <= number < len(lane.builders):
+                return None
+        elif key is not None and self.hashes_keys:
+            number = (murmur2_of(key) & 0x7FFFFFFF) % len(lane.builders)
+        else:
+            by_stickiness = True
+            number = lane.sticky_partition
+            if number < 0 or lane.sticky_used + MAX_RECORD_OVERHEAD + contents >= lane.sticky_room:
+                return None
+
+        if timestamp_ms is None:
+            timestamp = utc_ms() if self.wall_ms is None else self.wall_ms()
+        elif PyLong_CheckExact(timestamp_ms):
+            timestamp = PyLong_AsLongLongAndOverflow(timestamp_ms, &overflow)
+            if overflow or timestamp < 0:
+                return None
+        else:
+            return None
+        return self.put(lane, number, by_stickiness, timestamp, key, value, headers, contents)
+
+    cdef put(self, TopicLane lane, Py_ssize_t partition, bint by_stickiness, int64_t timestamp,
+             key, value, headers, Py_ssize_t contents):
+        """Writes a checked record to the partition's open batch, if that has room."""
+        cdef object found = lane.builders[partition]
+        cdef RecordBatchBuilder builder
+        cdef Delivery delivery
+        cdef int32_t index
+        if found is None:
+            return None
+        builder = <RecordBatchBuilder> found
+        index = builder.put(timestamp, key, value, headers, contents)
+        if index < 0:
+            return None
+        if by_stickiness:
+            lane.sticky_used += MAX_RECORD_OVERHEAD + contents
+        self.appended += 1
+        self.records_this_turn += 1
+        if self.records_this_turn == self.records_per_turn:
+            self.on_full_turn()
+        delivery = Delivery.__new__(Delivery)
+        delivery._batch = builder.owner
+        delivery._index = index
+        delivery._timestamp_ms = timestamp
+        delivery._key_size = -1 if key is None else len(<bytes> key)
+        delivery._value_size = -1 if value is None else len(<bytes> value)
+        return delivery
+
+    cdef TopicLane topic_lane(self, topic):
+        """What is known of a topic, unless the metadata say something new."""
+        cdef TopicLane lane = self.topics.get(topic)
+        cdef object cluster = self.metadata.cluster
+        if lane is not None and lane.cluster is not cluster:
+            if cluster.topics.get(topic) is not lane.meta:
+                self.forget(topic)
+                return None
+            lane.cluster = cluster
+        return lane
+
+    def adopt(self, meta, batch, sticky):
+        """The general lane has appended to `batch`: what follows may come in here.
+
+        `sticky` is the partitioner that chose the partition, None when it was chosen otherwise.
+        """
+        cdef TopicLane lane = self.topics.get(meta.name)
+        if not self.open or batch.full or type(batch.builder) is not RecordBatchBuilder:
+            return
+        if lane is None or lane.meta is not meta:
+            self.forget(meta.name)
+            lane = self.topics[meta.name] = TopicLane.__new__(TopicLane)
+            lane.cluster = self.metadata.cluster
+            lane.meta = meta
+            lane.builders = [None] * len(meta.partitions)
+            lane.sticky_partition = -1
+        lane.builders[<Py_ssize_t> batch.topic_partition.partition] = batch.builder
+        batch.builder.owner = batch
+        if sticky is not None and self.sticks:
+            lane.settle()
+            lane.sticky = sticky
+            lane.sticky_partition = sticky.peek(meta)
+            lane.sticky_room = sticky.room
+
+    def settle(self, topic):
+        """Hands the account of a topic's built-in partitioner back to it."""
+        cdef TopicLane lane = self.topics.get(topic)
+        if lane is not None:
+            lane.settle()
+
+    def forget(self, topic):
+        """Drops what is known of a topic."""
+        self.settle(topic)
+        self.topics.pop(topic, None)
+
+    def retain(self, topics):
+        """Drops what is known of topics other than these."""
+        for topic in [topic for topic in self.topics if topic not in topics]:
+            self.forget(topic)
+
+    def close(self):
+        """Lets no record in any more."""
+        self.open = False
+        self.topics.clear()
+
+    def method(self, producer, function, bint waits):
+        """`function`, a method of the producer, as an attribute of its own that tries here first.
+
+        Args:
+            producer: kept by weak reference.
+            function: the method: takes the records that cannot go this way.
+            waits: whether the method returns the delivery's outcome instead of the delivery.
+        """
+        cdef SendMethod method = SendMethod.__new__(SendMethod)
+        method.lane = self
+        method.producer = ref(producer)
+        method.function = function
+        method.waits = waits
+        return method
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+@cython.final
+cdef class SendMethod:
+    """`producer.send` or `producer.send_and_wait`; to `inspect` it is the coroutine method."""
+
+    cdef FastLane lane
+    cdef object producer
+    cdef object function
+    cdef bint waits
+
+    def __call__(self, topic, value=None, key=None, *, headers=None, partition=None,
+                 timestamp_ms=None):
+        cdef object producer = self.producer()
+        if producer is None:
+            raise ReferenceError("the producer of this method is gone")
+        cdef SendCall call = SendCall.__new__(SendCall)
+        call.method = self
+        call.producer = producer
+        call.topic = topic
+        call.value = value
+        call.key = key
+        call.headers = headers
+        call.partition = partition
+        call.timestamp_ms = timestamp_ms
+        return call
+
+    def __getattr__(self, name):
+        return getattr(self.function, name)
+
+    @property
+    def __doc__(self):
+        return self.function.__doc__
+
+    @property
+    def __signature__(self):
+        return signature(self.function.__get__(self.producer()))
+
+    def __repr__(self):
+        return repr(self.function.__get__(self.producer()))
+
+
+cdef enum CallState:
+    NEW
+    DELEGATED
+    OVER
+
+
+@cython.final
+@cython.freelist(16)
+cdef class SendCall:
+    """The coroutine of one `send`: does nothing before it is awaited, and is awaited once."""
+
+    cdef SendMethod method
+    cdef object producer  # alive as long as a call is pending, as with any bound method
+    cdef object topic
+    cdef object value
+    cdef object key
+    cdef object headers
+    cdef object partition
+    cdef object timestamp_ms
+    cdef object inner  # what it waits for: the method's coroutine, or a delivery's await
+    cdef CallState state
+
+    def __dealloc__(self):
+        # Runs with all fields possibly cleared: only `state` may be looked at.
+        if self.state == NEW:
+            warn("a coroutine of Producer.send() was never awaited", RuntimeWarning)
+
+    def __await__(self):
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return resumed(self, None, call_resume)
+
+    def send(self, value):
+        """See `collections.abc.Coroutine`."""
+        return resumed(self, value, call_resume)
+
+    def throw(self, kind, value=None, traceback=None):
+        """See `collections.abc.Coroutine`."""
+        if self.state != DELEGATED:
+            self.state = OVER
+            raise thrown(kind, value, traceback)
+        try:
+            return self.inner.throw(thrown(kind, value, traceback))
+        except BaseException:
+            self.state = OVER
+            self.inner = None
+            raise
+
+    def close(self):
+        """See `collections.abc.Coroutine`."""
+        if self.state == DELEGATED:
+            self.inner.close()
+            self.inner = None
+        self.state = OVER
+
+    def __getattr__(self, name):
+        # `__name__` and `__qualname__`, for the repr of a task.
+        return getattr(self.method, name)
+
+    cdef begin(self):
+        """The delivery if that is what the call returns, else None and `inner` is set."""
+        cdef SendMethod method = self.method
+        cdef Wait wait
+        cdef Delivery delivery = method.lane.try_append(
+            self.topic, self.value, self.key, self.headers, self.partition, self.timestamp_ms, True
+        )
+        if delivery is None:
+            self.inner = method.function(
+                self.producer, self.topic, self.value, self.key, headers=self.headers,
+                partition=self.partition, timestamp_ms=self.timestamp_ms,
+            )
+        elif method.waits:
+            wait = Wait.__new__(Wait)
+            wait.delivery = delivery
+            self.inner = wait
+        else:
+            return delivery
+        return None
+
+
+cdef int call_resume(object self, object value, PyObject **result) except -1:
+    cdef SendCall call = <SendCall> self
+    cdef object delivery
+    cdef int status
+    if call.state == NEW:
+        call.state = OVER  # also when the next line raises
+        delivery = call.begin()
+        if delivery is not None:
+            Py_INCREF(delivery)
+            result[0] = <PyObject *> delivery
+            return PYGEN_RETURN
+    elif call.state == OVER:
+        raise RuntimeError("cannot reuse already awaited coroutine")
+    call.state = OVER
+    status = PyIter_Send(call.inner, value, result)
+    if status == PYGEN_NEXT:
+        call.state = DELEGATED
+    else:
+        call.inner = None
+    return status
+
+
+set_am_send(SendCall, call_resume)
+Coroutine.register(SendCall)

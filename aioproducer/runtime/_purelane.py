@@ -1,0 +1,238 @@
+"""The pure-Python twin of the native fast lane: same names, same records, no compiler needed.
+
+Owns: the quick path of a record that needs no wait and opens no batch. Must not know: how batches
+are opened, sent or answered. See `lane.py` for the contract.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from asyncio import _get_running_loop as running_loop
+from collections.abc import Callable, Container
+from typing import TYPE_CHECKING, Any
+
+from aioproducer.records import murmur2_partition, record_size_bound
+from aioproducer.records.layout import HEADER_SIZE
+from aioproducer.runtime._puredelivery import Delivery
+from aioproducer.types import HeaderPairs
+
+if TYPE_CHECKING:
+    from aioproducer.core.cluster import ClusterSnapshot, TopicMetadata
+    from aioproducer.core.metadata import Metadata
+    from aioproducer.core.partitioners import BuiltInPartitioner
+    from aioproducer.core.producer_batch import ProducerBatch
+    from aioproducer.records.protocol import BatchBuilder
+    from aioproducer.runtime.lane import LaneSettings
+
+_TIMESTAMPS = 2**63
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since the epoch: the timestamp of records that bring none."""
+    return time.time_ns() // 1_000_000
+
+
+class _TopicLane:
+    """What the lane knows of one topic: the batches that are open, the sticky partition."""
+
+    __slots__ = ("builders", "cluster", "meta", "partition", "room", "sticky", "used")
+
+    def __init__(self, meta: TopicMetadata, cluster: ClusterSnapshot) -> None:
+        self.meta = meta
+        self.cluster = cluster
+        self.builders: list[BatchBuilder | None] = [None] * len(meta.partitions)
+        self.sticky: BuiltInPartitioner | None = None
+        self.partition: int | None = None
+        self.room = 0
+        self.used = 0
+
+    def settle(self) -> None:
+        if self.used and self.sticky is not None and self.partition is not None:
+            self.sticky.update(self.partition, self.used, self.meta, enable_switch=False)
+            self.used = 0
+        self.partition = None
+
+
+class FastLane:
+    """See `lane.py`."""
+
+    def __init__(
+        self,
+        settings: LaneSettings,
+        *,
+        metadata: Metadata,
+        loop: asyncio.AbstractEventLoop,
+        wall_ms: Callable[[], int],
+        on_full_turn: Callable[[], object],
+    ) -> None:
+        self.waiting = 0
+        self.records_this_turn = 0
+        self.appended = 0
+        self.check_admission: Callable[[], None] | None = None
+        self.open = True
+        self._settings = settings
+        self._records_per_turn = settings.records_per_turn
+        self._metadata = metadata
+        self._loop = loop
+        self._wall_ms = wall_ms
+        self._on_full_turn = on_full_turn
+        self._topics: dict[str, _TopicLane] = {}
+
+    def append(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Delivery | None:
+        """The record's delivery, or None when the general lane has to take it."""
+        if self.records_this_turn >= self._records_per_turn:
+            return None
+        return self.append_nowait(topic, value, key, headers, partition, timestamp_ms)
+
+    def append_nowait(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Delivery | None:
+        """`append` for a caller that cannot be asked to pause."""
+        if (
+            not self.open
+            or self.waiting
+            or running_loop() is not self._loop
+            or not (key is None or type(key) is bytes)
+            or not (value is None or type(value) is bytes)
+            or type(topic) is not str
+        ):
+            return None
+        if self.check_admission is not None:
+            self.check_admission()
+        lane = self._topics.get(topic)
+        if lane is None or (
+            lane.cluster is not self._metadata.cluster and not self._is_current(topic, lane)
+        ):
+            return None
+        if headers is None:
+            headers = ()
+        elif type(headers) is list:
+            headers = tuple(headers)
+        elif type(headers) is not tuple:
+            return None
+        try:
+            size = record_size_bound(key, value, headers)
+        except (TypeError, ValueError):
+            return None  # the general lane says what is wrong
+        if size + HEADER_SIZE > self._settings.size_limit:
+            return None
+        if timestamp_ms is None:
+            timestamp_ms = self._wall_ms()
+        elif type(timestamp_ms) is not int or not 0 <= timestamp_ms < _TIMESTAMPS:
+            return None
+        return self._put(lane, partition, timestamp_ms, key, value, headers, size)
+
+    def _put(
+        self,
+        lane: _TopicLane,
+        partition: int | None,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderPairs,
+        size: int,
+    ) -> Delivery | None:
+        """Writes a checked record to its partition's open batch, if that has room."""
+        by_stickiness = False
+        if partition is not None:
+            if type(partition) is not int or not 0 <= partition < len(lane.builders):
+                return None
+        elif key is not None and self._settings.hashes_keys:
+            partition = murmur2_partition(key, len(lane.builders))
+        else:
+            by_stickiness = True
+            partition = lane.partition
+            if partition is None or lane.used + size >= lane.room:
+                return None
+        builder = lane.builders[partition]
+        if builder is None:
+            return None
+        index = builder.try_append(timestamp_ms, key, value, headers)
+        if index < 0:
+            return None
+        if by_stickiness:
+            lane.used += size
+        self.appended += 1
+        self.records_this_turn += 1
+        if self.records_this_turn == self._records_per_turn:
+            self._on_full_turn()
+        return Delivery(
+            builder.owner,  # type: ignore[arg-type]
+            index,
+            timestamp_ms,
+            -1 if key is None else len(key),
+            -1 if value is None else len(value),
+        )
+
+    def _is_current(self, topic: str, lane: _TopicLane) -> bool:
+        cluster = self._metadata.cluster
+        if cluster.topics.get(topic) is not lane.meta:
+            self.forget(topic)
+            return False
+        lane.cluster = cluster
+        return True
+
+    def adopt(
+        self, meta: TopicMetadata, batch: ProducerBatch, sticky: BuiltInPartitioner | None
+    ) -> None:
+        """The general lane has appended to `batch`: what follows may come in here.
+
+        `sticky` is the partitioner that chose the partition, None when it was chosen otherwise.
+        """
+        builder = batch.builder
+        if not self.open or batch.full or builder is None:
+            return
+        lane = self._topics.get(meta.name)
+        if lane is None or lane.meta is not meta:
+            self.forget(meta.name)
+            lane = self._topics[meta.name] = _TopicLane(meta, self._metadata.cluster)
+        lane.builders[batch.topic_partition.partition] = builder
+        builder.owner = batch
+        if sticky is not None and self._settings.sticks:
+            lane.settle()
+            lane.sticky = sticky
+            lane.partition = sticky.peek(meta)
+            lane.room = sticky.room
+
+    def settle(self, topic: str) -> None:
+        """Hands the account of a topic's sticky partitioner back to it."""
+        lane = self._topics.get(topic)
+        if lane is not None:
+            lane.settle()
+
+    def forget(self, topic: str) -> None:
+        """Drops what is known of a topic."""
+        self.settle(topic)
+        self._topics.pop(topic, None)
+
+    def retain(self, topics: Container[str]) -> None:
+        """Drops what is known of topics other than these."""
+        for topic in [topic for topic in self._topics if topic not in topics]:
+            self.forget(topic)
+
+    def close(self) -> None:
+        """Lets no record in any more."""
+        self.open = False
+        self._topics.clear()
+
+    def method(
+        self, producer: object, function: Callable[..., Any], waits: bool
+    ) -> Callable[..., Any] | None:
+        """There is none: the method itself asks the lane first."""
+        del producer, function, waits
+        return None

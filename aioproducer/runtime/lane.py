@@ -1,0 +1,159 @@
+"""The fast lane of `send()`: what it is, and which of its two forms this process uses.
+
+Owns: the contract of `_fastlane.pyx` (native) and `_purelane.py` (its twin), and the choice, which
+follows that of the native core (`AIOPRODUCER_IMPL`). Must not know: how batches are opened or sent.
+
+A record takes the lane when nothing has to be waited for and no batch to be opened: the lane is
+open, nobody queues for memory, key and value are bytes or None, the topic is known, the partition
+is given or chosen by a built-in rule, and its open batch has room. Everything else is left to the
+general lane (`RecordAppender`), which does the same and more.
+
+Invariants
+- Refusing has no effect: the general lane may take the same record at once.
+- The lane never says what is wrong with a record; the general lane does. Only `check_admission`
+  raises here, as it does there.
+- The lane passes nobody who waits for memory (`waiting`), and pauses as often as the general lane
+  (`records_this_turn`).
+- The account of a topic's sticky partitioner is in one place at a time: `adopt` lends it to the
+  lane, `settle` takes it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from aioproducer.records import IMPLEMENTATION
+from aioproducer.types import HeadersInput
+
+if TYPE_CHECKING:
+    from aioproducer.core.cluster import TopicMetadata
+    from aioproducer.core.partitioners import BuiltInPartitioner
+    from aioproducer.core.producer_batch import ProducerBatch
+    from aioproducer.runtime._puredelivery import Delivery
+
+__all__ = [
+    "LANE_IMPLEMENTATION",
+    "FastLane",
+    "Lane",
+    "LaneSettings",
+    "wall_clock_ms",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSettings:
+    """What the lane obeys.
+
+    Attributes:
+        records_per_turn: records that a caller may append before it has to pause.
+        size_limit: bytes that the bound of a record's size, batch header included, may reach.
+        hashes_keys: whether a key alone decides the partition, by Java's murmur2.
+        sticks: whether the sticky partitioner takes what no key decides.
+    """
+
+    records_per_turn: int
+    size_limit: int
+    hashes_keys: bool
+    sticks: bool
+
+
+class Lane(Protocol):
+    """What both forms of `FastLane` are."""
+
+    waiting: int
+    """How many calls queue for memory, or are about to; the general lane counts them."""
+    records_this_turn: int
+    """Records appended, on whichever lane, since the last turn that was counted."""
+    appended: int
+    """All records appended, on whichever lane."""
+    check_admission: Callable[[], None] | None
+    """Raises when no record may be sent now."""
+
+    @property
+    def open(self) -> bool:
+        """Whether records are let in at all."""
+        ...
+
+    def append(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: HeadersInput,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Delivery | None:
+        """The record's `Delivery`, or None when the general lane has to take it."""
+        ...
+
+    def append_nowait(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: HeadersInput,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Delivery | None:
+        """`append` for a caller that cannot be asked to pause."""
+        ...
+
+    def adopt(
+        self, meta: TopicMetadata, batch: ProducerBatch, sticky: BuiltInPartitioner | None
+    ) -> None:
+        """The general lane has appended to `batch`: what follows may come in here.
+
+        `sticky` is the partitioner that chose the partition, None when it was chosen otherwise.
+        """
+        ...
+
+    def settle(self, topic: str) -> None:
+        """Hands the account of a topic's sticky partitioner back to it."""
+        ...
+
+    def forget(self, topic: str) -> None:
+        """Drops what is known of a topic."""
+        ...
+
+    def retain(self, topics: Container[str]) -> None:
+        """Drops what is known of topics other than these."""
+        ...
+
+    def close(self) -> None:
+        """Lets no record in any more."""
+        ...
+
+    def method(
+        self, producer: object, function: Callable[..., Any], waits: bool
+    ) -> Callable[..., Any] | None:
+        """A quicker form of a producer's method; None when there is none.
+
+        Args:
+            producer: kept by weak reference.
+            function: `send` or `send_and_wait` of its class; takes what the lane refuses.
+            waits: whether the method returns the delivery's outcome instead of the delivery.
+        """
+        ...
+
+
+LANE_IMPLEMENTATION: str = IMPLEMENTATION
+"""`native` or `pure`: which form this process uses."""
+
+if not TYPE_CHECKING and IMPLEMENTATION == "native":
+    try:
+        from aioproducer.runtime import _fastlane  # noqa: F401
+    except ImportError:
+        # Compiled one by one, the two native modules may come apart; any pair of forms works.
+        LANE_IMPLEMENTATION = "pure"
+
+if TYPE_CHECKING or LANE_IMPLEMENTATION == "native":
+    from aioproducer.runtime._fastlane import FastLane, wall_clock_ms
+else:
+    from aioproducer.runtime._purelane import FastLane, wall_clock_ms
+
+if TYPE_CHECKING:
+    from aioproducer.runtime import _purelane
+
+    _LANES: tuple[type[Lane], ...] = (FastLane, _purelane.FastLane)

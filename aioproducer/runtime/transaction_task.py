@@ -1,0 +1,338 @@
+"""The task that talks to coordinators: performs what `core.transactions` decides.
+
+Owns: the loop "ask for a request, send it, sleep", and the calls that wait for an outcome, each at
+most `max_block_ms`. Must not know: which request is due, what an answer means.
+
+Invariants
+- It sleeps on one future; any number of `wake()` calls before it runs again cost one turn.
+- A call that is cancelled or runs out of time leaves its operation going on; the same call again
+  waits for it.
+- However this task ends, every call that waits learns why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING
+
+from aioproducer.core.transaction_operations import Operation
+from aioproducer.core.transaction_rules import Rpc
+from aioproducer.core.transaction_states import TransactionState
+from aioproducer.core.transactions import TransactionManager
+from aioproducer.errors import (
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    NodeDisconnectedError,
+    ProducerClosedError,
+    ProducerFailedError,
+)
+from aioproducer.net.client import NetworkClient, NodeState, PreparedRequest
+from aioproducer.runtime.answers import outcome_of
+from aioproducer.types import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    PreparedTransaction,
+    TopicPartition,
+)
+from aioproducer.wire.schema import Message
+
+if TYPE_CHECKING:
+    from aioproducer.core.accumulator import RecordAccumulator
+    from aioproducer.core.coordinators import CoordinatorDialogue
+    from aioproducer.core.metadata import Metadata
+    from aioproducer.core.transaction_requests import TransactionalRequest
+
+_LOOK_AGAIN_S = 1.0
+"""While no broker is ready: a dial that drags on may make another one the better choice."""
+
+_FEATURE = "transaction.version"
+_OPEN = frozenset(
+    {
+        TransactionState.IN_TRANSACTION,
+        TransactionState.PREPARED,
+        TransactionState.ABORTABLE_ERROR,
+        TransactionState.FATAL_ERROR,
+    }
+)
+
+
+class TransactionTask:
+    """Drives a `TransactionManager` on the producer's loop.
+
+    Args:
+        manager: decides.
+        dialogue: has the requests the manager wants.
+        client: carries requests.
+        metadata: tells where coordinators are.
+        accumulator: says when the transaction's batches are done.
+        max_block: seconds a call waits for its outcome.
+        request_timeout: seconds a broker may take for an answer.
+        wake_sender: called when batches may go out, or are not wanted any more.
+        open_gate: told whether records are taken.
+        on_end: called once when the task ends, with the cause, or None after `stop()`.
+    """
+
+    def __init__(
+        self,
+        manager: TransactionManager,
+        dialogue: CoordinatorDialogue,
+        client: NetworkClient,
+        metadata: Metadata,
+        accumulator: RecordAccumulator,
+        *,
+        max_block: float,
+        request_timeout: float,
+        loop: asyncio.AbstractEventLoop,
+        wake_sender: Callable[[], None],
+        open_gate: Callable[[bool], None],
+        on_end: Callable[[KafkaError | None], None],
+    ) -> None:
+        self.manager: TransactionManager = manager
+        self._dialogue = dialogue
+        self._client = client
+        self._metadata = metadata
+        self._accumulator = accumulator
+        self._max_block = max_block
+        self._request_timeout = request_timeout
+        self._loop = loop
+        self._wake_sender = wake_sender
+        self._open_gate = open_gate
+        self._on_end = on_end
+        self._beginning = False
+        self._flushed_for: Operation | None = None
+        self._alarm: asyncio.Future[None] | None = None
+        self._awake = False
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
+        manager.on_work = self._on_work
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Starts the task."""
+        self._task = self._loop.create_task(self._run(), name="aioproducer-transactions")
+        self._task.add_done_callback(self._on_task_done)
+
+    def wake(self) -> None:
+        """Something changed: have a turn soon."""
+        self._awake = True
+        if self._alarm is not None and not self._alarm.done():
+            self._alarm.set_result(None)
+
+    def _on_work(self) -> None:
+        self._open_gate(self.manager.state is TransactionState.IN_TRANSACTION)
+        self.wake()
+
+    def on_sender_turn(self) -> None:
+        """Batches may have ended for which the transaction's end waits."""
+        if self.manager.awaits_batches:
+            self.wake()
+
+    async def stop(self) -> None:
+        """Ends the task; calls that wait fail. Safe to call again."""
+        self._stopping = True
+        self.manager.fail(ProducerClosedError("the producer was closed meanwhile"))
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    async def init(self) -> None:
+        """Gets a producer id and fences older producers of the same transactional id."""
+        await self._outcome(self.manager.init())
+
+    async def begin(self) -> int:
+        """Begins a transaction and returns its number."""
+        if self._beginning:
+            # Both callers would end up in one transaction, and one would end it for the other.
+            raise IllegalStateError("another task is about to begin a transaction")
+        self._beginning = True
+        try:
+            await self._outcome(self.manager.begin(self._client.finalized_feature(_FEATURE)))
+        finally:
+            self._beginning = False
+        return self.manager.number
+
+    async def prepare(self) -> PreparedTransaction:
+        """Waits for all records without lingering; the transaction stays open for its end."""
+        operation = self.manager.prepare()
+        self._do_not_linger(operation)
+        await self._outcome(operation)
+        return self.manager.prepared()
+
+    async def commit(self) -> None:
+        """Waits for all records without lingering, then commits."""
+        operation = self.manager.commit()
+        self._do_not_linger(operation)
+        await self._outcome(operation)
+
+    def _do_not_linger(self, operation: Operation) -> None:
+        if self._flushed_for is not operation:
+            self._flushed_for = operation
+            self._accumulator.begin_flush()
+            operation.add_listener(self._accumulator.end_flush)
+
+    async def abort(self) -> None:
+        """Gives up what was not sent, then aborts."""
+        await self._outcome(self.manager.abort())
+
+    async def abort_for_good(self) -> None:
+        """`abort` for a caller that does not come back: a transaction may begin behind it."""
+        operation = self.manager.abort()
+        try:
+            await self._outcome(operation)
+        finally:
+            self.manager.on_seen(operation)
+
+    def is_open(self, number: int | None) -> bool:
+        """Whether this transaction can still be ended by a call, and nobody else may end it."""
+        manager = self.manager
+        return number == manager.number and manager.state in _OPEN and not manager.is_prepared
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
+        """Makes offsets part of the transaction."""
+        await self._outcome(self.manager.send_offsets(offsets, group))
+
+    async def end_for_close(self) -> None:
+        """Aborts an open transaction, or waits for the end that is under way."""
+        operation = self.manager.end_for_close()
+        if operation is not None:
+            await self._done(operation)
+
+    def check_send(self) -> int:
+        """See `TransactionManager.check_send`."""
+        return self.manager.check_send()
+
+    def refuse_unless_open(self) -> None:
+        """`check_send` where the number is of no use."""
+        self.manager.check_send()
+
+    def on_send_refused(self, number: int, error: KafkaError) -> None:
+        """A record of transaction `number` was not accepted: it cannot be committed any more."""
+        self.manager.on_send_refused(number, error)
+        self._wake_sender()
+
+    async def _outcome(self, operation: Operation) -> None:
+        try:
+            async with asyncio.timeout(self._max_block):
+                await self._done(operation)
+        except TimeoutError:
+            call = operation.kind.value
+            raise KafkaTimeoutError(
+                f"{call}() has no outcome within max_block_ms={round(self._max_block * 1000)}",
+                advice=f"it goes on; repeat {call}() to wait for it, or close the producer",
+            ) from None
+        self.manager.on_seen(operation)
+        if operation.error is not None:
+            raise operation.error.with_context()
+
+    async def _done(self, operation: Operation) -> None:
+        self._wake_sender()
+        self.wake()
+        if not operation.done:
+            done = self._loop.create_future()
+            operation.add_listener(lambda: None if done.done() else done.set_result(None))
+            await done
+
+    # -- the task --------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while not self._stopping:
+            await self._turn()
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        cause: KafkaError | None = None
+        if task.cancelled():
+            if not self._stopping:
+                cause = ProducerFailedError(
+                    "the producer's transaction task was cancelled from outside"
+                )
+        else:
+            error = task.exception()
+            if isinstance(error, KafkaError):
+                cause = error
+            elif error is not None:
+                cause = ProducerFailedError(f"the producer's transaction task died of {error!r}")
+                cause.__cause__ = error
+        self._on_end(cause)
+
+    async def _turn(self) -> None:
+        self._awake = False
+        manager, now = self.manager, self._loop.time()
+        if manager.state is TransactionState.FATAL_ERROR and manager.error is not None:
+            raise manager.error
+        request = self._dialogue.next_request(now, quiet=self._accumulator.quiet)
+        deadline = inf if request is None else self._perform(request, now)
+        await self._sleep(min(deadline, self._dialogue.next_deadline(now)))
+
+    async def _sleep(self, deadline: float) -> None:
+        if self._awake:
+            return
+        self._alarm = self._loop.create_future()
+        timer = None if deadline == inf else self._loop.call_at(deadline, self.wake)
+        try:
+            await self._alarm
+        finally:
+            self._alarm = None
+            if timer is not None:
+                timer.cancel()
+
+    def _perform(self, request: TransactionalRequest, now: float) -> float:
+        """Sends the request if that is possible; returns when to try again if it is not."""
+        client, node_id = self._client, request.node_id
+        if node_id is None:
+            node_id = client.least_loaded_node(now)
+            if node_id is None:
+                return now + _LOOK_AGAIN_S
+        elif node_id not in self._metadata.cluster.nodes:
+            self._metadata.request_update(now)
+            return self._give_up(request, NodeDisconnectedError("not among the brokers"), now)
+        if client.is_ready(node_id, now):
+            return self._send(node_id, request, now)
+        client.maybe_connect(node_id, now)
+        failure = client.connection_failures(node_id)
+        if failure is not None and client.state(node_id) is NodeState.BACKING_OFF:
+            return self._give_up(request, failure, now)
+        return min(client.ready_at(node_id, now), now + _LOOK_AGAIN_S)
+
+    def _send(self, node_id: int, request: TransactionalRequest, now: float) -> float:
+        client, api = self._client, request.request_type.API_KEY
+        if api is None:  # pragma: no cover - every request has one
+            raise TypeError(f"{request.request_type.__name__} is no request")
+        try:
+            version = client.api_version(node_id, api, request.min_version, request.max_version)
+            prepared = PreparedRequest.of(
+                request.make(version), min_version=version, max_version=version
+            )
+            future = client.send(node_id, prepared, timeout_s=self._request_timeout, now=now)
+        except KafkaError as error:
+            return self._give_up(request, error, now)
+        self._dialogue.on_sent(request, version)
+        future.add_done_callback(partial(self._on_answer, request))
+        return inf
+
+    def _give_up(self, request: TransactionalRequest, error: KafkaError, now: float) -> float:
+        """The coordinator cannot be reached: it may be another one by now."""
+        self._dialogue.on_unreachable(request, error, now)
+        return self._dialogue.next_deadline(now)
+
+    def _on_answer(
+        self, request: TransactionalRequest, future: asyncio.Future[Message | None]
+    ) -> None:
+        failure, answer = outcome_of(future)
+        if answer is None:
+            failure = failure or NodeDisconnectedError("no answer")
+            self._dialogue.on_unreachable(request, failure, self._loop.time())
+        else:
+            self._dialogue.on_response(request, answer, self._loop.time())
+            if request.rpc is Rpc.ADD_PARTITIONS:
+                self._accumulator.replan_all()
+        self._wake_sender()
+        self.wake()

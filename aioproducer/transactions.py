@@ -1,0 +1,287 @@
+"""Transactions as users see them: the calls, the `async with` block, consumers' positions.
+
+Owns: argument checks, reading group metadata off other clients' consumers, what leaving the block
+does. Must not know: coordinators, requests; `runtime` does the work.
+
+Leaving an `async with producer.transaction()` block
+
+    normally                        commit; if that is refused: abort, and raise why
+    by an exception, a cancellation abort, at most `max_block_ms`; the exception goes on,
+                                    with a note if the abort failed
+    after commit, abort or prepare  nothing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from operator import index
+from struct import Struct
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from aioproducer.errors import IllegalStateError, KafkaError, TransactionAbortableError
+from aioproducer.types import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    PreparedTransaction,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    from aioproducer.runtime.engine import ProducerEngine
+    from aioproducer.runtime.transaction_task import TransactionTask
+
+OffsetsInput = Mapping[Any, Any] | Iterable[Any]
+"""`{TopicPartition: offset}`, offsets being ints or `OffsetAndMetadata`; or confluent-kafka's
+`TopicPartition` objects, which carry their offset."""
+
+GroupInput = Any
+"""A group id, a `ConsumerGroupMetadata`, or what `group_metadata_of` takes."""
+
+_CONFLUENT_MAGIC = b"CGMDv2:"
+_GENERATION = Struct("=i")
+_MAX_OFFSET = 2**63 - 1
+
+
+class TransactionalCalls:
+    """The transactional part of `Producer`; needs `transactional_id`."""
+
+    def _usable(self) -> ProducerEngine:
+        raise NotImplementedError
+
+    async def init_transactions(self) -> None:
+        """Gets ready for transactions and fences older producers of the same transactional id.
+
+        `start()` does this unless told otherwise. Transactions such a producer left open are
+        aborted.
+
+        Raises:
+            KafkaTimeoutError: no outcome within `max_block_ms`; call it again to go on waiting.
+            AuthorizationError: the principal may not use the transactional id; may be repeated.
+            FatalTransactionError, ProducerFencedError: only `close()` is left.
+        """
+        await self._transactions().init()
+
+    async def begin_transaction(self) -> None:
+        """Begins a transaction; every record sent until its end belongs to it.
+
+        Raises:
+            IllegalStateError: one is open already, or the producer is not initialized.
+            KafkaTimeoutError: see `init_transactions`.
+        """
+        await self._transactions().begin()
+
+    async def prepare_transaction(self) -> PreparedTransaction:
+        """Sends what is left, waits for every record, and leaves the transaction open.
+
+        What it returns ends the transaction from any process, by `finish_transaction`; so do
+        `commit_transaction()` and `abort_transaction()` here. Nothing more can be sent, and
+        `close()` leaves the transaction as it is.
+
+        The broker sets one limit: `transaction_timeout_ms` after its first record it aborts the
+        transaction, prepared or not (its own `transaction.max.timeout.ms`, 15 minutes by default,
+        bounds that option). Initializing another producer of the same transactional id aborts it
+        as well. Until it is ended, read_committed consumers wait at its records.
+
+        Raises:
+            TransactionAbortableError: some record or offset failed, awaited or not.
+            KafkaTimeoutError: no outcome within `max_block_ms`; call it again, or abort.
+            ProducerFencedError, FatalTransactionError: only `close()` is left.
+            IllegalStateError: no transaction is open.
+        """
+        return await self._transactions().prepare()
+
+    async def commit_transaction(self) -> None:
+        """Sends what is left without lingering, waits for every record, and commits.
+
+        Raises:
+            TransactionAbortableError: some record or offset failed, awaited or not: nothing of the
+                transaction will be visible. Abort it, then do its work again.
+            KafkaTimeoutError: no outcome within `max_block_ms`. It may commit yet: only calling
+                `commit_transaction()` again tells.
+            ProducerFencedError, FatalTransactionError: only `close()` is left.
+            IllegalStateError: no transaction is open.
+        """
+        await self._transactions().commit()
+
+    async def abort_transaction(self) -> None:
+        """Aborts; records that were not sent yet fail with `TransactionAbortedError`.
+
+        Raises:
+            KafkaTimeoutError: no outcome within `max_block_ms`; call it again to go on waiting.
+            ProducerFencedError, FatalTransactionError: only `close()` is left.
+            IllegalStateError: no transaction is open.
+        """
+        await self._transactions().abort()
+
+    async def send_offsets_to_transaction(
+        self, offsets: OffsetsInput, group_metadata: GroupInput
+    ) -> None:
+        """Makes a consumer group's positions part of the transaction (KIP-447).
+
+        Args:
+            offsets: per partition the offset to read next; aiokafka's and confluent-kafka's
+                `TopicPartition` and `OffsetAndMetadata` objects will do.
+            group_metadata: a group id, a `ConsumerGroupMetadata`, an aiokafka consumer, or what
+                confluent-kafka's `consumer_group_metadata()` returns.
+
+        Raises:
+            TransactionAbortableError: the group has expelled the member, or does not let us.
+            KafkaTimeoutError: no outcome within `max_block_ms`; it goes on, and a commit waits
+                for it.
+            IllegalStateError: no transaction is open.
+        """
+        transactions = self._transactions()
+        await transactions.send_offsets(offsets_of(offsets), group_metadata_of(group_metadata))
+
+    def transaction(self) -> Transaction:
+        """A block whose records become visible together, or not at all.
+
+        Example:
+            >>> async with producer.transaction() as tx:
+            ...     await producer.send("orders", b"value")
+            ...     await tx.send_offsets({TopicPartition("in", 0): 42}, "group")
+        """
+        return Transaction(self)
+
+    def _transactions(self) -> TransactionTask:
+        transactions = self._usable().transactions
+        if transactions is None:
+            raise IllegalStateError(
+                "the producer is not transactional", advice="give it a transactional_id"
+            )
+        return transactions
+
+
+class Transaction:
+    """One transaction as an async context manager; see `Producer.transaction`."""
+
+    def __init__(self, producer: TransactionalCalls) -> None:
+        self._producer = producer
+        self._number: int | None = None
+
+    async def send_offsets(self, offsets: OffsetsInput, group_metadata: GroupInput) -> None:
+        """See `Producer.send_offsets_to_transaction`."""
+        await self._producer.send_offsets_to_transaction(offsets, group_metadata)
+
+    async def prepare(self) -> PreparedTransaction:
+        """See `Producer.prepare_transaction`; leaving the block then does nothing more."""
+        return await self._producer.prepare_transaction()
+
+    async def __aenter__(self) -> Self:
+        if self._number is not None:
+            raise IllegalStateError("a Transaction is one block", advice="make another one")
+        self._number = await self._producer._transactions().begin()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exc is None:
+            await self._commit()
+        else:
+            await self._abort(exc)
+
+    async def _commit(self) -> None:
+        transactions = self._producer._transactions()
+        if not transactions.is_open(self._number):
+            return
+        try:
+            await transactions.commit()
+        except TransactionAbortableError as error:
+            await self._abort(error)
+            raise
+
+    async def _abort(self, first: BaseException) -> None:
+        """Aborts; what goes wrong with that must not hide why."""
+        try:
+            transactions = self._producer._transactions()
+            if transactions.is_open(self._number):
+                await transactions.abort_for_good()
+        except KafkaError as error:
+            first.add_note(f"the transaction could not be aborted: {error}")
+
+
+def offsets_of(offsets: OffsetsInput) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Offsets in our types, from ours, aiokafka's or confluent-kafka's.
+
+    Raises:
+        TypeError, ValueError: something is no partition or no offset.
+    """
+    pairs = offsets.items() if isinstance(offsets, Mapping) else ((each, each) for each in offsets)
+    result: dict[TopicPartition, OffsetAndMetadata] = {}
+    for place, position in pairs:
+        topic, partition = getattr(place, "topic", None), getattr(place, "partition", None)
+        if topic is None and isinstance(place, tuple) and len(place) == 2:
+            topic, partition = place
+        if not isinstance(topic, str) or partition is None:
+            raise TypeError(f"{place!r} is no topic and partition")
+        result[TopicPartition(topic, index(partition))] = _position_of(position)
+    return result
+
+
+def _position_of(position: Any) -> OffsetAndMetadata:
+    if isinstance(position, OffsetAndMetadata):
+        known = position
+    elif hasattr(position, "offset"):
+        known = OffsetAndMetadata(
+            index(position.offset),
+            getattr(position, "metadata", None),
+            getattr(position, "leader_epoch", None),
+        )
+    else:
+        known = OffsetAndMetadata(index(position))
+    if not 0 <= known.offset <= _MAX_OFFSET:
+        # Other clients use negative ones for "none" and "the end".
+        raise ValueError(f"{known.offset} is no offset to commit")
+    return known
+
+
+def group_metadata_of(source: GroupInput) -> ConsumerGroupMetadata:
+    """Group metadata from a group id, an aiokafka consumer or confluent-kafka's opaque bytes.
+
+    Of an aiokafka consumer (0.8 to 0.14) its coordinator is read: `_coordinator.group_id`,
+    `.generation`, `.member_id` and `._group_instance_id`. What confluent-kafka's
+    `consumer_group_metadata()` returns is librdkafka's own serialization of the same four facts.
+
+    Raises:
+        TypeError: it is none of these.
+        ValueError: confluent-kafka's bytes have another form than librdkafka 2 gives them.
+    """
+    if isinstance(source, ConsumerGroupMetadata):
+        return source
+    if isinstance(source, str):
+        return ConsumerGroupMetadata(source)
+    if isinstance(source, bytes):
+        return _from_confluent(source)
+    if callable(getattr(source, "consumer_group_metadata", None)):
+        return group_metadata_of(source.consumer_group_metadata())
+    coordinator = getattr(source, "_coordinator", None)
+    group_id = getattr(coordinator, "group_id", None)
+    if not isinstance(group_id, str):
+        raise TypeError(f"{type(source).__name__} does not tell a consumer group")
+    return ConsumerGroupMetadata(
+        group_id,
+        getattr(coordinator, "generation", -1),
+        getattr(coordinator, "member_id", "") or "",
+        getattr(coordinator, "_group_instance_id", None),
+    )
+
+
+def _from_confluent(data: bytes) -> ConsumerGroupMetadata:
+    body = data.removeprefix(_CONFLUENT_MAGIC)
+    facts, names = body[: _GENERATION.size], body[_GENERATION.size :].split(b"\0", 2)
+    if len(body) == len(data) or len(facts) != _GENERATION.size or len(names) != 3 or not names[2]:
+        raise ValueError("these bytes are no group metadata of confluent-kafka")
+    group_id, member_id, instance = names
+    (generation,) = _GENERATION.unpack(facts)
+    has_instance = not instance[0]
+    return ConsumerGroupMetadata(
+        group_id.decode(),
+        generation,
+        member_id.decode(),
+        instance[1:].rstrip(b"\0").decode() if has_instance else None,
+    )

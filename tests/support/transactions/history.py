@@ -1,0 +1,237 @@
+"""What a client was told about each transaction, and the verdict when the log has been read.
+
+Owns: the outcomes of numbered transactions and their comparison with what is visible. Must not
+know: clients, brokers, faults, time.
+
+    begun --commit called--> committing --it returned--> committed
+      |                          |
+      +-------- abort returned --+-> aborted
+
+A transaction that stays *begun* was never asked to be committed, so nothing of it may be visible.
+One that stays *committing* is one whose outcome the client could not know: it may be visible whole
+or not at all. Every transaction has a number of its own, and later ones have higher ones: work that
+is done again is another transaction, a client that takes over begins with a higher number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+VALUE_BYTES = 100
+_DIGITS = 8
+
+
+class State(StrEnum):
+    """How far a transaction came, by what its client was told."""
+
+    BEGUN = "begun"
+    COMMITTING = "committing"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+_BEFORE = {
+    State.COMMITTING: {State.BEGUN},
+    State.COMMITTED: {State.COMMITTING},
+    State.ABORTED: {State.BEGUN, State.COMMITTING},
+}
+
+
+class Entry(NamedTuple):
+    """One record as it stands in the log: number of its transaction, its own, how many there are."""
+
+    partition: int
+    offset: int
+    number: int
+    index: int
+    total: int
+
+
+@dataclass(slots=True)
+class Transaction:
+    """What is known of one transaction.
+
+    Attributes:
+        total: How many records were meant to be in it.
+        offsets: Whether it moves the group's position to the number behind its own.
+    """
+
+    total: int
+    offsets: bool
+    state: State = State.BEGUN
+
+
+class History:
+    """What the clients were told, transaction by transaction."""
+
+    def __init__(self) -> None:
+        self.transactions: dict[int, Transaction] = {}
+        self.reasons: Counter[str] = Counter()
+        """Why transactions failed or clients had to be replaced, and how often."""
+        self.committed_losses: int = 0
+        """Records that failed in transactions whose commit succeeded."""
+
+    def begin(self, number: int, total: int, *, offsets: bool = False) -> None:
+        """A transaction begins."""
+        if number in self.transactions:
+            raise ValueError(f"transaction {number} has begun before")
+        self.transactions[number] = Transaction(total, offsets)
+
+    def move(self, number: int, state: State, *, lost: int = 0) -> None:
+        """The client was told something, or asked for the commit.
+
+        Args:
+            number: Of the transaction.
+            state: What it is now.
+            lost: How many of its records failed, for `COMMITTED`.
+        """
+        transaction = self.transactions[number]
+        if transaction.state not in _BEFORE[state]:
+            raise ValueError(f"transaction {number} was {transaction.state}, not to be {state}")
+        transaction.state = state
+        self.committed_losses += lost
+
+    def note(self, event: dict[str, Any]) -> None:
+        """`begin`, `move` or a reason, as a client in another process tells it."""
+        match event:
+            case {"kind": "begin", "number": number, "total": total, "offsets": offsets}:
+                self.begin(number, total, offsets=offsets)
+            case {"kind": "move", "number": number, "state": state, "lost": lost}:
+                self.move(number, State(state), lost=lost)
+            case {"kind": "trouble", "reason": reason}:
+                self.reasons[reason] += 1
+
+    def count(self, state: State) -> int:
+        """How many transactions are in this state."""
+        return sum(each.state is state for each in self.transactions.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of the transactions of one run."""
+
+    begun: int
+    committed: int
+    aborted: int
+    never_committed: int
+    """Given up by a client that died or was fenced before it asked for the commit."""
+    unknown_whole: int
+    """The client could not know the outcome: visible, all of it."""
+    unknown_absent: int
+    """The client could not know the outcome: not visible."""
+    records: int
+    """Visible records."""
+    missing: int
+    """Records of committed transactions that are not visible."""
+    torn: int
+    """Transactions of unknown outcome of which only a part is visible."""
+    leaked: int
+    """Visible records of aborted transactions, and of those never asked to be committed."""
+    duplicated: int
+    """Visible copies beyond the first."""
+    reordered: int
+    """Records that stand behind one that was sent after them to the same partition."""
+    strange: int
+    """Visible records that nobody has sent."""
+    committed_losses: int
+    """Records whose deliveries failed, in transactions that committed all the same."""
+    position_wrong: int
+    """1 if the group's position is not that of the last visible transaction that moved it."""
+    stuck: int = 0
+    """Partitions that a transaction still holds up when everything is over."""
+
+    @property
+    def violations(self) -> dict[str, int]:
+        """What breaks a promise, by name; empty when all is well."""
+        names = (
+            "missing",
+            "torn",
+            "leaked",
+            "duplicated",
+            "reordered",
+            "strange",
+            "committed_losses",
+            "position_wrong",
+            "stuck",
+        )
+        return {name: count for name in names if (count := getattr(self, name))}
+
+
+def value_of(number: int, index: int, total: int) -> bytes:
+    """The record: three numbers, filled up to 100 bytes."""
+    return (b"%0*d" * 3 % (_DIGITS, number, _DIGITS, index, _DIGITS, total)).ljust(
+        VALUE_BYTES, b"."
+    )
+
+
+def entry_of(partition: int, offset: int, value: bytes | None) -> Entry:
+    """A record that was read.
+
+    Raises:
+        ValueError: It is none of ours.
+    """
+    if value is None or len(value) != VALUE_BYTES:
+        raise ValueError(f"not one of our records: {value!r}")
+    parts = (value[at : at + _DIGITS] for at in range(0, 3 * _DIGITS, _DIGITS))
+    return Entry(partition, offset, *map(int, parts))
+
+
+def judge(
+    history: History, log: Iterable[Entry], position: int | None = None, *, stuck: int = 0
+) -> Verdict:
+    """Compare what the clients were told with what a read_committed consumer sees.
+
+    Args:
+        history: What they were told.
+        log: Every record the consumer was given.
+        position: The group's committed position; None if there is none.
+        stuck: Partitions in which a transaction is still open.
+    """
+    transactions = history.transactions
+    seen: Counter[tuple[int, int]] = Counter()
+    newest: dict[int, tuple[int, int]] = {}
+    strange = reordered = 0
+    for entry in sorted(log):
+        sent = transactions.get(entry.number)
+        if sent is None or entry.total != sent.total or not 0 <= entry.index < sent.total:
+            strange += 1
+            continue
+        place = (entry.number, entry.index)
+        seen[place] += 1
+        if seen[place] == 1:
+            reordered += place < newest.get(entry.partition, place)
+            newest[entry.partition] = max(place, newest.get(entry.partition, place))
+    visible = Counter(number for number, _ in seen)
+    unknown = _in(transactions, State.COMMITTING)
+    hidden = {**_in(transactions, State.BEGUN), **_in(transactions, State.ABORTED)}
+    committed = _in(transactions, State.COMMITTED)
+    whole = {number for number, each in unknown.items() if visible[number] == each.total}
+    moved = (
+        n for n, each in transactions.items() if each.offsets and n in committed.keys() | whole
+    )
+    return Verdict(
+        begun=len(transactions),
+        committed=len(committed),
+        aborted=history.count(State.ABORTED),
+        never_committed=history.count(State.BEGUN),
+        unknown_whole=len(whole),
+        unknown_absent=sum(visible[number] == 0 for number in unknown),
+        records=seen.total(),
+        missing=sum(each.total - visible[number] for number, each in committed.items()),
+        torn=sum(0 < visible[number] < each.total for number, each in unknown.items()),
+        leaked=sum(visible[number] for number in hidden),
+        duplicated=seen.total() - len(seen),
+        reordered=reordered,
+        strange=strange,
+        committed_losses=history.committed_losses,
+        position_wrong=int((position or 0) != max(moved, default=-1) + 1),
+        stuck=stuck,
+    )
+
+
+def _in(transactions: dict[int, Transaction], state: State) -> dict[int, Transaction]:
+    return {number: each for number, each in transactions.items() if each.state is state}

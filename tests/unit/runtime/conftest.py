@@ -1,0 +1,25 @@
+"""The fixture that runs a test once per form of the fast lane."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+from aioproducer.records import IMPLEMENTATION
+
+from .lanes import form
+
+
+@pytest.fixture(params=["native", "pure"])
+def lane_form(request: pytest.FixtureRequest):
+    """Producers of the test use the native lane, or its twin: the same tests hold for both."""
+    if request.param == "pure":
+        lane = import_module("aioproducer.runtime._purelane")
+        delivery = import_module("aioproducer.runtime._puredelivery")
+    else:
+        if IMPLEMENTATION != "native":
+            pytest.skip("the native core is not in use")
+        lane = delivery = import_module("aioproducer.runtime._fastlane")
+    with form(lane, delivery):
+        yield lane

@@ -1,0 +1,156 @@
+"""A producer without a cluster: both lanes of `send()` over a real accumulator, nothing behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from random import Random
+from types import SimpleNamespace
+from unittest import mock
+from uuid import UUID
+
+from aioproducer import Producer
+from aioproducer.backoff import ExponentialBackoff
+from aioproducer.core.accumulator import AccumulatorSettings, RecordAccumulator
+from aioproducer.core.buffer_pool import BufferPool
+from aioproducer.core.cluster import ClusterSnapshot, PartitionMetadata, TopicMetadata
+from aioproducer.core.idempotence import Sequencer
+from aioproducer.core.metadata import Metadata
+from aioproducer.core.partitioners import BuiltInPartitioner, NodeLatencies
+from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
+from aioproducer.core.stats import ProducerStats
+from aioproducer.partitioners import partition_chooser
+from aioproducer.producer import _State
+from aioproducer.records.batch import HEADER_SIZE
+from aioproducer.runtime import appender as appender_module
+from aioproducer.runtime.appender import RecordAppender
+from aioproducer.runtime.memory import BufferMemory
+from aioproducer.runtime.settings import appender_settings
+from aioproducer.types import Node
+
+NOW_MS = 1_700_000_000_000
+
+
+class Waits:
+    """Metadata that never come."""
+
+    async def wait_for_topic(self, topic, deadline):
+        raise TimeoutError(topic)
+
+    async def wait_for_partition(self, topic, partition, deadline):
+        raise TimeoutError(topic)
+
+
+class Bench:
+    """A started producer whose batches go nowhere until `settle_oldest` ends one.
+
+    Args:
+        fast: whether the fast lane is open.
+        options: of `ProducerConfig`.
+    """
+
+    def __init__(self, *, fast: bool = True, producer_type=Producer, **options) -> None:
+        self.producer = producer_type(bootstrap_servers="nowhere:1", **options)
+        self.config = config = self.producer.config
+        self.loop = asyncio.get_running_loop()
+        self.now_ms = NOW_MS
+        self.metadata = Metadata(
+            max_age_s=300,
+            max_idle_s=300,
+            backoff=ExponentialBackoff(0.1, 1.0),
+            allow_auto_create=True,
+            rng=Random(1),
+        )
+        self.pool = BufferPool(config.buffer_memory, config.batch_size, HEADER_SIZE)
+        self.accumulator = RecordAccumulator(
+            AccumulatorSettings(config.batch_size, 5.0, 120.0, config.max_request_size, False),
+            self.pool,
+            self.metadata,
+            Sequencer(),
+            owner=self.loop,
+        )
+        self.batches: dict[ProducerBatch, None] = {}
+        self.appender = self._appender()
+        self.lane = self.appender.lane
+        if not fast:
+            self.lane.close()
+        engine = SimpleNamespace(appender=self.appender, failure=None, closing=False)
+        self.producer._engine = engine
+        self.producer._loop = self.loop
+        self.producer._state = _State.RUNNING
+        self.producer._open_lane(engine)
+
+    def _appender(self) -> RecordAppender:
+        config, stats, rng = self.config, ProducerStats(), Random(2)
+        self.stats = stats
+        return RecordAppender(
+            appender_settings(config),
+            accumulator=self.accumulator,
+            memory=BufferMemory(self.pool, self.loop, stats, lambda: None),
+            metadata=self.metadata,
+            waits=Waits(),
+            sender_task=SimpleNamespace(sleeping_until=float("-inf")),
+            choose_partition=partition_chooser(config, rng),
+            # Not adaptive: that looks at the real clock, which no two runs share.
+            make_sticky=lambda topic: BuiltInPartitioner(topic, config.batch_size, False, rng),
+            latencies=NodeLatencies(0),
+            loop=self.loop,
+            wall_ms=lambda: self.now_ms,
+            stats=stats,
+        )
+
+    def know(self, **partition_counts: int) -> None:
+        """New metadata: these topics, led by one node."""
+        self.metadata.cluster = self.metadata.cluster.updated(
+            {
+                name: TopicMetadata(
+                    name, UUID(int=7), tuple(PartitionMetadata(i, 0, 1) for i in range(count))
+                )
+                for name, count in partition_counts.items()
+            },
+            nodes={0: Node(0, "nowhere", 1)},
+            cluster_id="c",
+            controller_id=0,
+        )
+        for name in partition_counts:
+            self.metadata.add_topic(name, self.loop.time())
+
+    def incomplete(self) -> list[ProducerBatch]:
+        return list(self.accumulator.incomplete())
+
+    def settle_oldest(self, base_offset: int = 0) -> ProducerBatch | None:
+        """Drains and acknowledges the oldest batch; returns it."""
+        for batch in self.incomplete():
+            queue = self.accumulator.queue(*batch.topic_partition)
+            batch.close()
+            queue.batches.remove(batch)
+            self.accumulator.complete(batch, BatchOutcome(base_offset=base_offset))
+            return batch
+        return None
+
+    def contents(self) -> list[tuple[str, int, bytes, int, int, int]]:
+        """What stands in the batches, oldest first."""
+        return [
+            (
+                *batch.topic_partition,
+                bytes(batch.builder.body()),
+                batch.builder.count,
+                batch.builder.base_timestamp,
+                batch.builder.max_timestamp,
+            )
+            for batch in self.incomplete()
+        ]
+
+    def end(self) -> None:
+        """Leaves nothing that would complain about being forgotten."""
+        self.producer._state = _State.CLOSED
+
+
+@contextmanager
+def form(module, delivery_module):
+    """Producers made meanwhile use this form of lane and delivery."""
+    with (
+        mock.patch.object(appender_module, "FastLane", module.FastLane),
+        mock.patch.object(appender_module, "Delivery", delivery_module.Delivery),
+    ):
+        yield

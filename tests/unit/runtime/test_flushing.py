@@ -1,0 +1,77 @@
+"""Flush: bounded, and it says what is left and why."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from support.stage import Stage, play
+
+from aioproducer.wire.api_keys import ApiKey
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.getMessage().startswith("flush(")]
+
+
+def test_a_flush_that_runs_out_of_time_says_how_much_is_left_where_and_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.warm_up(["t", "u"])
+        refusing = stage.faults.error(ApiKey.PRODUCE, 19, topic="t", times=None)
+        for _ in range(3):
+            await producer.send("t", b"v")
+        assert await producer.flush(0.05) == 3
+        stage.broker.freeze()
+        await producer.send("u", b"v")
+        assert await producer.flush(2.0) == 4
+        assert stage.loop.time() < 3.0
+        stage.faults.remove(refusing)
+        stage.broker.thaw()
+        assert await producer.flush() == 0
+        await producer.close()
+
+    with caplog.at_level(logging.WARNING, logger="aioproducer"):
+        play(act)
+    first, second = told(caplog)
+    assert first.startswith("flush(0.05) ended with 3 record(s) undelivered (t-0: 3, NOT_ENOUGH")
+    assert second.startswith("flush(2.0) ended with 4 record(s) undelivered (t-0: 3, NOT_ENOUGH")
+    assert second.endswith("u-0: 1, no answer yet)")
+
+
+def test_a_flush_names_some_partitions_and_counts_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def act(stage: Stage) -> None:
+        stage.create_topic("wide", leaders=(1,) * 8)
+        await stage.producer.start()
+        await stage.producer.warm_up(["wide"])
+        stage.broker.freeze()
+        for partition in range(8):
+            for _ in range(1 + partition % 2):
+                await stage.producer.send("wide", b"v", partition=partition)
+        assert await stage.producer.flush(0.1) == 12
+        stage.broker.thaw()
+        await stage.producer.close()
+
+    with caplog.at_level(logging.WARNING, logger="aioproducer"):
+        play(act, buffer_memory=10_000)
+    (line,) = told(caplog)
+    assert "wide-1: 2, " in line
+    assert line.endswith("5 more partition(s))")
+
+
+def test_a_flush_in_time_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.send("t", b"v")
+        assert await stage.producer.flush(5.0) == 0
+        assert await stage.producer.flush(0) == 0
+        await stage.producer.close()
+
+    with caplog.at_level(logging.WARNING, logger="aioproducer"):
+        play(act)
+    assert told(caplog) == []

@@ -1,0 +1,284 @@
+"""Both lanes of `send()` accept and refuse the same records, and write the same bytes."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aioproducer.errors import KafkaError
+
+from .lanes import NOW_MS, Bench
+
+
+class Text(str):
+    """A str that is not exactly one."""
+
+
+blobs = st.one_of(
+    st.none(),
+    st.binary(max_size=40),
+    st.binary(min_size=100, max_size=400),
+    st.binary(max_size=4).map(bytearray),
+    st.binary(max_size=4).map(memoryview),
+    st.sampled_from(["text", 7]),
+)
+pairs = st.one_of(
+    st.tuples(st.text(max_size=3), st.one_of(st.none(), st.binary(max_size=5))),
+    st.sampled_from(
+        [["h", b"v"], ("h",), ("h", "v"), (b"h", b"v"), ("\ud800", b""), "ab", (Text("h"), None)]
+    ),
+)
+headers = st.one_of(
+    st.none(),
+    st.lists(pairs, max_size=3),
+    st.lists(pairs, max_size=3).map(tuple),
+    st.dictionaries(st.text(max_size=3), st.binary(max_size=5), max_size=2),
+    st.sampled_from([5, "x", {"a": 1}]),
+)
+partitions = st.one_of(
+    st.none(), st.none(), st.integers(-1, 3), st.sampled_from([True, 2**70, -(2**70), 1.0, "1"])
+)
+timestamps = st.one_of(
+    st.none(),
+    st.integers(NOW_MS - 200, NOW_MS + 200),
+    st.sampled_from([0, -1, 2**63 - 1, 2**63, 2**80, True, 1.5, "now"]),
+)
+topics = st.sampled_from(["a", "a", "a", "b", Text("a"), "unknown", 5])
+sends = st.tuples(topics, blobs, blobs, headers, partitions, timestamps)
+plain_sends = st.tuples(
+    st.just("a"),
+    st.binary(max_size=30),
+    st.one_of(st.none(), st.binary(max_size=3)),
+    st.none(),
+    st.none(),
+    st.none(),
+)
+bursts = st.builds(
+    lambda count, size, keyed: [
+        ("a", b"v" * size, b"k%d" % (i % 5) if keyed else None, None, None, None)
+        for i in range(count)
+    ],
+    st.integers(5, 60),
+    st.integers(0, 30),
+    st.booleans(),
+)
+steps = st.one_of(
+    bursts,
+    plain_sends,
+    sends,
+    st.sampled_from(["acknowledge", "turn", "grow", "later", "forget"]),
+)
+STEPS = st.lists(steps, min_size=3, max_size=25)
+PARTITIONERS = st.sampled_from([{}, {"partitioner_ignore_keys": True}, {"partitioner": "consistent"}])
+METHODS = st.sampled_from(["send", "send_nowait"])
+
+anything = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150
+)
+
+
+async def run(steps, options, method, *, fast: bool):
+    """What each step came to, and the bytes of every batch there ever was."""
+    bench = Bench(
+        fast=fast, batch_size=300, max_request_size=200, buffer_memory=10**7, **options
+    )
+    bench.know(a=3, b=1)
+    seen, count = [], 3
+    for step in steps:
+        if step == "acknowledge":
+            oldest = bench.incomplete()[:1]
+            seen += [(b.topic_partition, bytes(b.builder.body())) for b in oldest]
+            bench.settle_oldest()
+        elif step == "turn":
+            await asyncio.sleep(0)
+        elif step == "grow":
+            count += 1
+            bench.know(a=count)
+        elif step == "later":
+            bench.now_ms += 5
+        elif step == "forget":
+            bench.appender.forget_topics()
+        else:
+            for send in step if isinstance(step, list) else [step]:
+                seen.append(await outcome(bench, method, send))
+    seen.append(bench.contents())
+    assert bench.stats.records_appended == sum(type(s) is Accepted for s in seen)
+    bench.end()
+    return seen, bench.lane
+
+
+class Accepted(tuple):
+    __slots__ = ()
+
+
+async def outcome(bench, method, step):
+    topic, value, key, pairs, partition, timestamp_ms = step
+    try:
+        sent = getattr(bench.producer, method)(
+            topic, value, key, headers=pairs, partition=partition, timestamp_ms=timestamp_ms
+        )
+        delivery = await sent if method == "send" else sent
+    except (KafkaError, TimeoutError) as error:
+        return type(error), str(error)
+    assert delivery._batch.builder.count - 1 == delivery._index
+    return Accepted(
+        (
+            delivery.topic,
+            delivery.partition,
+            delivery._index,
+            delivery._timestamp_ms,
+            delivery._key_size,
+            delivery._value_size,
+        )
+    )
+
+
+@anything
+@given(STEPS, PARTITIONERS, METHODS)
+def test_both_lanes_write_the_same_bytes_and_raise_the_same_errors(
+    lane_form, steps, options, method
+):
+    fast, lane = asyncio.run(run(steps, options, method, fast=True))
+    general, closed = asyncio.run(run(steps, options, method, fast=False))
+    assert fast == general
+    assert lane.open and not closed.open
+
+
+async def test_record_for_an_open_batch_takes_the_fast_lane(lane_form):
+    bench = Bench()
+    bench.know(a=3)
+    await bench.producer.send("a", b"opens the batch")
+    for key, pairs, partition in [(None, None, None), (None, [("h", b"v")], None)]:
+        assert bench.lane.append("a", b"v", key, pairs, partition, None) is not None
+    assert bench.lane.append("a", b"v", b"key", None, None, None) is None  # has no batch yet
+    keyed = await bench.producer.send("a", b"v", b"key")
+    assert bench.lane.append("a", b"v", b"key", None, None, 5).partition == keyed.partition
+    bench.end()
+
+
+async def test_record_that_needs_anything_else_is_left_to_the_general_lane(lane_form):
+    bench = Bench(batch_size=200)
+    bench.know(a=1)
+    await bench.producer.send("a", b"v")
+    refused = [
+        ("b", b"v", None, None, None, None),
+        ("a", bytearray(b"v"), None, None, None, None),
+        ("a", b"v", None, {"h": b"v"}, None, None),
+        ("a", b"v", None, [("h", 1)], None, None),
+        ("a", b"v", None, None, 1, None),
+        ("a", b"v", None, None, None, -1),
+        ("a", b"v" * 200, None, None, None, None),
+    ]
+    assert [bench.lane.append(*arguments) for arguments in refused] == [None] * len(refused)
+    assert bench.lane.appended == 1
+    bench.settle_oldest()
+    assert bench.lane.append("a", b"v", None, None, None, None) is None
+    bench.end()
+
+
+async def test_lane_pauses_after_so_many_records_of_a_turn_but_not_for_send_nowait(lane_form):
+    bench = Bench(batch_size=10**6, max_request_size=10**6)
+    bench.know(a=1)
+    producer = bench.producer
+    for _ in range(1000):
+        await producer.send("a", b"v")
+    assert bench.lane.append("a", b"v", None, None, None, None) is None
+    assert producer.send_nowait("a", b"v") is not None
+    turns = 0
+
+    def turn():
+        nonlocal turns
+        turns += 1
+
+    bench.loop.call_soon(turn)
+    await producer.send("a", b"v")
+    assert turns == 1
+    assert bench.lane.append("a", b"v", None, None, None, None) is not None
+    bench.end()
+
+
+async def test_admission_is_asked_before_every_record(lane_form):
+    bench = Bench()
+    bench.know(a=1)
+    await bench.producer.send("a", b"v")
+
+    def refuse():
+        raise KafkaError("not now")
+
+    bench.lane.check_admission = refuse
+    for method in (bench.lane.append, bench.lane.append_nowait):
+        try:
+            method("a", b"v", None, None, None, None)
+        except KafkaError as error:
+            assert error.message == "not now"
+        else:
+            raise AssertionError("the lane let a record in")
+    assert bench.lane.appended == 1
+    bench.end()
+
+
+async def test_lane_takes_nothing_from_another_loop(lane_form):
+    bench = Bench()
+    bench.know(a=1)
+    await bench.producer.send("a", b"v")
+
+    async def elsewhere():
+        return bench.lane.append("a", b"v", None, None, None, None)
+
+    assert await asyncio.to_thread(asyncio.run, elsewhere()) is None
+    assert await asyncio.to_thread(bench.lane.append, "a", b"v", None, None, None, None) is None
+    assert await elsewhere() is not None
+    bench.end()
+
+
+# -- the line for memory ---------------------------------------------------------------------------
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
+)
+@given(st.lists(st.tuples(st.integers(0, 15), st.integers(1, 60)), min_size=1, max_size=120))
+def test_nobody_overtakes_who_waits_for_memory(lane_form, work):
+    asyncio.run(overtaking(work))
+
+
+async def overtaking(work):
+    """16 tasks send what `work` says, while memory for two batches comes free now and then."""
+    bench = Bench(batch_size=256, buffer_memory=512, max_request_size=400)
+    bench.know(a=2)
+    in_line: dict[object, None] = {}
+    done: set[object] = set()
+    general = bench.appender._append_in_line
+
+    async def noted(record, *rest):
+        in_line[record.value] = None
+        try:
+            return await general(record, *rest)
+        finally:
+            del in_line[record.value]
+
+    bench.appender._append_in_line = noted
+
+    async def one(worker):
+        for number, (owner, size) in enumerate(work):
+            if owner == worker:
+                name = b"%d-%d" % (worker, number) + b"x" * size
+                before = set(in_line)
+                await bench.producer.send("a", name)
+                assert before <= done, "somebody was overtaken"
+                done.add(name)
+                await asyncio.sleep(0)
+
+    tasks = [asyncio.create_task(one(worker)) for worker in range(16)]
+    for _ in range(100 * len(work)):
+        if all(task.done() for task in tasks):
+            break
+        await asyncio.sleep(0)
+        if in_line:
+            bench.settle_oldest()
+    await asyncio.gather(*tasks)
+    assert bench.lane.appended == len(work)
+    assert bench.appender.waiting == 0
+    bench.end()

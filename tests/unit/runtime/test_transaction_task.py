@@ -1,0 +1,412 @@
+"""The transactional producer on virtual time: waits and their bounds, cancellation, lost answers.
+
+The brokers are the simulation's; nothing of the producer is replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import pytest
+from support.stage import Stage, play
+from support.stepping import CancelledAt, Instant, drive
+
+from aioproducer import Producer, TopicPartition
+from aioproducer.errors import (
+    FatalTransactionError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+    ProducerFailedError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+)
+from aioproducer.records.reader import RecordBatch
+from aioproducer.wire.api_keys import ApiKey
+
+LEVELS = pytest.mark.parametrize("level", [1, 2])
+MOST_SUSPENSIONS = 60
+
+
+def perform(act: Callable[[Stage], Awaitable[None]], level: int = 2, **options: object) -> None:
+    """Plays an act with a started transactional producer."""
+
+    async def started(stage: Stage) -> None:
+        stage.world.cluster.set_transaction_version(level)
+        await stage.producer.start()
+        try:
+            await act(stage)
+        finally:
+            await stage.producer.close(5)
+
+    play(started, transactional_id="tx", **options)
+
+
+def committed(stage: Stage, topic: str = "t", partition: int = 0) -> list[bytes]:
+    """What a read_committed reader of the log would be shown."""
+    shown: list[bytes] = []
+    pending: dict[int, list[bytes]] = {}
+    for batch in stage.batches(topic, partition):
+        if batch.is_control:
+            values = pending.pop(batch.producer_id, [])
+            if is_commit(batch):
+                shown += values
+        else:
+            values = [bytes(record.value or b"") for record in batch.records()]
+            pending.setdefault(batch.producer_id, []).extend(values)
+    assert not pending, "a transaction was left open"
+    return shown
+
+
+def is_commit(batch: RecordBatch) -> bool:
+    (marker,) = batch.records()
+    return bytes(marker.key or b"")[2:4] == b"\0\1"
+
+
+async def settled(stage: Stage) -> None:
+    """Until the markers stand."""
+    await asyncio.sleep(1)
+
+
+@LEVELS
+def test_transactions_follow_one_another(level: int) -> None:
+    async def act(stage: Stage) -> None:
+        for number in range(5):
+            async with stage.producer.transaction():
+                await stage.producer.send("t", b"%d" % number)
+                await stage.producer.send("u", b"%d" % number)
+        await settled(stage)
+        assert committed(stage) == committed(stage, "u") == [b"0", b"1", b"2", b"3", b"4"]
+
+    perform(act, level)
+
+
+@LEVELS
+def test_a_cluster_upgraded_in_between_is_followed(level: int) -> None:
+    async def act(stage: Stage) -> None:
+        for number in range(6):
+            if number == 3:
+                stage.world.cluster.set_transaction_version(3 - level)
+                # A producer hears of it with the next connection.
+                stage.crash()
+                stage.revive()
+            async with stage.producer.transaction():
+                await stage.producer.send("t", b"%d" % number)
+        await settled(stage)
+        assert committed(stage) == [b"%d" % number for number in range(6)]
+        transactions = stage.engine.transactions
+        assert transactions is not None
+        assert transactions.manager.uses_v2 is (level == 1)
+
+    perform(act, level)
+
+
+@LEVELS
+@pytest.mark.parametrize("apply", [True, False])
+@pytest.mark.parametrize(
+    "api",
+    [
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.END_TXN,
+        ApiKey.PRODUCE,
+    ],
+)
+def test_a_lost_answer_costs_nothing(level: int, api: ApiKey, apply: bool) -> None:
+    async def act(stage: Stage) -> None:
+        for number in range(3):
+            if number == 1:
+                stage.faults.drop(api, apply=apply)
+            async with stage.producer.transaction() as tx:
+                await stage.producer.send("t", b"%d" % number)
+                await tx.send_offsets({TopicPartition("u", 0): number}, "group")
+        await settled(stage)
+        assert committed(stage) == [b"0", b"1", b"2"]
+
+    perform(act, level)
+
+
+@LEVELS
+def test_a_call_that_runs_out_of_time_can_only_be_repeated(level: int) -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"x")
+        stage.lose()
+        with pytest.raises(KafkaTimeoutError, match="repeat commit_transaction"):
+            await producer.commit_transaction()
+        for other in (producer.abort_transaction, producer.begin_transaction):
+            with pytest.raises(IllegalStateError):
+                await other()
+        stage.revive()
+        await producer.commit_transaction()
+        async with producer.transaction():
+            await producer.send("t", b"y")
+        await settled(stage)
+        assert committed(stage) == [b"x", b"y"]
+
+    perform(act, level, max_block_ms=2_000, request_timeout_ms=1_000)
+
+
+def test_initialization_is_bounded_and_leaves_nothing() -> None:
+    async def act(stage: Stage) -> None:
+        stage.faults.error(ApiKey.INIT_PRODUCER_ID, 51, times=None)
+        with pytest.raises(KafkaTimeoutError, match="init_transactions"):
+            await stage.producer.start()
+        assert stage.loop.time() < 10
+
+    play(act, transactional_id="tx", max_block_ms=2_000)
+
+
+def test_closing_while_nobody_answers_ends_in_time() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.begin_transaction()
+        await stage.producer.send_and_wait("t", b"x")
+        stage.lose()
+        commit = asyncio.create_task(stage.producer.commit_transaction())
+        await asyncio.sleep(0.5)
+        started = stage.loop.time()
+        await stage.producer.close(1)
+        assert stage.loop.time() - started < 2
+        with pytest.raises(ProducerClosedError):
+            await commit
+
+    perform(act)
+
+
+def test_a_forced_close_does_not_wait() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.begin_transaction()
+        delivery = await stage.producer.send("t", b"x")
+        started = stage.loop.time()
+        await stage.producer.close(0)
+        assert stage.loop.time() == started
+        assert isinstance(delivery.exception(), ProducerClosedError)
+
+    perform(act, linger_ms=10_000)
+
+
+def test_closing_aborts_and_fails_what_was_not_sent() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.begin_transaction()
+        await stage.producer.send_and_wait("t", b"x")
+        await stage.producer.send("t", b"y", partition=0)
+        queued = await stage.producer.send("u", b"z")
+        await stage.producer.close()
+        assert isinstance(queued.exception(), TransactionAbortedError)
+        await settled(stage)
+        assert committed(stage) == []
+
+    perform(act, linger_ms=10)
+
+
+def test_the_end_of_the_task_is_the_end_of_the_producer() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.begin_transaction()
+        await stage.producer.send_and_wait("t", b"x")
+        stage.lose()
+        commit = asyncio.create_task(stage.producer.commit_transaction())
+        await asyncio.sleep(0)
+        (task,) = (t for t in asyncio.all_tasks() if t.get_name() == "aioproducer-transactions")
+        task.cancel()
+        with pytest.raises(ProducerFailedError, match="cancelled from outside"):
+            await commit
+        with pytest.raises(ProducerFailedError):
+            await stage.producer.begin_transaction()
+
+    perform(act)
+
+
+def test_an_error_that_is_fatal_ends_calls_and_records() -> None:
+    async def act(stage: Stage) -> None:
+        stage.faults.error(ApiKey.END_TXN, -1)
+        await stage.producer.begin_transaction()
+        await stage.producer.send("t", b"x")
+        with pytest.raises(FatalTransactionError):
+            await stage.producer.commit_transaction()
+        for call in (stage.producer.abort_transaction, stage.producer.begin_transaction):
+            with pytest.raises(FatalTransactionError):
+                await call()
+
+    perform(act)
+
+
+def test_a_send_that_waits_while_its_transaction_ends_does_not_slip_into_the_next() -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.begin_transaction()
+        waiting = asyncio.create_task(producer.send("later", b"first"))
+        await asyncio.sleep(0.1)
+        await producer.abort_transaction()
+        await producer.begin_transaction()
+        stage.create_topic("later")
+        with pytest.raises(IllegalStateError, match="transaction ended"):
+            await waiting
+        await producer.send("later", b"second")
+        await producer.commit_transaction()
+        await settled(stage)
+        assert committed(stage, "later") == [b"second"]
+
+    perform(act, allow_auto_create_topics=False)
+
+
+def test_a_send_that_waits_for_memory_does_not_slip_into_the_next_either() -> None:
+    async def act(stage: Stage) -> None:
+        producer, pool = stage.producer, stage.engine.pool
+        await producer.warm_up(["t"])
+        await producer.begin_transaction()
+        everything = pool.try_allocate(pool.total)
+        assert everything is not None
+        waiting = [asyncio.create_task(producer.send("t", b"first")) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        await producer.abort_transaction()
+        await producer.begin_transaction()
+        pool.deallocate(everything, pool.total)
+        for task in waiting:
+            with pytest.raises(IllegalStateError, match="transaction ended"):
+                await task
+        await producer.send("t", b"second")
+        await producer.commit_transaction()
+        assert pool.available == pool.total
+        await settled(stage)
+        assert committed(stage) == [b"second"]
+
+    perform(act)
+
+
+def test_two_tasks_cannot_begin_the_same_transaction() -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"x")
+        transactions = stage.engine.transactions
+        assert transactions is not None
+        abort = asyncio.create_task(transactions.abort_for_good())
+        await asyncio.sleep(0)
+        abort.cancel()
+        await asyncio.wait([abort])
+        first = asyncio.create_task(producer.begin_transaction())
+        await asyncio.sleep(0)
+        with pytest.raises(IllegalStateError, match="another task"):
+            await producer.begin_transaction()
+        await first
+        await producer.commit_transaction()
+
+    perform(act)
+
+
+def test_purged_records_fail_their_transaction() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.begin_transaction()
+        await stage.producer.send("t", b"x")
+        assert stage.producer.purge() == 1
+        with pytest.raises(TransactionAbortableError, match="purged"):
+            await stage.producer.commit_transaction()
+        await stage.producer.abort_transaction()
+
+    perform(act)
+
+
+def test_records_of_a_metadata_timeout_fail_the_transaction() -> None:
+    async def act(stage: Stage) -> None:
+        with pytest.raises(TransactionAbortableError):
+            async with stage.producer.transaction():
+                await stage.producer.send("t", b"no")
+                with pytest.raises(KafkaTimeoutError):
+                    await stage.producer.send("missing", b"no")
+        async with stage.producer.transaction():
+            await stage.producer.send("t", b"yes")
+        await settled(stage)
+        assert committed(stage) == [b"yes"]
+
+    perform(act, max_block_ms=1_000, allow_auto_create_topics=False)
+
+
+def test_an_abort_that_fails_does_not_hide_the_first_error() -> None:
+    async def act(stage: Stage) -> None:
+        with pytest.raises(ZeroDivisionError) as caught:
+            async with stage.producer.transaction():
+                await stage.producer.send_and_wait("t", b"x")
+                stage.lose()
+                raise ZeroDivisionError
+        assert any("could not be aborted" in note for note in caught.value.__notes__)
+        stage.revive()
+        # The abort goes on by itself; another transaction waits for it.
+        async with stage.producer.transaction():
+            await stage.producer.send("t", b"y")
+        await settled(stage)
+        assert committed(stage) == [b"y"]
+
+    perform(act, max_block_ms=3_000, request_timeout_ms=1_000)
+
+
+async def whole(stage: Stage) -> None:
+    async with stage.producer.transaction() as tx:
+        await stage.producer.send("t", b"victim")
+        await tx.send_offsets({TopicPartition("u", 0): 1}, "group")
+        await stage.producer.send_and_wait("t", b"victim")
+
+
+async def calls(stage: Stage) -> None:
+    producer = stage.producer
+    await producer.begin_transaction()
+    await producer.send("t", b"victim")
+    await producer.commit_transaction()
+
+
+async def aborted(stage: Stage) -> None:
+    producer = stage.producer
+    await producer.begin_transaction()
+    await producer.send_and_wait("t", b"victim")
+    await producer.abort_transaction()
+
+
+@LEVELS
+@pytest.mark.parametrize("work", [whole, calls, aborted])
+@pytest.mark.parametrize("instant", list(Instant))
+def test_cancelling_at_every_await_leaves_whole_transactions(
+    level: int, work: Callable[[Stage], Awaitable[None]], instant: Instant
+) -> None:
+    for number in range(1, MOST_SUSPENSIONS):
+        struck = [False]
+        perform(partial(_cancelled, work, number, instant, struck), level)
+        if not struck[0]:
+            assert number > 2
+            return
+    raise AssertionError("the work never ends")
+
+
+async def _cancelled(
+    work: Callable[[Stage], Awaitable[None]],
+    number: int,
+    instant: Instant,
+    struck: list[bool],
+    stage: Stage,
+) -> None:
+    victim = CancelledAt(work(stage), number, instant)
+    task = asyncio.create_task(drive(victim))
+    await asyncio.wait([task])
+    struck[0] = victim.struck
+    await _finish_what_is_open(stage.producer, commit=work is not aborted)
+    async with stage.producer.transaction():
+        await stage.producer.send("t", b"after")
+    await settled(stage)
+    records = committed(stage)
+    assert records[-1] == b"after"
+    assert records.count(b"victim") in ({0, 2} if work is whole else {0, 1})
+    if work is aborted:
+        assert b"victim" not in records
+
+
+async def _finish_what_is_open(producer: Producer, *, commit: bool) -> None:
+    """What an application does that lost track: it repeats every call it may have made."""
+    ends = [producer.commit_transaction, producer.abort_transaction]
+    for call in [producer.begin_transaction, *(ends if commit else ends[::-1])]:
+        with contextlib.suppress(IllegalStateError):
+            await call()
