@@ -48,11 +48,15 @@ ALIASES: Final = {
     "ssl.certificate.location": Alias("ssl_keystore_location"),
     "ssl.certificate.pem": Alias("ssl_keystore_certificate_chain"),
     "ssl.key.pem": Alias("ssl_keystore_key"),
+    "sasl.oauthbearer.client.id": Alias("sasl_oauthbearer_client_credentials_client_id"),
+    "sasl.oauthbearer.client.secret": Alias("sasl_oauthbearer_client_credentials_client_secret"),
     # The 0.8 producer's own.
     "serializer.class": Alias("value_serializer"),
     "key.serializer.class": Alias("key_serializer"),
     "queue.enqueue.timeout.ms": Alias("max_block_ms"),
 }
+
+_TAKES_WORDS: Final = ("partitioner", "acks", "sasl_oauthbearer_jwt_retriever_class")
 
 COMPRESSION_LEVEL: Final = "compression.level"
 """librdkafka's one level for whichever codec is chosen."""
@@ -73,10 +77,26 @@ _PARTITIONERS: Final = {
     "org.apache.kafka.clients.producer.RoundRobinPartitioner": "round_robin",
     "org.apache.kafka.clients.producer.internals.DefaultPartitioner": "default",
 }
+_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
+_RETRIEVERS: Final = {
+    f"{_OAUTH}.DefaultJwtRetriever": None,
+    f"{_OAUTH}.ClientCredentialsJwtRetriever": "client_credentials",
+    f"{_OAUTH}.JwtBearerJwtRetriever": "jwt_bearer",
+    f"{_OAUTH}.FileJwtRetriever": "file",
+}
+# What they do follows from the other options here.
+_LOGIN_HANDLERS: Final = {
+    f"{_OAUTH}.OAuthBearerLoginCallbackHandler": None,
+    f"{_OAUTH}.secured.OAuthBearerLoginCallbackHandler": None,
+    f"{_OAUTH}.internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler": None,
+}
 _JAVA_CLASSES: Final[dict[str, dict[str, Any]]] = {
     "key_serializer": _SERIALIZERS,
     "value_serializer": _SERIALIZERS,
     "partitioner": _PARTITIONERS,
+    "sasl_oauthbearer_jwt_retriever_class": _RETRIEVERS,
+    "sasl_oauthbearer_token": _LOGIN_HANDLERS,
+    "sasl_credentials": {"software.amazon.msk.auth.iam.IAMClientCallbackHandler": None},
 }
 
 
@@ -86,7 +106,7 @@ def object_from_text(name: str, text: str) -> object:
     Raises:
         ConfigError: it is a Java class without a counterpart here, or the option takes no text.
     """
-    if name in ("partitioner", "acks") and "." not in text:
+    if name in _TAKES_WORDS and "." not in text:
         return text
     known = _JAVA_CLASSES.get(name)
     if known is None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from aioproducer import log
 from aioproducer._callables import makes_coroutines
+from aioproducer._option_rules_security import check_security
 from aioproducer._properties import parse_servers
 from aioproducer.errors import ConfigError
 
@@ -52,11 +53,7 @@ def idempotence_requested(values: Values, chosen: frozenset[str]) -> bool:
     asked = "enable_idempotence" in chosen
     if asked and not values["enable_idempotence"]:
         return False
-    conflicts = []
-    if values["retries"] == 0:
-        conflicts.append("retries=0")
-    if acks_number(values["acks"]) != -1:
-        conflicts.append(f"acks={values['acks']!r}")
+    conflicts = _without_idempotence(values)
     if conflicts and asked:
         raise ConfigError(f"enable_idempotence=True contradicts {' and '.join(conflicts)}")
     in_flight = values["max_in_flight_requests_per_connection"]
@@ -68,9 +65,21 @@ def idempotence_requested(values: Values, chosen: frozenset[str]) -> bool:
     return not conflicts
 
 
+def _without_idempotence(values: Values) -> list[str]:
+    conflicts = []
+    if values["retries"] == 0:
+        conflicts.append("retries=0")
+    if acks_number(values["acks"]) != -1:
+        conflicts.append(f"acks={values['acks']!r}")
+    return conflicts
+
+
 def _check_transactions(values: Values, chosen: frozenset[str]) -> None:
     if "transactional_id" in chosen and not idempotence_requested(values, chosen):
-        raise ConfigError("transactional_id needs idempotence, which other options switch off")
+        conflicts = _without_idempotence(values) or ["enable_idempotence=False"]
+        raise ConfigError(
+            f"transactional_id needs idempotence, which excludes {' and '.join(conflicts)}"
+        )
     if values["transaction_two_phase_commit_enable"] and "transaction_timeout_ms" in chosen:
         raise ConfigError(
             "transaction_two_phase_commit_enable=True contradicts transaction_timeout_ms"
@@ -157,6 +166,7 @@ _RULES: Final[tuple[Callable[[Values, frozenset[str]], None], ...]] = (
     _check_idempotence,
     _check_transactions,
     _settle_client_id,
+    check_security,
 )
 
 

@@ -1,37 +1,48 @@
 """The security rows of the option table, and the names that have no meaning for this client.
 
 Owns: Kafka 4.4's TLS and SASL options with their defaults and limits, and librdkafka's two for a
-user name and password. All but `security_protocol="PLAINTEXT"` are refused as not supported yet.
-Must not know: how a connection is secured.
+user name and password and a key's file. Must not know: how a connection is secured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from aioproducer._option_rules_security import MECHANISMS
 from aioproducer._option_table import CoreOptions
 from aioproducer._options import (
+    Constraint,
     Kind,
     Option,
     Status,
     at_least,
     between,
-    later,
     one_of_ignoring_case,
+    option,
 )
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from aioproducer.types import OAuthToken, SaslCredentials
 
 _OIDC: Final = "KIP-768"
 _ASSERTION: Final = "KIP-1258"
 _PEM: Final = "KIP-651"
+_STORES: Final = one_of_ignoring_case("JKS", "PKCS12", "PEM")
+_TLS: Final = ("TLSv1.2", "TLSv1.3")
+_VERSIONS: Final = Constraint(
+    "some of TLSv1.2 and TLSv1.3", lambda names: bool(names) and set(names) <= set(_TLS)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False, eq=False, repr=False)
 class SecurityOptions(CoreOptions):
     """The options of a producer, security included."""
 
-    security_protocol: str = later(
+    security_protocol: str = option(
         "PLAINTEXT",
         Kind.STRING,
         "Whether connections use TLS, SASL, both or neither.",
@@ -39,176 +50,205 @@ class SecurityOptions(CoreOptions):
     )
 
     # -- SASL --------------------------------------------------------------------------------
-    sasl_mechanism: str = later("GSSAPI", Kind.STRING, "The SASL mechanism.")
-    sasl_username: str | None = later(
+    sasl_mechanism: str = option(
+        "GSSAPI", Kind.STRING, "The SASL mechanism.", one_of_ignoring_case(*MECHANISMS)
+    )
+    sasl_username: str | None = option(
         None, Kind.STRING, "The user name for PLAIN and SCRAM.", source="librdkafka"
     )
-    sasl_password: str | None = later(
+    sasl_password: str | None = option(
         None, Kind.PASSWORD, "The password for PLAIN and SCRAM.", source="librdkafka"
     )
-    sasl_jaas_config: str | None = later(
+    sasl_jaas_config: str | None = option(
         None, Kind.PASSWORD, "Java's JAAS line; its user name and password are taken from it."
     )
-    sasl_client_callback_handler_class: object = later(
-        None, Kind.OBJECT, "Gives credentials to the SASL client.", source="KIP-86"
+    sasl_credentials: Callable[[], Awaitable[tuple[str, str] | SaslCredentials]] | None = option(
+        None,
+        Kind.OBJECT,
+        "An async function that returns user name and password, asked before each authentication.",
+        source="KIP-86",
+        kafka_name="sasl.client.callback.handler.class",
     )
-    sasl_login_callback_handler_class: object = later(
-        None, Kind.OBJECT, "Fetches tokens.", source="KIP-86"
+    sasl_oauthbearer_token: Callable[[], Awaitable[str | OAuthToken]] | None = option(
+        None,
+        Kind.OBJECT,
+        "An async function that returns a token, called when the last one is to be replaced.",
+        source="KIP-86",
+        kafka_name="sasl.login.callback.handler.class",
     )
-    sasl_login_class: object = later(None, Kind.OBJECT, "Logs in and keeps a login alive.")
-    sasl_kerberos_service_name: str | None = later(
+    sasl_kerberos_service_name: str | None = option(
         None, Kind.STRING, "The brokers' Kerberos service name."
     )
-    sasl_login_connect_timeout_ms: int | None = later(
+    sasl_login_connect_timeout_ms: int | None = option(
         None, Kind.INT, "How long connecting to the token endpoint may take, in ms.", source=_OIDC
     )
-    sasl_login_read_timeout_ms: int | None = later(
+    sasl_login_read_timeout_ms: int | None = option(
         None, Kind.INT, "How long the token endpoint may take to answer, in ms.", source=_OIDC
     )
-    sasl_login_refresh_buffer_seconds: int = later(
+    sasl_login_refresh_buffer_seconds: int = option(
         300,
         Kind.SHORT,
         "How long before its end a credential is refreshed at the latest, in s.",
         between(0, 3600),
     )
-    sasl_login_refresh_min_period_seconds: int = later(
+    sasl_login_refresh_min_period_seconds: int = option(
         60, Kind.SHORT, "How long a credential is kept at least, in s.", between(0, 900)
     )
-    sasl_login_refresh_window_factor: float = later(
+    sasl_login_refresh_window_factor: float = option(
         0.8,
         Kind.DOUBLE,
         "After which part of its life a credential is refreshed.",
         between(0.5, 1.0),
     )
-    sasl_login_refresh_window_jitter: float = later(
+    sasl_login_refresh_window_jitter: float = option(
         0.05, Kind.DOUBLE, "The random part of the moment of a refresh.", between(0.0, 0.25)
     )
-    sasl_login_retry_backoff_ms: int = later(
+    sasl_login_retry_backoff_ms: int = option(
         100,
         Kind.LONG,
         "The first wait before a login is tried again, in ms.",
         at_least(0),
         source=_OIDC,
     )
-    sasl_login_retry_backoff_max_ms: int = later(
+    sasl_login_retry_backoff_max_ms: int = option(
         10_000,
         Kind.LONG,
         "The longest wait before a login is tried again, in ms.",
         at_least(0),
         source=_OIDC,
     )
-    sasl_oauthbearer_token_endpoint_url: str | None = later(
+    sasl_oauthbearer_token_endpoint_url: str | None = option(
         None, Kind.STRING, "Where tokens are fetched.", source=_OIDC
     )
-    sasl_oauthbearer_scope: str | None = later(
+    sasl_oauthbearer_scope: str | None = option(
         None, Kind.STRING, "The scope a token is asked for.", source=_OIDC
     )
-    sasl_oauthbearer_client_credentials_client_id: str | None = later(
+    sasl_oauthbearer_client_credentials_client_id: str | None = option(
         None, Kind.STRING, "The client id at the token endpoint.", source=_OIDC
     )
-    sasl_oauthbearer_client_credentials_client_secret: str | None = later(
+    sasl_oauthbearer_client_credentials_client_secret: str | None = option(
         None, Kind.PASSWORD, "The client secret at the token endpoint.", source=_OIDC
     )
-    sasl_oauthbearer_header_urlencode: bool = later(
+    sasl_oauthbearer_header_urlencode: bool = option(
         False, Kind.BOOLEAN, "Whether id and secret are URL-encoded in the header.", source=_OIDC
     )
-    sasl_oauthbearer_scope_claim_name: str = later(
-        "scope", Kind.STRING, "The token's claim that holds the scope.", source=_OIDC
-    )
-    sasl_oauthbearer_sub_claim_name: str = later(
-        "sub", Kind.STRING, "The token's claim that holds the subject.", source=_OIDC
-    )
-    sasl_oauthbearer_assertion_algorithm: str = later(
+    sasl_oauthbearer_assertion_algorithm: str = option(
         "RS256",
         Kind.STRING,
         "How assertions are signed.",
         one_of_ignoring_case("RS256", "ES256"),
         source=_ASSERTION,
     )
-    sasl_oauthbearer_assertion_claim_aud: str | None = later(
+    sasl_oauthbearer_assertion_claim_aud: str | None = option(
         None, Kind.STRING, "The assertion's audience.", source=_ASSERTION
     )
-    sasl_oauthbearer_assertion_claim_exp_seconds: int = later(
+    sasl_oauthbearer_assertion_claim_exp_seconds: int = option(
         300,
         Kind.INT,
         "How long an assertion is valid, in s.",
         between(0, 86_400),
         source=_ASSERTION,
     )
-    sasl_oauthbearer_assertion_claim_iss: str | None = later(
+    sasl_oauthbearer_assertion_claim_iss: str | None = option(
         None, Kind.STRING, "The assertion's issuer.", source=_ASSERTION
     )
-    sasl_oauthbearer_assertion_claim_jti_include: bool = later(
+    sasl_oauthbearer_assertion_claim_jti_include: bool = option(
         False, Kind.BOOLEAN, "Whether an assertion carries an id.", source=_ASSERTION
     )
-    sasl_oauthbearer_assertion_claim_nbf_seconds: int = later(
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int = option(
         60,
         Kind.INT,
         "From how long before its making an assertion is valid, in s.",
         between(0, 3600),
         source=_ASSERTION,
     )
-    sasl_oauthbearer_assertion_claim_sub: str | None = later(
+    sasl_oauthbearer_assertion_claim_sub: str | None = option(
         None, Kind.STRING, "The assertion's subject.", source=_ASSERTION
     )
-    sasl_oauthbearer_assertion_file: str | None = later(
+    sasl_oauthbearer_assertion_file: str | None = option(
         None, Kind.STRING, "A file that holds a ready assertion.", source=_ASSERTION
     )
-    sasl_oauthbearer_assertion_private_key_file: str | None = later(
+    sasl_oauthbearer_assertion_private_key_file: str | None = option(
         None, Kind.STRING, "The file of the key that signs assertions.", source=_ASSERTION
     )
-    sasl_oauthbearer_assertion_private_key_passphrase: str | None = later(
+    sasl_oauthbearer_assertion_private_key_passphrase: str | None = option(
         None, Kind.PASSWORD, "The passphrase of that key.", source=_ASSERTION
     )
-    sasl_oauthbearer_assertion_template_file: str | None = later(
+    sasl_oauthbearer_assertion_template_file: str | None = option(
         None, Kind.STRING, "A file of static claims and headers.", source=_ASSERTION
     )
-    sasl_oauthbearer_jwt_retriever_class: object = later(
-        None, Kind.OBJECT, "Fetches tokens in a way of its own.", source="KIP-1139"
-    )
-    sasl_oauthbearer_jwt_validator_class: object = later(
-        None, Kind.OBJECT, "Checks tokens in a way of its own.", source="KIP-1139"
+    sasl_oauthbearer_jwt_retriever_class: str | None = option(
+        None,
+        Kind.OBJECT,
+        "How tokens are had: client_credentials, jwt_bearer or file; by the URL when left out.",
+        source="KIP-1139",
     )
 
     # -- TLS ---------------------------------------------------------------------------------
-    ssl_truststore_certificates: str | None = later(
+    ssl_truststore_certificates: str | None = option(
         None, Kind.PASSWORD, "The trusted certificates in PEM.", source=_PEM
     )
-    ssl_truststore_location: str | None = later(
+    ssl_truststore_location: str | None = option(
         None, Kind.STRING, "The file of the trusted certificates."
     )
-    ssl_truststore_password: str | None = later(None, Kind.PASSWORD, "The password of that file.")
-    ssl_truststore_type: str = later("JKS", Kind.STRING, "The format of that file.")
-    ssl_keystore_certificate_chain: str | None = later(
+    ssl_truststore_password: str | None = option(None, Kind.PASSWORD, "The password of that file.")
+    ssl_truststore_type: str = option(
+        "JKS", Kind.STRING, "The format of that file; found out when left out.", _STORES
+    )
+    ssl_keystore_certificate_chain: str | None = option(
         None, Kind.PASSWORD, "The client's certificates in PEM.", source=_PEM
     )
-    ssl_keystore_key: str | None = later(
+    ssl_keystore_key: str | None = option(
         None, Kind.PASSWORD, "The client's private key in PEM.", source=_PEM
     )
-    ssl_keystore_location: str | None = later(
+    ssl_keystore_location: str | None = option(
         None, Kind.STRING, "The file of the client's key and certificates."
     )
-    ssl_keystore_password: str | None = later(None, Kind.PASSWORD, "The password of that file.")
-    ssl_keystore_type: str = later("JKS", Kind.STRING, "The format of that file.")
-    ssl_key_password: str | None = later(
+    ssl_keystore_password: str | None = option(None, Kind.PASSWORD, "The password of that file.")
+    ssl_keystore_type: str = option(
+        "JKS", Kind.STRING, "The format of that file; found out when left out.", _STORES
+    )
+    ssl_key_location: str | None = option(
+        None,
+        Kind.STRING,
+        "The file of the client's private key where it is not with the certificates.",
+        source="librdkafka",
+    )
+    ssl_key_password: str | None = option(
         None, Kind.PASSWORD, "The password of the client's private key."
     )
-    ssl_endpoint_identification_algorithm: str = later(
-        "https", Kind.STRING, "How host names are verified; the empty string switches it off."
+    ssl_endpoint_identification_algorithm: str = option(
+        "https",
+        Kind.STRING,
+        "How host names are verified; the empty string switches it off.",
+        one_of_ignoring_case("https", "", "none"),
     )
-    ssl_enabled_protocols: Sequence[str] = later(
-        ("TLSv1.2", "TLSv1.3"), Kind.LIST, "The TLS versions allowed."
+    ssl_enabled_protocols: Sequence[str] = option(
+        ("TLSv1.2", "TLSv1.3"), Kind.LIST, "The TLS versions allowed.", _VERSIONS
     )
-    ssl_protocol: str = later("TLSv1.3", Kind.STRING, "The TLS version preferred.")
-    ssl_cipher_suites: Sequence[str] = later((), Kind.LIST, "The cipher suites allowed.")
-    ssl_engine_factory_class: object = later(
-        None, Kind.OBJECT, "A ready `ssl.SSLContext`.", source="KIP-519"
+    ssl_protocol: str = option(
+        "TLSv1.3",
+        Kind.STRING,
+        "The highest TLS version.",
+        one_of_ignoring_case("TLSv1.2", "TLSv1.3"),
+    )
+    ssl_cipher_suites: Sequence[str] = option(
+        (), Kind.LIST, "The cipher suites allowed, in Java's names or OpenSSL's."
+    )
+    ssl_context: SSLContext | None = option(
+        None,
+        Kind.OBJECT,
+        "A ready `ssl.SSLContext`, instead of all other options of TLS.",
+        source="KIP-519",
+        kafka_name="ssl.engine.factory.class",
     )
 
 
 _BROKER_SIDE: Final = "it configures how brokers check tokens"
 _TICKETS: Final = "tickets are the business of the system's Kerberos library"
+_TOKEN_CONTENT: Final = "tokens are sent as they are, and checked by brokers alone"
 _JAVA: Final = "it configures Java's security providers"
+_LOGINS: Final = "logins are kept alive by this client in its own way"
 
 INERT_OPTIONS: Final = tuple(
     Option(kind, reason, default, status=Status.INERT).named(kafka_name.replace(".", "_"))
@@ -226,6 +266,10 @@ INERT_OPTIONS: Final = tuple(
         (_TICKETS, Kind.LONG, "sasl.kerberos.min.time.before.relogin", 60_000),
         (_TICKETS, Kind.DOUBLE, "sasl.kerberos.ticket.renew.jitter", 0.05),
         (_TICKETS, Kind.DOUBLE, "sasl.kerberos.ticket.renew.window.factor", 0.8),
+        (_BROKER_SIDE, Kind.OBJECT, "sasl.oauthbearer.jwt.validator.class", None),
+        (_TOKEN_CONTENT, Kind.STRING, "sasl.oauthbearer.scope.claim.name", "scope"),
+        (_TOKEN_CONTENT, Kind.STRING, "sasl.oauthbearer.sub.claim.name", "sub"),
+        (_LOGINS, Kind.OBJECT, "sasl.login.class", None),
         (_JAVA, Kind.STRING, "security.providers", None),
         (_JAVA, Kind.STRING, "ssl.provider", None),
         (_JAVA, Kind.STRING, "ssl.keymanager.algorithm", "SunX509"),

@@ -5,7 +5,8 @@ Owns: `ProducerConfig` and `OPTIONS`. The rows stand in `_option_table` and
 foreign names in `_option_names`. Must not know: what the options do.
 
 Invariants: a `ProducerConfig` that exists is valid and never changes; no option is ignored: it is
-unknown, has no meaning here, or is not supported yet, and then raises; secrets never show.
+unknown, has no meaning here, or is not supported yet, and then raises; secrets never show, and
+are never pickled.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex
 
 from aioproducer._option_names import ALIASES, COMPRESSION_LEVEL, object_from_text
 from aioproducer._option_rules import acks_number, apply_rules, idempotence_requested
@@ -167,6 +168,17 @@ class ProducerConfig(SecurityOptions):
             for row in _FIELD_OPTIONS
             if row.name in self.explicitly_set
         }
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        """Pickles all but secrets, which belong into no file and on no wire by accident.
+
+        Raises:
+            TypeError: a secret is among the options.
+        """
+        secrets = sorted(name for name in self.explicitly_set if OPTIONS[name].secret)
+        if secrets:
+            raise TypeError(f"a ProducerConfig with {secrets[0]} is not pickled: it is a secret")
+        return super(SecurityOptions, self).__reduce_ex__(protocol)
 
     def __repr__(self) -> str:
         shown = (f"{name}={OPTIONS[name].shown(value)}" for name, value in self._chosen().items())

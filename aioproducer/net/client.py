@@ -22,8 +22,9 @@ from aioproducer import log
 from aioproducer.errors import KafkaConnectionError, KafkaError
 from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.net.dialer import Dialer
-from aioproducer.net.link import BrokerLink, NodeState, Surroundings
+from aioproducer.net.link import BrokerLink
 from aioproducer.net.settings import NetSettings
+from aioproducer.net.surroundings import NodeState, Surroundings
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import REQUEST_TYPES, encode_request
@@ -142,7 +143,7 @@ class NetworkClient:
     def any_ready(self) -> bool:
         """Whether some broker or bootstrap server is connected, or was until it idled too long."""
         links = [*self._brokers.values(), *self._bootstrap.values()]
-        return any(link.connection is not None or _rests(link) for link in links)
+        return any(link.versions is not None or _rests(link) for link in links)
 
     def ready_at(self, node_id: int, now: float) -> float:
         """Loop time at which to look again; inf while only an event can change anything."""

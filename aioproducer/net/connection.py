@@ -38,8 +38,9 @@ from aioproducer.errors import (
     ProtocolError,
     RequestTimeoutError,
 )
-from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import decode_response, frame_size, peek_correlation_id
+from aioproducer.net.answers import decode_answer, describe_end
+from aioproducer.net.security.tls_failures import check_not_tls
+from aioproducer.wire.framing import frame_size
 from aioproducer.wire.schema import Message
 
 WRITE_HIGH_WATER = 512 * 1024
@@ -47,7 +48,6 @@ WRITE_HIGH_WATER = 512 * 1024
 
 _FLUSH_RETRY_S = 0.001
 _MAX_CORRELATION_ID = 2**31 - 1
-_UNSUPPORTED_VERSION = (35).to_bytes(2, "big")
 _logger = log.get("net")
 
 
@@ -152,6 +152,11 @@ class Connection:
     def is_open(self) -> bool:
         """Whether requests can still be sent."""
         return self.error is None
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether the stream is encrypted."""
+        return self._transport.get_extra_info("ssl_object") is not None
 
     @property
     def is_over(self) -> bool:
@@ -263,6 +268,14 @@ class Connection:
             if transport.get_write_buffer_size():
                 await asyncio.sleep(_FLUSH_RETRY_S)
 
+    async def finish(self) -> None:
+        """Waits until what was written has left the process; nothing may be written any more."""
+        await self.flush()
+        if self.error is None and self.uses_tls:
+            # Behind the buffer that shows, TLS has one that only an orderly end empties.
+            self._writer.close()
+            await self._writer.wait_closed()
+
     async def wait_closed(self) -> None:
         """Waits until tasks and socket of an aborted connection are gone."""
         tasks = {task for task in (self._reader_task, self._flush_task) if task is not None}
@@ -281,9 +294,11 @@ class Connection:
             self.abort(self._disconnected("the reader was cancelled"))
             raise
         except asyncio.IncompleteReadError as error:
-            self.abort(self._disconnected(_describe_end(error, self._awaiting)))
+            self.abort(self._disconnected(describe_end(error, len(self._awaiting))))
         except OSError as error:
-            self.abort(self._disconnected(f"the connection broke: {error}"))
+            failure: KafkaError = self._disconnected(f"the connection broke: {error}")
+            failure.__cause__ = error
+            self.abort(failure)
         except KafkaError as error:
             self.abort(error.with_context(node_id=self.node_id))
         except Exception as error:  # a defect of ours must not leave a deaf connection behind
@@ -294,12 +309,14 @@ class Connection:
 
     async def _read_response(self) -> None:
         read = self._reader.readexactly
-        size = frame_size(await read(4))
+        prefix = await read(4)
+        check_not_tls(prefix)
+        size = frame_size(prefix)
         if not self._awaiting:
             raise ProtocolError(f"the broker sent a frame of {size} bytes nobody asked for")
         frame = await read(size)
         request = self._awaiting[0]
-        response = _decode(request, frame)
+        response = decode_answer(request.kind, request.version, request.correlation_id, frame)
         if not self._is_flushed(request):
             # Answered before it was written to the end: its buffers must not be released yet.
             await self.flush()
@@ -379,25 +396,3 @@ class Connection:
         )
         error.__cause__ = RequestTimeoutError(what, node_id=self.node_id, elapsed_ms=elapsed_ms)
         return error
-
-
-def _decode(request: _Request, frame: bytes) -> Message:
-    # The id first: the bytes of a response to something else could not be understood anyway.
-    correlation_id = peek_correlation_id(frame)
-    if correlation_id != request.correlation_id:
-        raise ProtocolError(
-            f"correlation id {correlation_id} came where {request.correlation_id} was due"
-        )
-    version = request.version
-    if request.kind.API_KEY is ApiKey.API_VERSIONS and frame[4:6] == _UNSUPPORTED_VERSION:
-        # KIP-511: a broker that does not know our version answers in version 0, whatever was asked.
-        version = 0
-    return decode_response(request.kind, version, frame)[1]
-
-
-def _describe_end(error: asyncio.IncompleteReadError, awaiting: deque[_Request]) -> str:
-    if error.partial or error.expected != 4:
-        return "the broker closed the connection in the middle of a response"
-    if awaiting:
-        return f"the broker closed the connection with {len(awaiting)} request(s) unanswered"
-    return "the broker closed the connection"

@@ -4,8 +4,7 @@ Owns: the `Dialer` protocol and its TCP implementation with the socket options. 
 Kafka, timeouts, retries; the caller bounds every call and cancels it when the bound is reached.
 
 Invariants: a `connect` that fails or is cancelled leaves no socket behind; failures are `OSError`.
-A TLS dialer passes its context to `open_connection` with the `server_hostname` it is given; a
-simulated network implements the same two methods.
+TLS is `security.tls_dialer`; a simulated network implements the same two methods.
 """
 
 from __future__ import annotations
@@ -93,10 +92,16 @@ class TcpDialer:
                 # A dead port of the ephemeral range may be given to our own end: TCP then connects
                 # the socket to itself (simultaneous open), and we would talk to a mirror.
                 raise ConnectionRefusedError("nobody listens, the socket met itself")
-            return await asyncio.open_connection(sock=sock, limit=limit)
+            return await self._stream(sock, server_hostname, limit)
         except BaseException:
             sock.close()
             raise
+
+    async def _stream(
+        self, sock: socket.socket, server_hostname: str, limit: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """The stream of a connected socket, which stays the caller's until it is returned."""
+        return await asyncio.open_connection(sock=sock, limit=limit)
 
     def _socket(self, family: int) -> socket.socket:
         sock = socket.socket(family, socket.SOCK_STREAM)

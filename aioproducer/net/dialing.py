@@ -14,8 +14,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from aioproducer.errors import ConnectionSetupTimeoutError, KafkaConnectionError
+from aioproducer.errors import ConnectionSetupTimeoutError, KafkaConnectionError, KafkaError
 from aioproducer.net.dialer import Address, Dialer
+from aioproducer.net.security.tls_failures import TlsRefusedError
 from aioproducer.types import Node
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -44,6 +45,7 @@ async def open_stream(
     Raises:
         ConnectionSetupTimeoutError: an address (or the resolver) did not answer in time.
         KafkaConnectionError: all addresses refused, or the name has none.
+        TlsError: an address refused TLS, or we refused what it showed.
     """
     started = loop_time()
     deadline = started + timeout_s
@@ -79,10 +81,11 @@ async def _until(when: float, work: Awaitable[_T]) -> _T:
         return await work
 
 
-def _failure(
-    node: Node, failures: list[tuple[str, OSError]], elapsed_ms: int
-) -> KafkaConnectionError:
+def _failure(node: Node, failures: list[tuple[str, OSError]], elapsed_ms: int) -> KafkaError:
     timed_out = any(isinstance(error, TimeoutError) for _, error in failures)
+    refused = [error.error for _, error in failures if isinstance(error, TlsRefusedError)]
+    if refused and not timed_out:
+        return refused[-1].with_context(node_id=node.id, elapsed_ms=elapsed_ms)
     kind = ConnectionSetupTimeoutError if timed_out else KafkaConnectionError
     reasons = [f"{what}: {_reason(error)}" for what, error in failures[:_ATTEMPTS_SHOWN]]
     if len(failures) > _ATTEMPTS_SHOWN:

@@ -4,12 +4,13 @@ Owns: the ordered list of steps and what they learn. Must not know: dialing, bac
 
 A step is a coroutine function over a `Session`; it sends requests, stores what it learned in the
 session, and raises a typed error to refuse the connection. Steps run in the order of `STEPS`, all
-of them within one request timeout. Today there is one:
+of them within one request timeout:
 
     negotiate_versions   ApiVersions: which versions the broker speaks; who we are (KIP-35, KIP-511)
                          and whom we mean to talk to (KIP-1242)
+    authenticate         SASL, where the settings ask for it (KIP-43, KIP-152)
 
-Authentication is a matter of further steps behind it, and re-authentication of running them again.
+`authenticate` runs once more before a session ends (KIP-368); see `link`.
 
 Invariants: every request of a step carries the session's deadline; the sequence of versions tried
 for ApiVersions strictly falls, so negotiation ends.
@@ -20,9 +21,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from aioproducer.errors import RebootstrapRequiredError, UnsupportedVersionError, error_from_code
+from aioproducer.errors import (
+    NodeDisconnectedError,
+    RebootstrapRequiredError,
+    UnsupportedVersionError,
+    error_from_code,
+)
+from aioproducer.net.answers import BareFrame
 from aioproducer.net.cluster_check import CHECKING_VERSION, ClusterCheck
 from aioproducer.net.connection import Connection
+from aioproducer.net.security.hang_ups import in_negotiation
+from aioproducer.net.security.sasl.authentication import authenticate
+from aioproducer.net.security.tls_failures import refusal
 from aioproducer.net.settings import NetSettings
 from aioproducer.net.versions import BrokerVersions
 from aioproducer.wire.api_keys import ApiKey
@@ -40,8 +50,17 @@ class Session:
     connection: Connection
     settings: NetSettings
     check: ClusterCheck
+    host: str
     deadline: float
     versions: BrokerVersions | None = None
+    lifetime_s: float | None = None
+    """How long the broker lets us go on without authenticating again (KIP-368)."""
+
+    def version_of(self, kind: type[Message]) -> int:
+        """The version in which to send a request of this kind."""
+        if self.versions is None:
+            raise TypeError("the versions have to be negotiated first")
+        return self.versions.choose(kind, 0, None, node_id=self.connection.node_id)
 
     async def request(self, message: Message, version: int) -> Message:
         """Sends one request of the handshake and waits for its answer."""
@@ -58,6 +77,20 @@ class Session:
         if response is None:
             raise TypeError(f"{type(message).__name__} has no answer to wait for")
         return response
+
+    async def exchange_frames(self, token: bytes) -> bytes:
+        """Sends a SASL token as a frame of its own, as before KIP-152; returns the one it gets."""
+        connection = self.connection
+        response = await connection.send(
+            [len(token).to_bytes(4, "big") + token],
+            correlation_id=connection.next_correlation_id(),
+            request_type=BareFrame,
+            version=0,
+            deadline=self.deadline,
+        )
+        if not isinstance(response, BareFrame):
+            raise TypeError("a token was not answered by a token")
+        return response.data
 
 
 Step = Callable[[Session], Awaitable[None]]
@@ -106,13 +139,23 @@ async def negotiate_versions(session: Session) -> None:
         version = theirs if 0 <= theirs < version else 0
 
 
-STEPS: tuple[Step, ...] = (negotiate_versions,)
+STEPS: tuple[Step, ...] = (negotiate_versions, authenticate)
 
 
 async def shake_hands(session: Session) -> BrokerVersions:
     """Runs all steps; returns the versions the broker speaks."""
-    for step in STEPS:
-        await step(session)
+    try:
+        for step in STEPS:
+            await step(session)
+    except NodeDisconnectedError as error:
+        # In TLS 1.3 the broker's refusal of our certificate comes after TLS itself is done.
+        refused = refusal(error.__cause__, session.host)
+        if refused is None:
+            if session.versions is not None:
+                raise
+            uses_tls = session.connection.uses_tls
+            raise in_negotiation(error, uses_tls=uses_tls) from error.__cause__
+        raise refused.with_context(node_id=session.connection.node_id) from error
     if session.versions is None:
         raise TypeError("no step of the handshake negotiated the versions")
     return session.versions

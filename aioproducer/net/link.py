@@ -12,6 +12,7 @@ throttle mute, the last error. Must not know: other brokers, what requests mean.
     HANDSHAKING   refused, lost, request timeout           DISCONNECTED  backoff grows
     READY         end of stream, reset, garbage, timeout   DISCONNECTED  requests fail, backoff
     READY         idle for too long                        DISCONNECTED  no backoff
+    READY         connect(), the session ends soon         HANDSHAKING   no new requests meanwhile
     READY         throttle_time_ms (KIP-219)               READY         muted, deadlines extended
     any           disconnect(error)                        DISCONNECTED  backoff
     any           close()                                  CLOSED        everything ended
@@ -21,16 +22,14 @@ throttle mute, the last error. Must not know: other brokers, what requests mean.
 Invariants: at most one dial and one connection at a time; `on_event` is called after every change
 that may let somebody continue; the reconnect backoff starts anew only after a connection that
 proved useful (an answer, or a life longer than the longest backoff), so that a broker which accepts
-and drops us is not stormed.
+and drops us is not stormed; while a connection authenticates again (KIP-368) nothing else is
+written to it, and the answers to what was written before come as ever.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from enum import Enum
-from random import Random
 
 from aioproducer import log
 from aioproducer.backoff import ExponentialBackoff
@@ -39,12 +38,13 @@ from aioproducer.errors import (
     KafkaError,
     NodeDisconnectedError,
 )
-from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.net.connection import Connection, IdleConnectionError
-from aioproducer.net.dialer import Address, Dialer
+from aioproducer.net.dialer import Address
 from aioproducer.net.dialing import Streams, open_stream
 from aioproducer.net.handshake import Session, shake_hands
-from aioproducer.net.settings import NetSettings
+from aioproducer.net.security.hang_ups import on_first_request
+from aioproducer.net.security.sasl.authentication import authenticate
+from aioproducer.net.surroundings import NodeState, Surroundings
 from aioproducer.net.versions import BrokerVersions, client_obeys_throttle
 from aioproducer.types import Node
 from aioproducer.wire.schema import Message
@@ -58,30 +58,9 @@ LONGEST_THROTTLE_S = 300.0
 _INFINITY = float("inf")
 _FAREWELL_S = 1.0
 
-
-class NodeState(Enum):
-    """How a broker is reachable, for `health()`."""
-
-    DISCONNECTED = "disconnected"
-    BACKING_OFF = "backing off"
-    CONNECTING = "connecting"
-    HANDSHAKING = "handshaking"
-    READY = "ready"
-    THROTTLED = "throttled"
-    CLOSED = "closed"
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What all links of one client share."""
-
-    settings: NetSettings
-    check: ClusterCheck
-    dialer: Dialer
-    loop_time: Callable[[], float]
-    rng: Random
-    on_event: Callable[[], None]
-    warnings: log.RateLimitedLog
+_EARLIEST_RENEWAL, _RENEWAL_SPREAD = 0.85, 0.10
+"""After which part of its life a session is renewed (Java: SaslClientAuthenticator's
+pctWindowFactorToTakeNetworkLatencyAndClockDriftIntoAccount and pctWindowJitter...)."""
 
 
 class BrokerLink:
@@ -103,6 +82,8 @@ class BrokerLink:
         )
         self._state = NodeState.DISCONNECTED
         self._connection: Connection | None = None  # the last one; usable only while READY
+        self._session: Session | None = None  # that connection's
+        self._renew_at = _INFINITY
         self._doubtful_address: Address | None = None  # accepted us and has not answered yet
         self._dial_task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -152,11 +133,14 @@ class BrokerLink:
             connection is not None
             and connection.in_flight < self._around.settings.max_in_flight
             and now >= self.throttled_until
+            and now < self._renew_at
             and connection.can_write
         )
 
     def can_connect(self, now: float) -> bool:
-        """Whether a dial may start now."""
+        """Whether a dial, or the renewal of the session, may start now."""
+        if self._state is NodeState.READY:
+            return now >= self._renew_at
         return self._state is NodeState.DISCONNECTED and now >= self._retry_at
 
     def ready_at(self, now: float) -> float:
@@ -176,14 +160,20 @@ class BrokerLink:
     # -- events from above ------------------------------------------------------------------------
 
     def connect(self, now: float) -> None:
-        """Starts a dial in the background if none is under way and the backoff is over."""
+        """Starts a dial in the background if none is under way and the backoff is over.
+
+        A connection whose session ends soon is authenticated again instead (KIP-368): as in Java
+        not before somebody wants to use it, so that an idle one may be closed.
+        """
         if not self.can_connect(now):
             return
-        self._state = NodeState.CONNECTING
+        connected = self._state is NodeState.READY
+        self._state = NodeState.HANDSHAKING if connected else NodeState.CONNECTING
         self.last_attempt_at = now
         loop = asyncio.get_running_loop()
         self._patience = loop.call_at(now + DIAL_PATIENCE_S, self._around.on_event)
-        task = loop.create_task(self._dial(), name=f"aioproducer-dial-{self.node.id}")
+        work = self._renew if connected else self._establish
+        task = loop.create_task(self._dial(work), name=f"aioproducer-dial-{self.node.id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         self._dial_task = task
@@ -203,14 +193,14 @@ class BrokerLink:
     def retire(self) -> None:
         """Closes as soon as nothing is in flight: the broker has left the cluster or moved."""
         self._retiring = True
-        if self.is_dialing or self.in_flight == 0:
+        if self.versions is None or self.in_flight == 0:
             self._close_now(self._farewell("the broker left the cluster"))
 
     async def close(self, timeout_s: float) -> None:
         """Ends dial and connection; what was written without an answer to expect gets out first."""
         try:
             if self._connection is not None:
-                await _within(self._connection.flush(), timeout_s)
+                await _within(self._connection.finish(), timeout_s)
         finally:
             self._close_now(self._farewell("the client was closed"))
         # What is cancelled and aborted needs a turn or two of the loop, and nothing of the network.
@@ -256,14 +246,16 @@ class BrokerLink:
             self._failures = 0
         if isinstance(error, IdleConnectionError):
             return
+        if around.settings.sasl is None and not self._proved_useful:
+            error = on_first_request(error)
         self._failed(error, now, "connection to %s lost: %s", worth_a_warning=lost > 0)
 
     # -- dialing ----------------------------------------------------------------------------------
 
-    async def _dial(self) -> None:
+    async def _dial(self, work: Callable[[], Awaitable[None]]) -> None:
         """The dial task: ends in READY or in DISCONNECTED, raises nothing but a cancel."""
         try:
-            await self._establish()
+            await work()
         except asyncio.CancelledError:
             # Cancelled by `disconnect` or `close` it is no longer the current dial; else the loop
             # is being torn down.
@@ -292,16 +284,35 @@ class BrokerLink:
             max_idle_s=around.settings.connections_max_idle_s,
         )
         self._connection = connection
-        deadline = around.loop_time() + around.settings.request_timeout_s
+        address = self._doubtful_address
+        host = (address and address.canonical_name) or node.host
+        self._session = Session(
+            connection, around.settings, around.check, host, self._handshake_deadline()
+        )
+        await self._agree(self._session, shake_hands)
+
+    async def _renew(self) -> None:
+        """Authenticates again on the connection there is."""
+        session = self._session
+        if session is None:
+            raise TypeError("there is no session to renew")
+        session.deadline = self._handshake_deadline()
+        await self._agree(session, authenticate)
+
+    async def _agree(self, session: Session, steps: Callable[[Session], Awaitable[object]]) -> None:
+        """Goes through the steps, then READY; a connection on which they fail is given up."""
+        connection = session.connection
         try:
-            session = Session(connection, around.settings, around.check, deadline)
-            versions = await shake_hands(session)
+            await steps(session)
             if connection.error is not None:
                 raise connection.error
         except BaseException:
             connection.abort(self._farewell("the handshake failed"))
             raise
-        self._setup_succeeded(versions)
+        self._setup_succeeded(session)
+
+    def _handshake_deadline(self) -> float:
+        return self._around.loop_time() + self._around.settings.request_timeout_s
 
     async def _open_stream(self) -> Streams:
         around, settings = self._around, self._around.settings
@@ -317,11 +328,15 @@ class BrokerLink:
         )
         return streams
 
-    def _setup_succeeded(self, versions: BrokerVersions) -> None:
+    def _setup_succeeded(self, session: Session) -> None:
         self._end_dial()
-        self.versions = versions
+        self.versions = session.versions
         self._state = NodeState.READY
-        self._ready_since = self._around.loop_time()
+        self._ready_since = now = self._around.loop_time()
+        self._renew_at = _INFINITY
+        if session.lifetime_s is not None:
+            part = _EARLIEST_RENEWAL + _RENEWAL_SPREAD * self._around.rng.random()
+            self._renew_at = now + session.lifetime_s * part
         self._proved_useful = False
         self.last_error = None
         self._around.on_event()
@@ -330,6 +345,7 @@ class BrokerLink:
         if self._state is NodeState.CONNECTING:
             self._setup_failures += 1
         self._end_dial()
+        self.versions = None
         self._state = NodeState.DISCONNECTED
         self._failed(error, self._around.loop_time(), "%s is not reachable: %s")
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from aioproducer.net.security.sasl import Mechanism
+
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9\-.]+")
 
 
@@ -41,6 +43,8 @@ class NetSettings:
     """Fall back to the bootstrap servers when no broker of the metadata can be used (KIP-899)."""
     check_cluster: bool = True
     """Tell brokers which cluster and node is meant (KIP-1242); only with `rebootstrap`."""
+    sasl: Mechanism | None = None
+    """How to authenticate; None: not at all."""
     software_name: str = "aioproducer"
     software_version: str = "unknown"
 

@@ -24,6 +24,7 @@ from aioproducer import log
 from aioproducer.errors import IllegalStateError
 from aioproducer.testing.broker import BrokerSpec, ClusterSettings, ClusterState, TopicSpec
 from aioproducer.testing.embedded_server import BrokerServer, PartitionWatch
+from aioproducer.testing.security import ListenerSecurity
 from aioproducer.types import TopicPartition
 
 _log = log.get("testing")
@@ -44,6 +45,7 @@ class EmbeddedCluster:
 
     Attributes:
         state: The cluster itself: topics, logs, leaders, faults. May be prepared before `start()`.
+        security: What listeners ask of clients; users and tokens may change at any time.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class EmbeddedCluster:
         settings: ClusterSettings | None = None,
         racks: Sequence[str | None] | None = None,
         rng: random.Random | None = None,
+        security: ListenerSecurity | None = None,
         clock_ms: Callable[[], int] = _wall_clock_ms,
     ) -> None:
         """Describe the cluster; nothing listens before `start()`.
@@ -68,6 +71,7 @@ class EmbeddedCluster:
             settings: How the brokers behave.
             racks: One per broker.
             rng: Where topic ids come from.
+            security: TLS and SASL of the listeners; plain text without authentication if left out.
             clock_ms: The brokers' clock, epoch milliseconds.
         """
         given = list(ports) if ports is not None else [0] * brokers
@@ -86,8 +90,11 @@ class EmbeddedCluster:
         self._watch = PartitionWatch()
         self.state.subscribe(self._watch.changed)
         self.state.subscribe_wakeups(self._set_alarm)
+        self.security: ListenerSecurity = security or ListenerSecurity()
         self._servers = {
-            spec.node_id: BrokerServer(self.state, spec.node_id, self._watch, clock_ms)
+            spec.node_id: BrokerServer(
+                self.state, spec.node_id, self._watch, clock_ms, self.security
+            )
             for spec in specs
         }
         for name, wanted in (topics or {}).items():

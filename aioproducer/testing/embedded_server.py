@@ -3,7 +3,8 @@
 Owns: sockets, connection tasks, and the waiting a `Reply` asks for. Must not know: requests beyond
 their header.
 
-    read frame -> decode header -> [frozen?] -> respond -> [long poll] -> [delay] -> write -> [mute]
+    read frame -> [frozen?] -> [authenticated?] -> respond -> [long poll] -> [delay] -> write
+               -> [mute]
 
 Invariants: every connection is one task in `_tasks`; `stop` cancels and awaits them all; nothing a
 peer sends ends anything but its own connection.
@@ -13,12 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
 
 from aioproducer import log
 from aioproducer.errors import ProtocolError
 from aioproducer.testing.broker import ClusterState, Reply
+from aioproducer.testing.security import ListenerSecurity, SaslGate
 from aioproducer.types import TopicPartition
 from aioproducer.wire.framing import RequestHeader, decode_request_header, frame_size
 
@@ -26,6 +29,7 @@ _log = log.get("testing")
 
 _BACKLOG = 128
 _READ_AHEAD_BYTES = 1024 * 1024
+_TLS_FAREWELL_S = 1.0
 
 
 class PartitionWatch:
@@ -70,8 +74,10 @@ class BrokerServer:
         node_id: int,
         watch: PartitionWatch,
         clock_ms: Callable[[], int],
+        security: ListenerSecurity,
     ) -> None:
         self._state = state
+        self._security = security
         self._node_id = node_id
         self._watch = watch
         self._clock_ms = clock_ms
@@ -95,8 +101,14 @@ class BrokerServer:
                 listener.close()
             listener = _bind(host, port)
         self._running.set()
+        context = self._security.ssl_context
         self._server = await asyncio.start_server(
-            self._accept, sock=listener, limit=_READ_AHEAD_BYTES, backlog=_BACKLOG
+            self._accept,
+            sock=listener,
+            limit=_READ_AHEAD_BYTES,
+            backlog=_BACKLOG,
+            ssl=context,
+            ssl_shutdown_timeout=None if context is None else _TLS_FAREWELL_S,
         )
         return int(listener.getsockname()[1])
 
@@ -147,7 +159,7 @@ class BrokerServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self._serve_requests(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
+        except (ConnectionError, ssl.SSLError, asyncio.IncompleteReadError):
             pass  # The client went away, maybe in the middle of a frame.
         except ProtocolError as error:
             _log.info("broker %d closes a connection: %s", self._node_id, error.message)
@@ -165,13 +177,14 @@ class BrokerServer:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         limit = self._state.settings.max_request_bytes
+        gate = SaslGate(self._security)
         while True:
             size = frame_size(await reader.readexactly(4))
             if size > limit:
                 raise ProtocolError(f"a request of {size} bytes, the limit is {limit}")
-            header = decode_request_header(await reader.readexactly(size))
+            frame = await reader.readexactly(size)
             await self._running.wait()
-            reply = await self._respond(header)
+            reply = await self._answer(gate, frame)
             await self._running.wait()
             if reply.delay_ms:
                 await asyncio.sleep(reply.delay_ms / 1000)
@@ -183,6 +196,13 @@ class BrokerServer:
                 return
             if reply.mute_ms:
                 await asyncio.sleep(reply.mute_ms / 1000)
+
+    async def _answer(self, gate: SaslGate, frame: bytes) -> Reply:
+        if gate.expects_token:
+            return gate.take_token(frame, self._clock_ms())
+        header = decode_request_header(frame)
+        reply = gate.take_request(header, self._clock_ms())
+        return await self._respond(header) if reply is None else reply
 
     async def _respond(self, header: RequestHeader) -> Reply:
         now_ms = self._clock_ms()

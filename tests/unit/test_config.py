@@ -194,8 +194,10 @@ def test_idempotence_is_on_unless_something_excludes_it():
 
 
 def test_transactions_contradict_what_excludes_idempotence():
-    with pytest.raises(ConfigError, match="transactional_id needs idempotence"):
-        config(transactional_id="t", acks=1)
+    for option in ({"acks": 1}, {"retries": 0}, {"enable_idempotence": False}):
+        named = "{}={}".format(*next(iter(option.items())))
+        with pytest.raises(ConfigError, match=f"transactional_id needs idempotence.* {named}"):
+            config(transactional_id="t", **option)
     with pytest.raises(ConfigError, match="contradicts transaction_timeout_ms"):
         config(transaction_two_phase_commit_enable=True, transaction_timeout_ms=60_000)
 

@@ -183,6 +183,7 @@ def test_options_of_our_own_are_few_and_say_where_they_come_from():
         "on_delivery_error": "aioproducer",
         "sasl_password": "librdkafka",
         "sasl_username": "librdkafka",
+        "ssl_key_location": "librdkafka",
     }
 
 
@@ -252,7 +253,7 @@ def test_metrics_push_keeps_kafkas_default_but_may_not_be_asked_for():
 
 def test_options_that_do_not_apply_are_refused_with_the_reason():
     inert = [row for row in OPTIONS.values() if row.status is Status.INERT]
-    assert len(inert) == 18
+    assert len(inert) == 22
     for row in inert:
         with pytest.raises(ConfigError, match=f"{row.kafka_name} does not apply .*: {row.doc}"):
             config(**{row.name: row.default})

@@ -23,6 +23,7 @@ from aioproducer.testing.broker.api import (
     metadata,
     offsets,
     produce,
+    sasl,
     transaction_views,
     transactions,
 )
@@ -127,6 +128,8 @@ SERVED: Mapping[ApiKey, Api] = {
     ApiKey.LIST_OFFSETS: Api(1, 10, fetch.list_offsets),
     ApiKey.METADATA: Api(0, 13, metadata.metadata),
     ApiKey.FIND_COORDINATOR: Api(0, 6, coordinators.find_coordinator),
+    ApiKey.SASL_HANDSHAKE: Api(0, 1, sasl.sasl_handshake),
+    ApiKey.SASL_AUTHENTICATE: Api(0, 2, sasl.sasl_authenticate),
     ApiKey.API_VERSIONS: Api(0, 5, api_versions),
     ApiKey.CREATE_TOPICS: Api(2, 7, admin.create_topics),
     ApiKey.DELETE_TOPICS: Api(1, 6, admin.delete_topics),

@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
@@ -47,6 +47,9 @@ class KafkaCluster(KafkaBackend):
         ready_timeout_s: The bound of `open()`'s wait for readiness.
         features: Levels of features that differ from the release's own, such as
             `{"transaction.version": 1}`.
+        listeners: Listeners besides the plain one, such as `{"SECURE": "SASL_SSL"}`; `config` says
+            how they authenticate, `listener` where they are.
+        jvm_options: More options of Java for the brokers, such as `-Djava.security.krb5.conf=...`.
 
     Raises:
         ClusterError: The version cannot be run.
@@ -67,6 +70,8 @@ class KafkaCluster(KafkaBackend):
         heap_mb: int = 256,
         ready_timeout_s: float = READY_TIMEOUT_S,
         features: Mapping[str, int] | None = None,
+        listeners: Mapping[str, str] | None = None,
+        jvm_options: Sequence[str] = (),
     ) -> None:
         if brokers < 1:
             raise ClusterError(f"a cluster needs at least one broker, not {brokers}")
@@ -78,6 +83,8 @@ class KafkaCluster(KafkaBackend):
         self._heap_mb = heap_mb
         self._ready_timeout_s = ready_timeout_s
         self._features = dict(features or {})
+        self._listeners = dict(listeners or {})
+        self._jvm_options = tuple(jvm_options)
         self._nodes: dict[int, BrokerProcess] = {}
         self._expected: set[int] = set()
         self._directory: Path | None = None
@@ -90,6 +97,11 @@ class KafkaCluster(KafkaBackend):
         """`host:port` of all brokers; fixed from `open()` on."""
         addresses = (node.address for node in self._nodes.values())
         return ",".join(f"{address.host}:{address.port}" for address in addresses)
+
+    def listener(self, name: str) -> str:
+        """`host:port` of all brokers at one of `listeners`."""
+        addresses = (node.address for node in self._nodes.values())
+        return ",".join(f"{address.host}:{address.more_ports[name]}" for address in addresses)
 
     @property
     def node_ids(self) -> tuple[int, ...]:
@@ -173,12 +185,21 @@ class KafkaCluster(KafkaBackend):
         self._expected.add(node_id)
 
     def _new_nodes(self, classpath: list[Path], directory: Path) -> dict[int, BrokerProcess]:
-        ports = free_ports(2 * self._brokers, _HOST)
-        addresses = [NodeAddress(id_, _HOST, ports.pop(), ports.pop()) for id_ in self.node_ids]
+        ports = free_ports((2 + len(self._listeners)) * self._brokers, _HOST)
+        addresses = [
+            NodeAddress(
+                id_,
+                _HOST,
+                ports.pop(),
+                ports.pop(),
+                {name: ports.pop() for name in self._listeners},
+            )
+            for id_ in self.node_ids
+        ]
         nodes = {}
         for address in addresses:
             home = directory / f"node-{address.node_id}"
-            settings = common_settings(self._brokers)
+            settings = common_settings(self._brokers, self._listeners)
             settings |= node_settings(address, addresses, home / "data") | self._config
             nodes[address.node_id] = BrokerProcess(
                 address,
@@ -188,6 +209,7 @@ class KafkaCluster(KafkaBackend):
                 settings=settings,
                 heap_mb=self._heap_mb,
                 features=self._features,
+                jvm_options=self._jvm_options,
             )
         return nodes
 

@@ -73,6 +73,7 @@ class BrokerProcess:
         settings: Mapping[str, str],
         heap_mb: int,
         features: Mapping[str, int],
+        jvm_options: Sequence[str] = (),
     ) -> None:
         self.address = address
         self.directory = directory
@@ -81,7 +82,7 @@ class BrokerProcess:
         self._settings = settings
         self._features = features
         self._properties = directory / "server.properties"
-        self._command = [str(java.executable), f"-Xmx{heap_mb}m", *_JVM_OPTIONS]
+        self._command = [str(java.executable), f"-Xmx{heap_mb}m", *_JVM_OPTIONS, *jvm_options]
         self._command += ["-cp", os.pathsep.join(map(str, classpath))]
         self._process: subprocess.Popen[bytes] | None = None
         self._watchdog: _Watchdog | None = None

@@ -9,8 +9,9 @@ three times where there are three brokers, so that any one of them may be killed
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +22,25 @@ class NodeAddress:
     host: str
     port: int
     controller_port: int
+    more_ports: Mapping[str, int] = field(default_factory=dict)
+    """Ports of further listeners, by name."""
 
 
-def common_settings(brokers: int) -> dict[str, str]:
-    """What all brokers of a cluster of this size share, wherever they run."""
+def common_settings(
+    brokers: int, listeners: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """What all brokers of a cluster of this size share, wherever they run.
+
+    `listeners` are those besides PLAINTEXT: security protocols by name.
+    """
+    protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **listeners}
     replicas = str(min(3, brokers))
     in_sync = str(min(2, brokers))
     return {
         "process.roles": "broker,controller",
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": ",".join(map(":".join, protocols.items())),
         "num.partitions": "3",
         "default.replication.factor": replicas,
         "auto.create.topics.enable": "true",
@@ -59,16 +68,15 @@ def node_settings(
     address: NodeAddress, quorum: Sequence[NodeAddress], log_dir: Path
 ) -> dict[str, str]:
     """What belongs to one broker alone."""
+    ports = {"PLAINTEXT": address.port, **address.more_ports}
+    public = ",".join(f"{name}://{address.host}:{port}" for name, port in ports.items())
     return {
         "node.id": str(address.node_id),
         "controller.quorum.voters": ",".join(
             f"{peer.node_id}@{peer.host}:{peer.controller_port}" for peer in quorum
         ),
-        "listeners": (
-            f"PLAINTEXT://{address.host}:{address.port},"
-            f"CONTROLLER://{address.host}:{address.controller_port}"
-        ),
-        "advertised.listeners": f"PLAINTEXT://{address.host}:{address.port}",
+        "listeners": f"{public},CONTROLLER://{address.host}:{address.controller_port}",
+        "advertised.listeners": public,
         "log.dirs": str(log_dir),
     }
 

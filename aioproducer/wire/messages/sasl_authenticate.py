@@ -1,6 +1,7 @@
 """SaslAuthenticate (36): one step of a SASL exchange (KIP-152).
 
-v1 tells how long the session lives before it must be authenticated again (KIP-368).
+v1 tells how long the session lives before it must be authenticated again (KIP-368). The tokens are
+secrets, or prove them: no repr shows them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ class SaslAuthenticateResponse(
     auth_bytes: bytes = f(blob, "0+")
     session_lifetime_ms: int = f(int64, "1+", ignorable=True)
 
+    def __repr__(self) -> str:
+        return f"SaslAuthenticateResponse(error_code={self.error_code}, auth_bytes=***)"
+
 
 @struct
 class SaslAuthenticateRequest(
@@ -31,3 +35,6 @@ class SaslAuthenticateRequest(
     """The client's token."""
 
     auth_bytes: bytes = f(blob, "0+")
+
+    def __repr__(self) -> str:
+        return "SaslAuthenticateRequest(auth_bytes=***)"

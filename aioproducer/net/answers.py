@@ -1,0 +1,54 @@
+"""Answers: from a frame to the message it is, or to what is wrong with it.
+
+Owns: matching a frame with the request it must answer, bare frames, the words for a connection that
+ended. Must not know: sockets, tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from aioproducer.errors import ProtocolError
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.framing import decode_response, peek_correlation_id
+from aioproducer.wire.schema import Message
+
+_UNSUPPORTED_VERSION = (35).to_bytes(2, "big")
+
+
+@dataclass(slots=True)
+class BareFrame(Message):
+    """A frame without header: a SASL token, as brokers before 1.0 exchange them (KIP-43)."""
+
+    data: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"BareFrame({len(self.data)} bytes)"
+
+
+def decode_answer(kind: type[Message], version: int, correlation_id: int, frame: bytes) -> Message:
+    """The answer to a request of this kind, version and id.
+
+    Raises:
+        ProtocolError: the frame is none.
+    """
+    if kind is BareFrame:
+        return BareFrame(frame)
+    # The id first: the bytes of a response to something else could not be understood anyway.
+    received = peek_correlation_id(frame)
+    if received != correlation_id:
+        raise ProtocolError(f"correlation id {received} came where {correlation_id} was due")
+    if kind.API_KEY is ApiKey.API_VERSIONS and frame[4:6] == _UNSUPPORTED_VERSION:
+        # KIP-511: a broker that does not know our version answers in version 0, whatever was asked.
+        version = 0
+    return decode_response(kind, version, frame)[1]
+
+
+def describe_end(error: asyncio.IncompleteReadError, unanswered: int) -> str:
+    """What it means that the stream ended here."""
+    if error.partial or error.expected != 4:
+        return "the broker closed the connection in the middle of a response"
+    if unanswered:
+        return f"the broker closed the connection with {unanswered} request(s) unanswered"
+    return "the broker closed the connection"

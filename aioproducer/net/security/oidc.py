@@ -1,0 +1,211 @@
+"""Tokens from an OAuth token endpoint (KIP-768, KIP-1139, KIP-1258) or from a file.
+
+Owns: the request's form for each grant, what its answers mean, retries. Must not know: when a token
+is fetched, who uses it.
+
+    2xx with access_token        the token
+    429, 5xx, no connection      again after a backoff, `retry_s` in all; then a connection error
+    anything else                `AuthenticationError`, at once
+
+Invariants: every wait has a bound; errors carry the endpoint's `error` and `error_description`,
+never what was sent to it. HTTP is done by `httpx`, imported when first needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote_plus
+
+from aioproducer.backoff import ExponentialBackoff
+from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnectionError
+from aioproducer.net.security.tokens import as_token
+from aioproducer.types import OAuthToken
+
+if TYPE_CHECKING:
+    import httpx
+
+_CLIENT_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_ADVICE = "check the sasl_oauthbearer_* options against the token endpoint"
+_LONGEST_TEXT = 200
+_LONGEST_ANSWER = 1024 * 1024
+
+Assertions = Callable[[], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSettings:
+    """Where and how tokens are asked for; times in seconds.
+
+    Attributes:
+        jwt_bearer: Whether the assertion is the grant itself (RFC 7523, 2.1); else it, or the
+            secret, authenticates the client of a client credentials grant.
+    """
+
+    url: str
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    scope: str | None = None
+    urlencode_header: bool = False
+    jwt_bearer: bool = False
+    connect_timeout_s: float = 10.0
+    read_timeout_s: float = 10.0
+    retry_backoff_s: float = 0.1
+    retry_s: float = 10.0
+
+
+class TokenEndpoint:
+    """Asks a token endpoint.
+
+    Args:
+        settings: Where and how.
+        extensions: SASL extensions to send with each token.
+        assertions: What makes assertions, where they take the place of a secret.
+        rng: For the jitter of the backoff.
+
+    Raises:
+        ConfigError: `httpx` is not installed.
+    """
+
+    def __init__(
+        self,
+        settings: EndpointSettings,
+        *,
+        extensions: dict[str, str],
+        assertions: Assertions | None,
+        rng: Random,
+    ) -> None:
+        try:
+            import httpx  # noqa: F401
+        except ImportError:
+            raise ConfigError(
+                "the package httpx is needed to ask a token endpoint",
+                advice='pip install "aioproducer[oauth]"',
+            ) from None
+        self._settings = settings
+        self._extensions = extensions
+        self._assertions = assertions
+        self._rng = rng
+
+    async def fetch(self) -> OAuthToken:
+        """A new token.
+
+        Raises:
+            AuthenticationError: the endpoint refuses to give one.
+            KafkaConnectionError: it could not be asked, or was not able to answer.
+        """
+        import httpx
+
+        settings = self._settings
+        backoff = ExponentialBackoff(settings.retry_backoff_s, settings.retry_s)
+        timeout = httpx.Timeout(settings.read_timeout_s, connect=settings.connect_timeout_s)
+        deadline = time.monotonic() + settings.retry_s
+        attempt = 0
+        # The system's authorities, read off the loop; nothing to read for an endpoint without TLS.
+        secure = settings.url.lower().startswith("https:")
+        verify = await asyncio.to_thread(ssl.create_default_context) if secure else False
+        async with httpx.AsyncClient(timeout=timeout, verify=verify) as client:
+            while True:
+                try:
+                    return await self._ask(client)
+                except (httpx.TransportError, _UnableError) as error:
+                    delay = backoff.delay(attempt, self._rng)
+                    attempt += 1
+                    if time.monotonic() + delay >= deadline:
+                        raise KafkaConnectionError(
+                            f"no token after {attempt} attempt(s): {_reason(error)}"
+                        ) from None
+                    await asyncio.sleep(delay)
+
+    async def _ask(self, client: httpx.AsyncClient) -> OAuthToken:
+        asked_at = time.time()
+        headers, form = await self._request()
+        response = await client.post(self._settings.url, data=form, headers=headers)
+        status = response.status_code
+        if status == 429 or status >= 500:
+            raise _UnableError(f"the token endpoint answered HTTP {status}")
+        answer = _json(response)
+        if not 200 <= status < 300:
+            told = [str(answer[key]) for key in ("error", "error_description") if key in answer]
+            text = ": ".join(told)[:_LONGEST_TEXT]
+            raise AuthenticationError(
+                f"the token endpoint answered HTTP {status}" + (f" ({text})" if text else ""),
+                advice=_ADVICE,
+            )
+        value = answer.get("access_token")
+        if not isinstance(value, str) or not value:
+            raise AuthenticationError("the token endpoint gave no access_token", advice=_ADVICE)
+        token = as_token(value, self._extensions)
+        life = answer.get("expires_in")
+        if token.expires_at is None and isinstance(life, int | float):
+            return OAuthToken(value, asked_at + life, self._extensions)
+        return token
+
+    async def _request(self) -> tuple[dict[str, str], dict[str, str]]:
+        settings = self._settings
+        headers = {"Accept": "application/json"}
+        form: dict[str, str] = {}
+        if self._assertions is None:
+            headers["Authorization"] = _basic(settings)
+            form["grant_type"] = "client_credentials"
+        elif settings.jwt_bearer:
+            form |= {"grant_type": _JWT_BEARER, "assertion": await self._assertions()}
+        else:
+            form |= {
+                "grant_type": "client_credentials",
+                "client_assertion_type": _CLIENT_ASSERTION,
+                "client_assertion": await self._assertions(),
+            }
+            if settings.client_id is not None:
+                form["client_id"] = settings.client_id
+        if settings.scope is not None:
+            form["scope"] = settings.scope
+        return headers, form
+
+
+class _UnableError(Exception):
+    """The endpoint cannot answer now; another time it may."""
+
+
+def _basic(settings: EndpointSettings) -> str:
+    pair = [settings.client_id or "", settings.client_secret or ""]
+    if settings.urlencode_header:
+        pair = [quote_plus(part) for part in pair]
+    return "Basic " + b64encode(":".join(pair).encode()).decode()
+
+
+def _json(response: httpx.Response) -> dict[str, Any]:
+    if len(response.content) > _LONGEST_ANSWER:
+        raise AuthenticationError("the token endpoint's answer is too long", advice=_ADVICE)
+    try:
+        answer = response.json()
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _reason(error: Exception) -> str:
+    return (str(error) or type(error).__name__)[:_LONGEST_TEXT]
+
+
+def token_file(path: str, extensions: dict[str, str]) -> Callable[[], Awaitable[OAuthToken]]:
+    """What reads a token from a file, which somebody else keeps fresh."""
+
+    async def read() -> OAuthToken:
+        try:
+            text = await asyncio.to_thread(Path(path).read_text, encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise KafkaConnectionError(
+                f"the token file {path} cannot be read: {type(error).__name__}"
+            ) from None
+        return as_token(text.strip(), extensions)
+
+    return read

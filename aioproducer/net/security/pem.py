@@ -1,0 +1,104 @@
+"""Keys and certificates out of files and texts, as PEM.
+
+Owns: telling PEM, PKCS12 and Java's JKS apart by content, finding blocks in PEM, reading PKCS12
+with the `cryptography` library. Must not know: TLS contexts, which store is for what.
+
+Invariant: nothing here shows a byte of a key or a password.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aioproducer.errors import ConfigError
+
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN ((?:[A-Z0-9]+ )*PRIVATE KEY)-----(.*?)-----END \1-----", re.DOTALL
+)
+_LINE = 64
+_JKS_MAGIC = b"\xfe\xed\xfe\xed"
+_DER_SEQUENCE = b"\x30"
+
+
+@dataclass(frozen=True, slots=True)
+class PemStore:
+    """What a key or trust store holds: certificates, and a private key if there is one."""
+
+    certificates: tuple[str, ...] = ()
+    private_key: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+    """What the private key is still encrypted with."""
+
+
+def parse_pem(text: str, password: str | None = None) -> PemStore:
+    """The certificates and the first private key in a text, whatever stands between them.
+
+    Line ends may be missing: properties files tend to join the lines.
+    """
+    key = _PRIVATE_KEY.search(text)
+    return PemStore(
+        tuple(_block("CERTIFICATE", found[1]) for found in _CERTIFICATE.finditer(text)),
+        None if key is None else _block(key[1], key[2]),
+        password,
+    )
+
+
+def read_store(path: str, password: str | None, kind: str | None = None) -> PemStore:
+    """The content of a PEM or PKCS12 file; `kind` is what the user says it is.
+
+    Raises:
+        ConfigError: it cannot be read, or is something else.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
+    if data.startswith(_JKS_MAGIC):
+        raise ConfigError(
+            f"{path} is a JKS store, which only Java reads",
+            advice="convert it: keytool -importkeystore -srckeystore ... -deststoretype PKCS12",
+        )
+    found = "PEM" if b"-----BEGIN " in data else "PKCS12" if data[:1] == _DER_SEQUENCE else None
+    if found is None:
+        raise ConfigError(f"{path} is neither PEM nor PKCS12")
+    if kind is not None and kind != found:
+        raise ConfigError(f"{path} is {found}, not {kind}")
+    if found == "PEM":
+        return parse_pem(data.decode("utf-8", "replace"), password)
+    return _read_pkcs12(path, data, password)
+
+
+def _read_pkcs12(path: str, data: bytes, password: str | None) -> PemStore:
+    try:
+        from cryptography.hazmat.primitives.serialization import (
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+            pkcs12,
+        )
+    except ImportError:
+        raise ConfigError(
+            f"{path} is PKCS12, which takes the package cryptography to read",
+            advice='pip install "aioproducer[crypto]", or convert the store to PEM',
+        ) from None
+    try:
+        store = pkcs12.load_pkcs12(data, None if password is None else password.encode())
+    except ValueError:
+        raise ConfigError(f"{path} cannot be read with the password given for it") from None
+    own = [] if store.cert is None else [store.cert]
+    certificates = [entry.certificate for entry in (*own, *store.additional_certs)]
+    key = None
+    if store.key is not None:
+        key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    return PemStore(tuple(c.public_bytes(Encoding.PEM).decode() for c in certificates), key)
+
+
+def _block(label: str, body: str) -> str:
+    """One PEM block with proper line ends, its headers (`Proc-Type` ...) kept as they are."""
+    if ":" not in body:
+        joined = "".join(body.split())
+        body = "\n".join(joined[at : at + _LINE] for at in range(0, len(joined), _LINE))
+    return f"-----BEGIN {label}-----\n{body.strip()}\n-----END {label}-----\n"

@@ -1,0 +1,126 @@
+"""The handshake's SASL step: mechanism chosen, tokens exchanged, session lifetime noted.
+
+Owns: SaslHandshake and SaslAuthenticate (KIP-152), bare token frames for brokers before 1.0
+(KIP-43), what the broker's refusals mean. Must not know: any single mechanism, when to do it again.
+
+    SaslHandshake v1   -> SaslAuthenticate per token (KIP-152), lifetime in v1 and v2 (KIP-368)
+    SaslHandshake v0   -> each token is a frame of its own, answered by one
+
+Invariants: ends within the session's deadline, whatever the mechanism waits for; an error carries
+the broker's text and what to do, never a token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from aioproducer.errors import (
+    AuthenticationError,
+    IllegalSaslStateError,
+    KafkaConnectionError,
+    KafkaError,
+    NodeDisconnectedError,
+    UnsupportedSaslMechanismError,
+    error_from_code,
+)
+from aioproducer.net.security.hang_ups import in_authentication
+from aioproducer.wire.messages import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+if TYPE_CHECKING:
+    from aioproducer.net.handshake import Session
+
+_LONGEST_TEXT = 300
+
+_Carry = Callable[[bytes], Awaitable[bytes]]
+
+
+async def authenticate(session: Session) -> None:
+    """Proves who we are, if the settings say how.
+
+    Raises:
+        AuthenticationError: one side refuses the other.
+        KafkaConnectionError: it could not be brought to an end this time.
+    """
+    mechanism = session.settings.sasl
+    if mechanism is None:
+        return
+    carry = await _choose(session, mechanism.name)
+    try:
+        async with (
+            asyncio.timeout_at(session.deadline),
+            aclosing(mechanism.exchange(session.host)) as exchange,
+        ):
+            token = await anext(exchange)
+            while True:
+                answer = await carry(token)
+                try:
+                    token = await exchange.asend(answer)
+                except StopAsyncIteration:
+                    return
+    except TimeoutError as error:
+        raise KafkaConnectionError(
+            f"authentication by {mechanism.name} was not finished in time"
+        ) from error
+    except NodeDisconnectedError as error:
+        raise in_authentication(error, mechanism.name) from error.__cause__
+    except KafkaError:
+        raise
+    except Exception as error:
+        # Its text stays in the cause: it comes from the user's code, and might say too much.
+        raise KafkaConnectionError(
+            f"{mechanism.name} cannot be used now: {type(error).__name__} in the code or library "
+            "that provides the credentials"
+        ) from error
+
+
+async def _choose(session: Session, name: str) -> _Carry:
+    """Names the mechanism to the broker; returns how tokens are carried from now on."""
+    version = session.version_of(SaslHandshakeRequest)
+    response = await session.request(SaslHandshakeRequest(mechanism=name), version)
+    if not isinstance(response, SaslHandshakeResponse):
+        raise TypeError(f"SaslHandshake answered by {type(response).__name__}")
+    if response.error_code == UnsupportedSaslMechanismError.code:
+        offered = ", ".join(response.mechanisms[:20]) or "none"
+        raise UnsupportedSaslMechanismError(
+            f"the broker does not offer {name} here",
+            advice=f"set sasl_mechanism to one of those it offers: {offered[:_LONGEST_TEXT]}",
+        )
+    if response.error_code == IllegalSaslStateError.code:
+        raise IllegalSaslStateError(
+            "the broker wants no SASL on this port",
+            advice="use security_protocol=PLAINTEXT or SSL for it, or the port of a SASL listener",
+        )
+    if response.error_code:
+        raise _refused(response.error_code, "the broker refused SaslHandshake")
+    if version == 0:
+        session.lifetime_s = None
+        return session.exchange_frames
+    version = session.version_of(SaslAuthenticateRequest)
+
+    async def carry(token: bytes) -> bytes:
+        response = await session.request(SaslAuthenticateRequest(auth_bytes=token), version)
+        if not isinstance(response, SaslAuthenticateResponse):
+            raise TypeError(f"SaslAuthenticate answered by {type(response).__name__}")
+        if response.error_code:
+            raise _refused(response.error_code, response.error_message)
+        lifetime_ms = response.session_lifetime_ms
+        session.lifetime_s = lifetime_ms / 1000 if lifetime_ms > 0 else None
+        return response.auth_bytes
+
+    return carry
+
+
+def _refused(code: int, text: str | None) -> KafkaError:
+    printable = "".join(c if c.isprintable() else " " for c in text or "")[:_LONGEST_TEXT]
+    error = error_from_code(code, printable)
+    if isinstance(error, AuthenticationError) or error.retriable:
+        return error
+    return AuthenticationError(f"the broker refused authentication: {error}")

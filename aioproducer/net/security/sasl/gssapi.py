@@ -1,0 +1,106 @@
+"""GSSAPI (RFC 4752): Kerberos, by the system's library through the `gssapi` package.
+
+Owns: the exchange and its last step, in which we ask for no security layer. Must not know: realms,
+key distribution centres, tickets' lives: the library gets new tickets from a keytab by itself.
+
+Invariants: every call of the library runs in a thread, since it may ask a server of its own; the
+library is imported when a mechanism is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnectionError
+
+_NO_LAYER = 1
+_MOST_STEPS = 10
+_UNREACHABLE = frozenset(code & 0xFFFF_FFFF for code in (-1765328228, -1765328230))
+"""MIT's KRB5_KDC_UNREACH and KRB5_REALM_CANT_RESOLVE: another time it may be there."""
+
+
+@dataclass(frozen=True, slots=True)
+class KerberosSettings:
+    """Which service, and whose tickets: of a keytab, of a ticket cache, or the default ones."""
+
+    service_name: str
+    principal: str | None = None
+    keytab: str | None = None
+    ticket_cache: str | None = None
+
+
+class Gssapi:
+    """The mechanism GSSAPI.
+
+    Raises:
+        ConfigError: the package `gssapi` cannot be imported.
+    """
+
+    name: str = "GSSAPI"
+
+    def __init__(self, settings: KerberosSettings) -> None:
+        self._settings = settings
+        self._gssapi = _library()
+
+    async def exchange(self, host: str) -> AsyncGenerator[bytes, bytes]:
+        """As many tokens as Kerberos needs, then the choice of a layer."""
+        gssapi = self._gssapi
+        try:
+            context = await asyncio.to_thread(self._context, host)
+            token = await asyncio.to_thread(context.step)
+            for _ in range(_MOST_STEPS):
+                if context.complete:
+                    break
+                challenge = yield token or b""
+                token = await asyncio.to_thread(context.step, challenge)
+            offer = yield token or b""
+            # The broker offers layers and a size; Kafka's own protection is TLS.
+            offered = context.unwrap(offer).message
+            if len(offered) != 4 or not offered[0] & _NO_LAYER:
+                raise AuthenticationError("the broker insists on a GSSAPI security layer")
+            answer = context.wrap(bytes([_NO_LAYER, 0, 0, 0]), False).message
+        except gssapi.exceptions.GSSError as error:
+            if error.min_code & 0xFFFF_FFFF in _UNREACHABLE:
+                raise KafkaConnectionError(f"Kerberos says: {error}") from error
+            raise AuthenticationError(
+                f"Kerberos says: {error}",
+                advice="check keytab or tickets (klist), sasl_kerberos_service_name, and that the "
+                "brokers' names are those of their principals",
+            ) from error
+        yield answer
+
+    def _context(self, host: str) -> Any:
+        gssapi, settings = self._gssapi, self._settings
+        service = gssapi.Name(f"{settings.service_name}@{host}", gssapi.NameType.hostbased_service)
+        name = None
+        if settings.principal is not None:
+            name = gssapi.Name(settings.principal, gssapi.NameType.kerberos_principal)
+        store = {}
+        if settings.keytab is not None:
+            # A cache of our own: the user's may hold somebody else's tickets.
+            store = {"client_keytab": settings.keytab, "ccache": f"MEMORY:aioproducer-{id(self)}"}
+        elif settings.ticket_cache is not None:
+            store = {"ccache": settings.ticket_cache}
+        credentials = gssapi.Credentials(name=name, usage="initiate", store=store or None)
+        return gssapi.SecurityContext(
+            name=service,
+            creds=credentials,
+            usage="initiate",
+            mech=gssapi.MechType.kerberos,
+            flags=gssapi.RequirementFlag.mutual_authentication | gssapi.RequirementFlag.integrity,
+        )
+
+
+def _library() -> ModuleType:
+    try:
+        return importlib.import_module("gssapi")
+    except ImportError as error:
+        raise ConfigError(
+            f"sasl_mechanism=GSSAPI needs the package gssapi: {error}",
+            advice='install the system\'s Kerberos library, then pip install "aioproducer[gssapi]"',
+        ) from None

@@ -1,0 +1,53 @@
+"""OAUTHBEARER (RFC 7628; KIP-255, KIP-342): a bearer token and extensions.
+
+Owns: the messages. Must not know: where tokens come from, what is in them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator
+
+from aioproducer.errors import AuthenticationError
+from aioproducer.net.security.tokens import TokenSource
+
+_SEPARATOR = "\x01"
+_TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
+_NAME = re.compile(r"[A-Za-z]+")
+_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
+
+
+class OAuthBearer:
+    """The mechanism OAUTHBEARER."""
+
+    name: str = "OAUTHBEARER"
+
+    def __init__(self, tokens: TokenSource) -> None:
+        self._tokens = tokens
+
+    async def exchange(self, host: str) -> AsyncGenerator[bytes, bytes]:
+        """One message; a broker that does not like the token says why and wants it acknowledged."""
+        token = await self._tokens.token()
+        if not _TOKEN.fullmatch(token.value):
+            raise AuthenticationError("the OAuth token has characters no bearer token may have")
+        extensions = []
+        for name, value in token.extensions.items():
+            if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value) or name == "auth":
+                raise AuthenticationError(f"{name!r} is no usable SASL extension")
+            extensions.append(f"{name}={value}{_SEPARATOR}")
+        answer = yield (
+            f"n,,{_SEPARATOR}auth=Bearer {token.value}{_SEPARATOR}{''.join(extensions)}{_SEPARATOR}"
+        ).encode()
+        if answer:
+            # The broker answers this with the error proper, which then ends the exchange.
+            yield _SEPARATOR.encode()
+            raise AuthenticationError(f"the broker refused the OAuth token: {_status(answer)}")
+
+
+def _status(answer: bytes) -> str:
+    try:
+        status = json.loads(answer).get("status")
+    except (ValueError, AttributeError):
+        status = None
+    return str(status)[:200] if status is not None else "no reason given"

@@ -1,0 +1,252 @@
+"""TLS contexts: made from the options' values, made anew when a file changes.
+
+Owns: `TlsSettings`, the making of an `ssl.SSLContext`, watching the files it came from. Must not
+know: sockets, brokers.
+
+Invariants: certificates are verified, host names as well unless that is switched off; a private
+key is never written to a disk where the system can avoid it, and never asked for on a terminal; a
+store that cannot be read at a later look keeps the context of the last good one in use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from aioproducer import log
+from aioproducer.errors import ConfigError
+from aioproducer.net.security.pem import PemStore, parse_pem, read_store
+
+_logger = log.get("net")
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_SUITES_13: Final = frozenset(
+    {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
+)
+
+_Fingerprint = tuple[tuple[int, int, int] | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """The values of the TLS options; texts are PEM, kinds are what the user called a store."""
+
+    context: ssl.SSLContext | None = None
+    """The user's own; nothing else counts then but the check of host names, which is its own."""
+    truststore_location: str | None = None
+    truststore_password: str | None = field(default=None, repr=False)
+    truststore_kind: str | None = None
+    truststore_certificates: str | None = field(default=None, repr=False)
+    keystore_location: str | None = None
+    keystore_password: str | None = field(default=None, repr=False)
+    keystore_kind: str | None = None
+    keystore_certificate_chain: str | None = field(default=None, repr=False)
+    keystore_key: str | None = field(default=None, repr=False)
+    key_location: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    verify_host_name: bool = True
+    versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    cipher_suites: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files the context is made from."""
+        named = (self.truststore_location, self.keystore_location, self.key_location)
+        return tuple(path for path in named if path is not None)
+
+
+class TlsContexts:
+    """The context of the next connection; reads the files again when they changed.
+
+    Raises:
+        ConfigError: the stores, versions or cipher suites are of no use.
+    """
+
+    def __init__(self, settings: TlsSettings) -> None:
+        self._settings = settings
+        self._seen = _fingerprint(settings.files)
+        self._context = make_context(settings)
+
+    async def current(self) -> ssl.SSLContext:
+        """The context to connect with."""
+        files = self._settings.files
+        if self._settings.context is None and files:
+            seen = _fingerprint(files)
+            if seen != self._seen:
+                self._seen = seen
+                await self._reload()
+        return self._context
+
+    async def _reload(self) -> None:
+        try:
+            self._context = await asyncio.to_thread(make_context, self._settings)
+        except ConfigError as error:
+            _logger.warning("keeping the TLS certificates as they were: %s", error)
+        else:
+            _logger.info("read the TLS certificates again")
+
+
+def make_context(settings: TlsSettings) -> ssl.SSLContext:
+    """An `ssl.SSLContext` for these settings; reads files.
+
+    Raises:
+        ConfigError: the stores, versions or cipher suites are of no use.
+    """
+    if settings.context is not None:
+        return settings.context
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = settings.verify_host_name
+    versions = sorted(_VERSIONS[name] for name in settings.versions)
+    context.minimum_version, context.maximum_version = versions[0], versions[-1]
+    _set_cipher_suites(context, settings.cipher_suites)
+    _load_trust(context, settings)
+    _load_identity(context, settings)
+    return context
+
+
+def _fingerprint(files: tuple[str, ...]) -> _Fingerprint:
+    def of(path: str) -> tuple[int, int, int] | None:
+        try:
+            found = Path(path).stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    return tuple(map(of, files))
+
+
+# -- trust ---------------------------------------------------------------------------------------
+
+
+def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    location = settings.truststore_location
+    if location is None and settings.truststore_certificates is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        return
+    if location is not None and Path(location).is_dir():
+        context.load_verify_locations(capath=location)
+        return
+    if location is not None:
+        store = read_store(location, settings.truststore_password, settings.truststore_kind)
+    else:
+        location = "ssl_truststore_certificates"
+        store = parse_pem(settings.truststore_certificates or "")
+    if not store.certificates:
+        raise ConfigError(f"{location} holds no certificate")
+    try:
+        context.load_verify_locations(cadata="".join(store.certificates))
+    except (ssl.SSLError, ValueError):
+        raise ConfigError(f"{location} holds a malformed certificate") from None
+
+
+# -- identity ------------------------------------------------------------------------------------
+
+
+def _load_identity(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    store = _identity(settings)
+    if store is None:
+        return
+    if not store.certificates or store.private_key is None:
+        missing = "private key" if store.certificates else "certificate"
+        raise ConfigError(f"the client's keystore holds no {missing}")
+    password = store.password
+
+    def tell_password() -> str:
+        # Without this function OpenSSL would ask on the terminal.
+        if password is None:
+            raise ConfigError("the client's private key is encrypted; give ssl_key_password")
+        return password
+
+    with _temporary_file(store.private_key + "".join(store.certificates)) as path:
+        try:
+            context.load_cert_chain(path, password=tell_password)
+        except ConfigError:
+            raise
+        except (ssl.SSLError, ValueError) as error:
+            mismatch = "MISMATCH" in (getattr(error, "reason", "") or "")
+            raise ConfigError(
+                "the client's private key is not the certificate's"
+                if mismatch
+                else "the client's private key or certificate cannot be read"
+                + (" with ssl_key_password" if password is not None else "")
+            ) from None
+
+
+def _identity(settings: TlsSettings) -> PemStore | None:
+    """The client's certificates and key, from wherever each was given."""
+    if settings.keystore_location is not None:
+        # PKCS12: one password for all, which Java allows to be given as either.
+        password = settings.keystore_password or settings.key_password
+        store = read_store(settings.keystore_location, password, settings.keystore_kind)
+    elif settings.keystore_certificate_chain is not None:
+        store = parse_pem(settings.keystore_certificate_chain)
+    else:
+        return None
+    key = store.private_key
+    if settings.keystore_key is not None:
+        key = parse_pem(settings.keystore_key).private_key
+    elif settings.key_location is not None:
+        key = read_store(settings.key_location, settings.key_password).private_key
+    return PemStore(store.certificates, key, settings.key_password)
+
+
+@contextmanager
+def _temporary_file(text: str) -> Iterator[str]:
+    """A file for the moment in which OpenSSL reads it: in memory on Linux, else private."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("aioproducer", os.MFD_CLOEXEC)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            yield f"/proc/self/fd/{descriptor}"
+    else:
+        with tempfile.NamedTemporaryFile("w", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            yield file.name
+
+
+# -- cipher suites -------------------------------------------------------------------------------
+
+
+def _set_cipher_suites(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
+    """Allows these suites alone, in Java's (IANA's) names or OpenSSL's."""
+    if not names:
+        return
+    newest = [name for name in names if name in _SUITES_13]
+    older = [_openssl_name(name) for name in names if name not in _SUITES_13]
+    if newest and set(newest) != _SUITES_13:
+        choose = getattr(context, "set_ciphersuites", None)  # Python 3.15
+        if choose is None:
+            raise ConfigError(
+                "ssl_cipher_suites: this Python cannot choose among the suites of TLS 1.3; name "
+                f"all of them or none: {', '.join(sorted(_SUITES_13))}"
+            )
+        choose(":".join(newest))
+    if not newest:
+        context.maximum_version = min(context.maximum_version, ssl.TLSVersion.TLSv1_2)
+    if not older:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        return
+    try:
+        context.set_ciphers(":".join(older))
+    except ssl.SSLError:
+        raise ConfigError(f"ssl_cipher_suites: none is known among {', '.join(names)}") from None
+
+
+def _openssl_name(name: str) -> str:
+    if not name.startswith("TLS_"):
+        return name
+    exchange, _, cipher = name.removeprefix("TLS_").partition("_WITH_")
+    cipher = re.sub(r"(AES|CAMELLIA|ARIA)_(128|256)", r"\1\2", cipher).replace("_CBC_", "_")
+    cipher = cipher.replace("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305")
+    parts = cipher if exchange == "RSA" else f"{exchange}_{cipher}"
+    return parts.replace("_", "-")

@@ -1,0 +1,41 @@
+"""What all links of one client share, and the words for their states.
+
+Owns: `Surroundings`, `NodeState`. Must not know: what a link does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+
+from aioproducer import log
+from aioproducer.net.cluster_check import ClusterCheck
+from aioproducer.net.dialer import Dialer
+from aioproducer.net.settings import NetSettings
+
+
+class NodeState(Enum):
+    """How a broker is reachable, for `health()`."""
+
+    DISCONNECTED = "disconnected"
+    BACKING_OFF = "backing off"
+    CONNECTING = "connecting"
+    HANDSHAKING = "handshaking"
+    READY = "ready"
+    THROTTLED = "throttled"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all links of one client share."""
+
+    settings: NetSettings
+    check: ClusterCheck
+    dialer: Dialer
+    loop_time: Callable[[], float]
+    rng: Random
+    on_event: Callable[[], None]
+    warnings: log.RateLimitedLog

@@ -1,0 +1,30 @@
+"""SASL on a listener that asks for none: what a broker behind its gate answers.
+
+Owns: the two refusals. Must not know: authentication itself, which ends before requests get here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioproducer import errors
+from aioproducer.wire.messages import SaslAuthenticateResponse, SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from aioproducer.testing.broker.api.context import RequestContext
+    from aioproducer.wire.messages import SaslAuthenticateRequest, SaslHandshakeRequest
+
+
+def sasl_handshake(ctx: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    """Not here (Java: KafkaApis.handleSaslHandshakeRequest)."""
+    return SaslHandshakeResponse(error_code=errors.IllegalSaslStateError.code)
+
+
+def sasl_authenticate(
+    ctx: RequestContext, request: SaslAuthenticateRequest
+) -> SaslAuthenticateResponse:
+    """Not now (Java: KafkaApis.handleSaslAuthenticateRequest)."""
+    return SaslAuthenticateResponse(
+        error_code=errors.IllegalSaslStateError.code,
+        error_message="SaslAuthenticate request received after successful authentication",
+    )

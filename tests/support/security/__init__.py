@@ -1,0 +1,1 @@
+"""What security tests need around them: certificates, token issuers, a Kerberos realm."""

@@ -1,0 +1,28 @@
+"""An authority, brokers with security, and the watch over secrets in every test of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.security.certificates import Authority
+from support.security.leaks import Evidence, collected
+
+
+@pytest.fixture(scope="session")
+def authority() -> Authority:
+    return Authority()
+
+
+@pytest.fixture(scope="session")
+def server_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("server")
+
+
+@pytest.fixture(autouse=True)
+def evidence() -> Iterator[Evidence]:
+    """What the test shows and logs; it must not hold a secret."""
+    with collected() as evidence:
+        yield evidence
+    assert evidence.found() == []

@@ -1,0 +1,191 @@
+"""A session is renewed while requests are in flight (KIP-368), on virtual time.
+
+The broker looks at the order of what arrives: a request between the first and the last message of
+an authentication ends the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from support.hostile import SANE_RANGES, Peer
+
+from aioproducer.errors import NodeDisconnectedError, SaslAuthenticationFailedError
+from aioproducer.net import NodeNotReady, NodeState
+from aioproducer.net.security.sasl import fixed
+from aioproducer.net.security.sasl.plain import Plain
+from aioproducer.types import SaslCredentials
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.framing import REQUEST_TYPES, RequestHeader
+from aioproducer.wire.messages import SaslAuthenticateResponse, SaslHandshakeResponse
+from net.harness import Harness, harness
+from net.virtual import MemoryDialer, virtual_time
+
+LIFETIME_S = 100.0
+RANGES = {**SANE_RANGES, ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
+
+
+class Broker:
+    """Answers authentication at once and other requests after `pause_s`, in order."""
+
+    def __init__(self) -> None:
+        self.arrived: list[str] = []
+        self.pause_s = 0.0
+        self.sasl_pause_s = 0.0
+        self.refuses = False
+
+    async def __call__(self, peer: Peer) -> None:
+        await peer.handshake(RANGES)
+        while True:
+            header = await peer.request()
+            self.arrived.append(ApiKey(header.api_key).name)
+            await self._answer(peer, header)
+
+    async def _answer(self, peer: Peer, header: RequestHeader) -> None:
+        if header.api_key == ApiKey.SASL_HANDSHAKE:
+            peer.respond(header, SaslHandshakeResponse(mechanisms=["PLAIN"]))
+        elif header.api_key == ApiKey.SASL_AUTHENTICATE:
+            await asyncio.sleep(self.sasl_pause_s)
+            lifetime_ms = round(LIFETIME_S * 1000)
+            answer = SaslAuthenticateResponse(session_lifetime_ms=lifetime_ms)
+            if self.refuses:
+                answer = SaslAuthenticateResponse(error_code=58, error_message="no longer")
+            peer.respond(header, answer)
+        else:
+            await asyncio.sleep(self.pause_s)
+            peer.respond(header, REQUEST_TYPES[ApiKey(header.api_key)].RESPONSE())
+
+
+@asynccontextmanager
+async def connected(**settings: Any) -> AsyncIterator[tuple[Broker, Harness]]:
+    broker = Broker()
+    sasl = Plain(fixed(SaslCredentials("me", "password")))
+    async with harness(MemoryDialer({"broker": broker}), sasl=sasl, **settings) as it:
+        assert await it.connect() is None
+        assert broker.arrived == ["SASL_HANDSHAKE", "SASL_AUTHENTICATE"]
+        broker.arrived.clear()
+        yield broker, it
+
+
+@virtual_time
+async def test_nothing_is_written_between_the_messages_of_a_renewal() -> None:
+    async with connected() as (broker, it):
+        await asyncio.sleep(0.96 * LIFETIME_S)
+        broker.sasl_pause_s = 5.0
+        assert not it.client.is_ready(1, it.now)
+        it.client.maybe_connect(1, it.now)
+        await asyncio.sleep(1)
+        assert it.client.state(1) is NodeState.HANDSHAKING
+        assert not it.client.is_ready(1, it.now)
+        try:
+            it.send()
+        except NodeNotReady:
+            pass
+        else:
+            raise AssertionError("a request went out during the renewal")
+        await it.wait_for_state(NodeState.READY)
+        await it.ask()
+        assert broker.arrived == ["SASL_HANDSHAKE", "SASL_AUTHENTICATE", "METADATA"]
+
+
+@virtual_time
+async def test_answers_to_earlier_requests_come_during_a_renewal() -> None:
+    async with connected() as (broker, it):
+        await asyncio.sleep(0.84 * LIFETIME_S)
+        broker.pause_s = 9.0
+        earlier = [it.send() for _ in range(3)]
+        await asyncio.sleep(0.12 * LIFETIME_S)
+        assert [answer.done() for answer in earlier] == [True, False, False]
+        it.client.maybe_connect(1, it.now)
+        await it.wait_for_state(NodeState.READY)
+        assert all(answer.done() and answer.exception() is None for answer in earlier)
+        assert broker.arrived == ["METADATA"] * 3 + ["SASL_HANDSHAKE", "SASL_AUTHENTICATE"]
+        broker.pause_s = 0.0
+        assert await it.ask() is not None
+
+
+@virtual_time
+async def test_a_session_is_renewed_between_85_and_95_percent_of_its_life() -> None:
+    async with connected() as (_, it):
+        await asyncio.sleep(0.84 * LIFETIME_S)
+        assert it.client.is_ready(1, it.now)
+        await asyncio.sleep(0.12 * LIFETIME_S)
+        assert not it.client.is_ready(1, it.now)
+
+
+@virtual_time
+async def test_an_unused_connection_is_not_renewed_and_may_idle_out() -> None:
+    async with connected(connections_max_idle_s=250.0) as (broker, it):
+        await asyncio.sleep(240)
+        assert broker.arrived == []
+        assert it.client.state(1) is NodeState.READY
+        await asyncio.sleep(20)
+        assert it.client.state(1) is NodeState.DISCONNECTED
+
+
+@virtual_time
+async def test_a_refused_renewal_ends_the_connection_and_backs_off() -> None:
+    async with connected() as (broker, it):
+        await asyncio.sleep(0.96 * LIFETIME_S)
+        broker.refuses = True
+        error = await it.connect()
+        assert type(error) is SaslAuthenticationFailedError
+        assert error.message == "no longer"
+        assert it.client.state(1) is NodeState.BACKING_OFF
+
+
+@virtual_time
+async def test_requests_in_flight_at_a_refused_renewal_may_be_tried_again() -> None:
+    async with connected() as (broker, it):
+        await asyncio.sleep(0.84 * LIFETIME_S)
+        broker.pause_s, broker.refuses = 12.0, True
+        earlier = [it.send() for _ in range(2)]
+        await asyncio.sleep(0.12 * LIFETIME_S)
+        it.client.maybe_connect(1, it.now)
+        await asyncio.wait(earlier)
+        assert earlier[0].exception() is None
+        assert earlier[1].exception() is None
+        await it.wait_for_state(NodeState.BACKING_OFF, NodeState.DISCONNECTED)
+
+
+@virtual_time
+async def test_a_connection_lost_during_a_renewal_fails_as_any_other() -> None:
+    async with connected() as (broker, it):
+        await asyncio.sleep(0.84 * LIFETIME_S)
+        broker.pause_s = 1000.0
+        earlier = it.send()
+        await asyncio.sleep(0.12 * LIFETIME_S)
+        it.client.maybe_connect(1, it.now)
+        await asyncio.wait([earlier])
+        assert isinstance(earlier.exception(), NodeDisconnectedError)
+        assert earlier.exception().retriable
+
+
+@virtual_time
+async def test_a_renewal_that_is_given_up_leaves_nothing_behind() -> None:
+    async with connected() as (broker, it):
+        await asyncio.sleep(0.96 * LIFETIME_S)
+        broker.sasl_pause_s = 50.0
+        it.client.maybe_connect(1, it.now)
+        await asyncio.sleep(1)
+        it.client.disconnect(1, NodeDisconnectedError("not needed"))
+        await asyncio.sleep(1)
+        broker.sasl_pause_s = 0.0
+        assert await it.connect() is None
+        assert await it.ask() is not None
+
+
+@virtual_time
+async def test_a_broker_that_leaves_the_cluster_during_a_renewal_is_closed_after_it() -> None:
+    async with connected() as (broker, it):
+        await asyncio.sleep(0.8 * LIFETIME_S)
+        broker.pause_s = 20.0
+        earlier = it.send()
+        await asyncio.sleep(0.16 * LIFETIME_S)
+        it.client.maybe_connect(1, it.now)
+        await asyncio.sleep(1)
+        it.client.set_nodes({})
+        await earlier

@@ -1,0 +1,61 @@
+"""Finalized features: what the cluster has agreed on, as brokers say when they are connected."""
+
+from __future__ import annotations
+
+from support import hostile
+from support.hostile import Peer, versions_response
+
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.messages import FinalizedFeatureKey
+from net.harness import harness
+from net.virtual import MemoryDialer, virtual_time
+
+NODES = {1: ("old", 9092), 2: ("new", 9092)}
+
+
+def knows(level: int | None, epoch: int) -> hostile.Behaviour:
+    """A broker that knows a feature's level as of an epoch of the cluster."""
+
+    async def behave(peer: Peer) -> None:
+        header = await peer.expect(ApiKey.API_VERSIONS)
+        response = versions_response()
+        response.finalized_features_epoch = epoch
+        if level is not None:
+            response.finalized_features = [FinalizedFeatureKey("f", level, 1)]
+        peer.respond(header, response)
+        await peer.until_closed()
+
+    return behave
+
+
+@virtual_time
+async def test_without_a_connection_nothing_is_known() -> None:
+    async with harness(MemoryDialer({"broker": knows(2, 1)})) as it:
+        assert it.client.finalized_feature("f") is None
+        await it.connect()
+        assert it.client.finalized_feature("f") == 2
+        assert it.client.finalized_feature("g") == 0
+
+
+@virtual_time
+async def test_of_several_brokers_the_one_that_is_up_to_date_counts() -> None:
+    for first, second in ((1, 2), (2, 1)):
+        async with harness(MemoryDialer({"old": knows(1, 7), "new": knows(2, 8)}), NODES) as it:
+            await it.connect(first)
+            await it.connect(second)
+            assert it.client.finalized_feature("f") == 2
+
+
+@virtual_time
+async def test_a_feature_can_be_taken_back() -> None:
+    async with harness(MemoryDialer({"old": knows(2, 7), "new": knows(None, 8)}), NODES) as it:
+        await it.connect(1)
+        await it.connect(2)
+        assert it.client.finalized_feature("f") == 0
+
+
+@virtual_time
+async def test_an_old_broker_has_no_features() -> None:
+    async with harness(MemoryDialer({"broker": knows(None, -1)})) as it:
+        await it.connect()
+        assert it.client.finalized_feature("f") == 0
