@@ -28,9 +28,13 @@ that a guarantee is watched."""
 
 _HUNT = """
 import sys
+from aioproducer.testing.sim.scenario import Chance
 from aioproducer.testing.sim.simulation import run_seed
-symptoms = set(sys.argv[2:])
+from aioproducer.testing.sim.transactions.plan import draw_plan
+symptoms = set(sys.argv[3:])
 for seed in range(1, int(sys.argv[1]) + 1):
+    if sys.argv[2] == "transactional" and draw_plan(Chance(seed).of("transactions")) is None:
+        continue
     oracles = {violation.oracle for violation in run_seed(seed).violations} - symptoms
     if oracles:
         print(seed, *sorted(oracles))
@@ -39,12 +43,16 @@ for seed in range(1, int(sys.argv[1]) + 1):
 
 
 class Mutant(NamedTuple):
-    """One defect: in `file`, `old` (which stands there once) becomes `new`."""
+    """One defect: in `file`, `old` (which stands there once) becomes `new`.
+
+    One of transactions cannot be found by a run without any, so none is tried.
+    """
 
     name: str
     file: str
     old: str
     new: str
+    transactional: bool = False
 
 
 MUTANTS = (
@@ -113,9 +121,8 @@ MUTANTS = (
     Mutant(
         "call an expired batch on the wire not persisted",
         "core/sender.py",
-        "            if batch.on_wire:\n                batch.possibly_persisted = True\n"
-        '                where = "waiting for',
-        '            if batch.on_wire:\n                where = "waiting for',
+        "            batch.possibly_persisted |= batch.on_wire\n",
+        "",
     ),
     Mutant(
         "start the delivery timeout anew with every attempt",
@@ -188,6 +195,122 @@ MUTANTS = (
 )
 
 
+TRANSACTIONAL_MUTANTS = tuple(
+    Mutant(*defect, transactional=True)
+    for defect in (
+        (
+            "commit although a record failed",
+            "core/transactions.py",
+            "            self._require_new_epoch(error)\n        self._fail_transaction(error)\n\n"
+            "    def on_sequences_lost",
+            "            self._require_new_epoch(error)\n\n    def on_sequences_lost",
+        ),
+        (
+            "commit although a record was refused",
+            "core/transactions.py",
+            "        if number == self.number and self._can_fail:\n",
+            "        if number < 0:\n",
+        ),
+        (
+            "write to partitions before they are added",
+            "core/transaction_contents.py",
+            "        return self.v2 or partition in self._added\n",
+            "        return self.v2 or partition in self._added or partition in self._to_add\n",
+        ),
+        (
+            "take partitions of the last transaction for added",
+            "core/transaction_contents.py",
+            "        self._added.clear()\n",
+            "",
+        ),
+        (
+            "end a transaction while batches are out",
+            "core/transactions.py",
+            "        if missing is not None or not (self.awaits_batches and quiet):\n",
+            "        if missing is not None or not self.awaits_batches:\n",
+        ),
+        (
+            "take an unknown error at the end for success",
+            "core/coordinators.py",
+            "        if answer.code:\n            self._react(request, answer, now)\n",
+            "        if answer.code not in (0, -1):\n"
+            "            self._react(request, answer, now)\n",
+        ),
+        (
+            "take a concurrent transaction at the end for success",
+            "core/coordinators.py",
+            "        if self._taken(request, Answered(response.error_code), now):\n"
+            "            identity = ProducerIdentity(response.producer_id, "
+            "response.producer_epoch)\n",
+            "        if response.error_code == 51 or self._taken("
+            "request, Answered(response.error_code), now):\n"
+            "            identity = ProducerIdentity(response.producer_id, "
+            "response.producer_epoch)\n",
+        ),
+        (
+            "go on under the old epoch after the end",
+            "core/transactions.py",
+            "        if identity is not None:\n            self.identity = identity\n",
+            "",
+        ),
+        (
+            "begin under the same epoch after an end without an answer",
+            "core/transactions.py",
+            "        if rpc in _DOUBTFUL and not self.uses_v2:\n"
+            "            self._renew_to_be_sure = True\n",
+            "        del rpc\n",
+        ),
+        (
+            "keep the epoch in which a batch failed",
+            "core/transactions.py",
+            "        if batch.has_sequence and not self.uses_v2:\n"
+            "            self._require_new_epoch(error)\n",
+            "",
+        ),
+        (
+            "commit positions as nobody in particular",
+            "core/transaction_requests.py",
+            "            generation_id_or_member_epoch=group.generation_id,\n"
+            "            member_id=group.member_id,\n",
+            "",
+        ),
+        (
+            "end a transaction before its positions are committed",
+            "core/transactions.py",
+            "        missing = self.contents.wanted(identity, self._topic_ids)\n",
+            "        missing = self.contents.wanted(identity, self._topic_ids)\n"
+            "        if self.awaits_batches and quiet and self.contents.begun:\n"
+            "            missing = None\n",
+        ),
+        (
+            "ask for the next epoch as a new producer would",
+            "core/transactions.py",
+            "name, self._timeout_ms, identity, two_phase",
+            "name, self._timeout_ms, None, two_phase",
+        ),
+        (
+            "let a send that waited slip into the next transaction",
+            "runtime/appender.py",
+            "        if self._ticket() != ticket:\n",
+            "        if self._ticket() < ticket:\n",
+        ),
+        (
+            "commit a block that was left by an exception",
+            "transactions.py",
+            "        if exc is None:\n            await self._commit()\n",
+            "        if exc is None or not isinstance(exc, KafkaError):\n"
+            "            await self._commit()\n",
+        ),
+        (
+            "forget that a transaction has begun",
+            "core/transactions.py",
+            "        self.contents.begun |= self.uses_v2\n",
+            "        pass\n",
+        ),
+    )
+)
+
+
 def hunt(mutant: Mutant, seeds: int) -> str | None:
     """The first seed that finds the mutant, with its oracles; None when none does."""
     with tempfile.TemporaryDirectory() as folder:
@@ -198,8 +321,9 @@ def hunt(mutant: Mutant, seeds: int) -> str | None:
         if text.count(mutant.old) != 1:
             raise LookupError(f"{mutant.name}: the place in {mutant.file} is not there once")
         source.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+        kind = "transactional" if mutant.transactional else "any"
         done = subprocess.run(
-            [sys.executable, "-c", _HUNT, str(seeds), *SYMPTOMS],
+            [sys.executable, "-c", _HUNT, str(seeds), kind, *SYMPTOMS],
             env={**os.environ, "PYTHONPATH": folder},
             capture_output=True,
             text=True,
@@ -218,7 +342,11 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
-    mutants = [m for m in MUTANTS if not options.names or m.name in options.names]
+    mutants = [
+        mutant
+        for mutant in MUTANTS + TRANSACTIONAL_MUTANTS
+        if not options.names or mutant.name in options.names
+    ]
     survivors = 0
     began = time.monotonic()
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:

@@ -1,4 +1,4 @@
-"""Three planted defects are found: the simulation watches what it says it watches."""
+"""Four planted defects are found: the simulation watches what it says it watches."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ QUICKLY_FOUND = (
     "reuse a sequence after a failure",
     "forget that a lost answer may mean written",
     "forget who waited for an answer",
+    "end a transaction while batches are out",
 )
+ALL = mutants.MUTANTS + mutants.TRANSACTIONAL_MUTANTS
 
 
 @pytest.mark.parametrize("name", QUICKLY_FOUND)
 def test_a_planted_defect_is_found(name: str) -> None:
-    (mutant,) = (m for m in mutants.MUTANTS if m.name == name)
+    (mutant,) = (m for m in ALL if m.name == name)
     assert mutants.hunt(mutant, 60) is not None
 
 
-@pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda m: m.name)
+@pytest.mark.parametrize("mutant", ALL, ids=lambda m: m.name)
 def test_every_defect_still_has_its_place(mutant: object) -> None:
     source = mutants.PACKAGE / mutant.file  # type: ignore[attr-defined]
     assert source.read_text(encoding="utf-8").count(mutant.old) == 1  # type: ignore[attr-defined]

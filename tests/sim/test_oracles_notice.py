@@ -142,14 +142,14 @@ def test_a_sender_that_sleeps_through_wake_ups_is_found_out(
 
 
 class _Messy(SimProducer):
-    async def start(self) -> None:
-        await super().start()
+    async def start(self, *, init_transactions: bool = True) -> None:
+        await super().start(init_transactions=init_transactions)
         self.forgotten = asyncio.ensure_future(asyncio.sleep(10_000))
 
 
 class _Noisy(SimProducer):
-    async def start(self) -> None:
-        await super().start()
+    async def start(self, *, init_transactions: bool = True) -> None:
+        await super().start(init_transactions=init_transactions)
         asyncio.get_running_loop().call_soon(_raise)
 
 

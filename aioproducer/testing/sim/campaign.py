@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from aioproducer.testing.sim.faults import KINDS, Fault
+from aioproducer.testing.sim.faults import KINDS, TRANSACTIONAL_KINDS, Fault
 from aioproducer.testing.sim.oracles import Violation
 from aioproducer.testing.sim.shrink import shrink
 from aioproducer.testing.sim.simulation import Result, Setup, run_seed
@@ -37,6 +37,7 @@ class Outcome(NamedTuple):
     delivered: int
     virtual_s: float
     cpu_s: float
+    transactions: int = 0
 
 
 @dataclass(slots=True)
@@ -49,6 +50,8 @@ class Summary:
     faults: int = 0
     virtual_s: float = 0.0
     cpu_s: float = 0.0
+    transactions: int = 0
+    transactional: int = 0
     happened: Counter[str] = field(default_factory=Counter)
     failures: list[Outcome] = field(default_factory=list)
 
@@ -60,6 +63,8 @@ class Summary:
         self.faults += outcome.faults
         self.virtual_s += outcome.virtual_s
         self.cpu_s += outcome.cpu_s
+        self.transactions += outcome.transactions
+        self.transactional += outcome.transactions > 0
         self.happened += outcome.happened
         if outcome.violations:
             self.failures.append(outcome)
@@ -83,9 +88,10 @@ class Summary:
             f"{self.faults} faults, {self.virtual_s / 3600:.1f} virtual hours, "
             f"{self.cpu_s / max(1, self.seeds):.2f} s CPU per seed"
         )
+        yield f"{self.transactions} transactions in {self.transactional} of the seeds"
         yield "faults that happened, in so many seeds:"
         for kind in fault_kinds():
-            yield f"  {kind:<24}{self.happened[kind]:>7}"
+            yield f"  {kind:<30}{self.happened[kind]:>7}"
         for kind in self.missing_kinds:
             yield f"NEVER HAPPENED: {kind}"
         if self.failures:
@@ -94,7 +100,8 @@ class Summary:
 
 def fault_kinds() -> list[str]:
     """The names of everything that must happen now and then."""
-    return sorted([*(kind.kind for kind in KINDS), "fragmentation"])
+    kinds = {kind.kind for kind in KINDS + TRANSACTIONAL_KINDS}
+    return sorted({*kinds, "fragmentation", "overslept transaction"})
 
 
 def run_campaign(seeds: Sequence[int], jobs: int, on_outcome: Callable[[Summary], None]) -> Summary:
@@ -128,6 +135,7 @@ def _run_one(seed: int) -> Outcome:
         result.delivered,
         result.virtual_s,
         time.process_time() - began,
+        result.transactions,
     )
 
 

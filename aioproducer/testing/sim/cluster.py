@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from aioproducer.records.batch import RecordBatch
 from aioproducer.testing.broker import BrokerSpec, ClusterSettings, ClusterState
+from aioproducer.testing.broker.markers import Marker
 from aioproducer.testing.broker.replication import ReplicatedPartition
 from aioproducer.testing.broker.settings import TopicConfig
 from aioproducer.testing.broker.topics import NO_LEADER, Appended, Leadership, Partition
@@ -48,6 +49,7 @@ class SimCluster(ClusterState):
         extra_lag: Seconds by which a broker fetches later than usual.
         stale_answers: Metadata answers that differed from the truth, per broker.
         late_fetches: Fetches begun with extra lag, per broker.
+        markers_written: How many transaction markers were written.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class SimCluster(ClusterState):
         self.extra_lag: dict[int, float] = {}
         self.stale_answers: dict[int, int] = dict.fromkeys(self.brokers, 0)
         self.late_fetches: dict[int, int] = dict.fromkeys(self.brokers, 0)
+        self.markers_written: int = 0
         self._timing = timing
         self._registered = set(self.brokers)
         self._paused: set[int] = set()
@@ -107,6 +110,10 @@ class SimCluster(ClusterState):
     def is_working(self, node_id: int) -> bool:
         """Whether a broker is up and not paused."""
         return node_id in self._live and node_id not in self._paused
+
+    def is_reachable(self, node_id: int) -> bool:
+        """Whether other brokers get an answer from that one."""
+        return self.is_working(node_id)
 
     def _register(self, node_id: int) -> None:
         self._sessions[node_id] += 1
@@ -162,7 +169,7 @@ class SimCluster(ClusterState):
 
     def new_partition(self, topic: str, index: int, replicas: Sequence[int]) -> Partition:
         """A partition whose followers take their time."""
-        return TracedPartition(topic, index, replicas, self._live, self.loop, self.trace)
+        return TracedPartition(topic, index, replicas, self)
 
     def notify(self, topic: str, partition: int) -> None:
         """After every change: whoever waits hears of it, followers go and fetch."""
@@ -262,20 +269,13 @@ class TracedPartition(ReplicatedPartition):
         offered: Every batch that came to be appended, repeated and refused ones too.
     """
 
-    __slots__ = ("_loop", "_trace", "append_times", "offered")
+    __slots__ = ("_cluster", "append_times", "offered")
 
     def __init__(
-        self,
-        topic: str,
-        index: int,
-        replicas: Sequence[int],
-        live: set[int],
-        loop: asyncio.AbstractEventLoop,
-        trace: Trace,
+        self, topic: str, index: int, replicas: Sequence[int], cluster: SimCluster
     ) -> None:
-        super().__init__(topic, index, replicas, live)
-        self._loop = loop
-        self._trace = trace
+        super().__init__(topic, index, replicas, cluster._live)
+        self._cluster = cluster
         self.append_times: list[float] = []
         self.offered: dict[bytes, None] = {}
 
@@ -285,12 +285,23 @@ class TracedPartition(ReplicatedPartition):
         """Append and tell."""
         self.offered[bytes(data)] = None
         appended = super().append(data, batch, config, now_ms)
-        self.append_times.append(self._loop.time())
+        self.append_times.append(self._cluster.loop.time())
         what = "appends" if appended.is_new else "knows"
         sequence = f" seq {batch.producer_id}/{batch.producer_epoch}/{batch.base_sequence}"
-        self._trace(
+        self._cluster.trace(
             f"b{self.leader} {what} {self.topic}-{self.index} "
             f"@{appended.base_offset}..{appended.end_offset - 1}"
             + (sequence if batch.producer_id >= 0 else "")
         )
         return appended
+
+    def append_marker(self, marker: Marker, now_ms: int) -> int:
+        """Append and tell."""
+        end_offset = super().append_marker(marker, now_ms)
+        self._cluster.markers_written += 1
+        what = "commits" if marker.is_commit else "aborts"
+        self._cluster.trace(
+            f"b{self.leader} {what} {self.topic}-{self.index} @{end_offset - 1}"
+            f" {marker.producer_id}/{marker.epoch}"
+        )
+        return end_offset

@@ -1,17 +1,136 @@
 """Facts about a run that nobody tells: what was logged, what is left on the loop, when it was calm.
 
-Owns: how each is found out. Must not know: what they prove.
+Owns: how each is found out, and the bundle of all there is to judge a run by. Must not know: what
+any of it proves.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, Self
 
+from aioproducer.config import ProducerConfig
+from aioproducer.core.stats import ProducerStats
+from aioproducer.errors import BrokerError
+from aioproducer.records.batch import DecodedRecord, read_batches
+from aioproducer.testing.broker.log import StoredBatch
+from aioproducer.testing.sim.cluster import SimCluster, TracedPartition
+from aioproducer.testing.sim.ledger import Ledger
 from aioproducer.testing.sim.loop import VirtualLoop
 from aioproducer.testing.sim.network import SimNetwork
+from aioproducer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aioproducer.testing.sim.transactions.book import TransactionBook
+
+
+class Place(NamedTuple):
+    """One copy of a record in a log."""
+
+    where: TopicPartition
+    record: DecodedRecord
+
+
+class Counts(NamedTuple):
+    """What the producers of a run have counted, together."""
+
+    records_appended: int
+    records_acknowledged: int
+    records_failed: int
+    unretrieved_failures: int
+
+    @classmethod
+    def of(cls, counted: Sequence[ProducerStats]) -> Self:
+        """The sums."""
+        return cls(*(sum(getattr(stats, name) for stats in counted) for name in cls._fields))
+
+
+@dataclass
+class Evidence:
+    """All there is to judge a run by.
+
+    Attributes:
+        may_lose: Whether the cluster may lose what it acknowledged.
+        calm: From when to when nothing was wrong.
+        early_speakers: Connections on which the producer did not keep quiet.
+        leftovers: What the producer left on the loop, in words.
+        complaints: What brokers found wrong with requests.
+        reports: Exceptions logged or reported to the loop.
+        transactions: The books of the transactions, in a run that has some.
+    """
+
+    config: ProducerConfig
+    ledger: Ledger
+    cluster: SimCluster
+    stats: Sequence[ProducerStats]
+    may_lose: bool
+    memory_missing: int = 0
+    calm: list[tuple[float, float]] = field(default_factory=list)
+    early_speakers: list[str] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    reports: list[str] = field(default_factory=list)
+    transactions: TransactionBook | None = None
+
+    @property
+    def counts(self) -> Counts:
+        """What all producers have counted so far."""
+        return Counts.of(self.stats)
+
+    @cached_property
+    def logs(self) -> dict[TopicPartition, dict[int, DecodedRecord]]:
+        """Every log by offset."""
+        return {
+            where: {each.offset: each for each in _records(partition.log.batches)}
+            for where, partition in self.partitions()
+        }
+
+    @cached_property
+    def lost(self) -> dict[TopicPartition, list[DecodedRecord]]:
+        """What leaders had and their successors did not."""
+        return {where: _records(partition.lost) for where, partition in self.partitions()}
+
+    @cached_property
+    def copies(self) -> dict[bytes, list[Place]]:
+        """Every record in the logs by its name."""
+        found: dict[bytes, list[Place]] = defaultdict(list)
+        for where, log in self.logs.items():
+            for record in log.values():
+                found[name_of(record)].append(Place(where, record))
+        return found
+
+    def append_times(self, topic: str, partition: int | None) -> Sequence[float]:
+        """When something was appended to a partition."""
+        found = None if partition is None else self.cluster.partition(topic, partition)
+        return found.append_times if isinstance(found, TracedPartition) else ()
+
+    def partitions(self) -> Iterator[tuple[TopicPartition, TracedPartition]]:
+        """Every partition by its name."""
+        for topic in self.cluster.topics.values():
+            for partition in topic.partitions:
+                if isinstance(partition, TracedPartition):
+                    yield TopicPartition(topic.name, partition.index), partition
+
+
+def name_of(record: DecodedRecord) -> bytes:
+    """The name a record carries in its value, or in its key where it has no value."""
+    content = bytes(record.value if record.value is not None else record.key or b"")
+    return content[: content.find(b">") + 1]
+
+
+def _records(batches: list[StoredBatch] | tuple[StoredBatch, ...]) -> list[DecodedRecord]:
+    return [
+        record
+        for stored in batches
+        for batch in read_batches(stored.data)
+        if not batch.is_control
+        for record in batch.records()
+    ]
 
 
 @dataclass
@@ -27,9 +146,10 @@ class LogWatch(logging.Handler):
         return id(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keeps what carries an exception."""
-        if record.exc_info and record.exc_info[1] is not None:
-            self.reports.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
+        """Keeps what carries an exception, unless a broker's answer was one."""
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, BrokerError):
+            self.reports.append(f"{record.getMessage()}: {error!r}")
 
 
 def leftovers(loop: VirtualLoop, network: SimNetwork) -> list[str]:

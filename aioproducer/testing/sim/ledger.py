@@ -7,10 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from aioproducer.errors import KafkaError
 from aioproducer.runtime.delivery import Delivery
-from aioproducer.types import HeaderPairs, Persistence, RecordMetadata
+from aioproducer.types import HeaderPairs, Persistence, RecordMetadata, TopicPartition
+
+
+class Source(NamedTuple):
+    """A record that was read, to make another one of it."""
+
+    where: TopicPartition
+    offset: int
+    name: bytes
 
 
 class Fate(Enum):
@@ -40,6 +49,8 @@ class Entry:
         error: Why it failed or was refused, once that was told.
         metadata: Where it stands, once that was told.
         delivered_in_bulk: What `send_many` told.
+        transaction: The number of its transaction in the run's books; None outside of any.
+        source: What it was made of, where that was read from a topic.
     """
 
     name: bytes
@@ -60,6 +71,8 @@ class Entry:
     error: KafkaError | None = None
     metadata: RecordMetadata | None = None
     delivered_in_bulk: bool = False
+    transaction: int | None = None
+    source: Source | None = None
 
     @property
     def label(self) -> str:

@@ -44,6 +44,19 @@ class BrokerEnd(Protocol):
         """The client closed or reset the connection; nothing more will come."""
 
 
+class Tap(Protocol):
+    """Whoever watches what a process sends and receives on one connection."""
+
+    def sent(self, data: bytes) -> None:
+        """Bytes have left the process's machine."""
+
+    def received(self, data: bytes) -> None:
+        """Bytes have come to the process."""
+
+    def ended(self) -> None:
+        """The process's end of the connection is over."""
+
+
 class Listener(Protocol):
     """A broker, as the network sees it; its machine may be off."""
 
@@ -66,6 +79,7 @@ class SimConnection:
         self._end: BrokerEnd | None = None
         self._finished = False
         self.transport: ClientTransport | None = None
+        self.tap: Tap | None = None
 
     def __str__(self) -> str:
         return f"c{self.number}(b{self.node_id})"
@@ -126,10 +140,13 @@ class SimConnection:
 
     def send(self, data: bytes) -> None:
         """Bytes of the producer leave its machine."""
+        if self.tap is not None:
+            self.tap.sent(data)
         self._to_broker.send(data)
 
     def leave(self, *, orderly: bool) -> None:
         """The producer closed its socket; what the window held may arrive after that or not."""
+        self._tell_end()
         if orderly or self._network.lingers():
             self._to_broker.send(Signal.END)
         else:
@@ -160,8 +177,19 @@ class SimConnection:
             self.transport.window_moved()
 
     def _at_client(self, content: Content) -> None:
-        if self.transport is not None:
-            self.transport.arrived(content)
+        transport = self.transport
+        if transport is None:
+            return
+        if self.tap is not None and isinstance(content, bytes) and not transport.is_closing():
+            self.tap.received(content)
+        transport.arrived(content)
+        if transport.is_lost:
+            self._tell_end()
+
+    def _tell_end(self) -> None:
+        tap, self.tap = self.tap, None
+        if tap is not None:
+            tap.ended()
 
     def _drop(self) -> None:
         self.is_up = False

@@ -10,20 +10,14 @@ promised but an end.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from aioproducer.config import ProducerConfig
 from aioproducer.core.idempotence import sequence_after
-from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import BufferExhaustedError, DeliveryTimeoutError, MetadataTimeoutError
 from aioproducer.records.batch import DecodedRecord, read_batches
-from aioproducer.testing.broker.log import StoredBatch
-from aioproducer.testing.sim.cluster import SimCluster, TracedPartition
-from aioproducer.testing.sim.ledger import Entry, Fate, Ledger
+from aioproducer.testing.sim.evidence import Evidence, name_of
+from aioproducer.testing.sim.ledger import Entry, Fate
 from aioproducer.types import TimestampType, TopicPartition
 
 _RECOVERY_S = 12.0
@@ -40,91 +34,9 @@ class Violation(NamedTuple):
     text: str
 
 
-class Place(NamedTuple):
-    """One copy of a record in a log."""
-
-    where: TopicPartition
-    record: DecodedRecord
-
-
-@dataclass
-class Evidence:
-    """All there is to judge a run by.
-
-    Attributes:
-        may_lose: Whether the cluster may lose what it acknowledged.
-        calm: From when to when nothing was wrong.
-        early_speakers: Connections on which the producer did not keep quiet.
-        leftovers: What the producer left on the loop, in words.
-        complaints: What brokers found wrong with requests.
-        reports: Exceptions logged or reported to the loop.
-    """
-
-    config: ProducerConfig
-    ledger: Ledger
-    cluster: SimCluster
-    stats: ProducerStats
-    may_lose: bool
-    memory_missing: int = 0
-    calm: list[tuple[float, float]] = field(default_factory=list)
-    early_speakers: list[str] = field(default_factory=list)
-    leftovers: list[str] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
-    reports: list[str] = field(default_factory=list)
-
-    @cached_property
-    def logs(self) -> dict[TopicPartition, dict[int, DecodedRecord]]:
-        """Every log by offset."""
-        return {
-            where: {each.offset: each for each in _records(partition.log.batches)}
-            for where, partition in self.partitions()
-        }
-
-    @cached_property
-    def lost(self) -> dict[TopicPartition, list[DecodedRecord]]:
-        """What leaders had and their successors did not."""
-        return {where: _records(partition.lost) for where, partition in self.partitions()}
-
-    @cached_property
-    def copies(self) -> dict[bytes, list[Place]]:
-        """Every record in the logs by its name."""
-        found: dict[bytes, list[Place]] = defaultdict(list)
-        for where, log in self.logs.items():
-            for record in log.values():
-                found[name_of(record)].append(Place(where, record))
-        return found
-
-    def append_times(self, topic: str, partition: int | None) -> Sequence[float]:
-        """When something was appended to a partition."""
-        found = None if partition is None else self.cluster.partition(topic, partition)
-        return found.append_times if isinstance(found, TracedPartition) else ()
-
-    def partitions(self) -> Iterator[tuple[TopicPartition, TracedPartition]]:
-        """Every partition by its name."""
-        for topic in self.cluster.topics.values():
-            for partition in topic.partitions:
-                if isinstance(partition, TracedPartition):
-                    yield TopicPartition(topic.name, partition.index), partition
-
-
 def judge(evidence: Evidence) -> list[Violation]:
     """Every violation of every guarantee."""
     return [Violation(oracle.__name__, text) for oracle in ORACLES for text in oracle(evidence)]
-
-
-def name_of(record: DecodedRecord) -> bytes:
-    """The name a record carries in its value, or in its key where it has no value."""
-    content = bytes(record.value if record.value is not None else record.key or b"")
-    return content[: content.find(b">") + 1]
-
-
-def _records(batches: list[StoredBatch] | tuple[StoredBatch, ...]) -> list[DecodedRecord]:
-    return [
-        record
-        for stored in batches
-        for batch in read_batches(stored.data)
-        for record in batch.records()
-    ]
 
 
 # -- the guarantees --------------------------------------------------------------------------------
@@ -144,7 +56,7 @@ def every_accepted_record_has_one_outcome(e: Evidence) -> Iterator[str]:
             yield f"{entry.label}: neither delivered nor failed"
         if entry.notices not in {None, 1}:
             yield f"{entry.label}: its done-callback ran {entry.notices} times"
-    stats = e.stats
+    stats = e.counts
     if stats.records_appended != stats.records_acknowledged + stats.records_failed:
         yield f"the counts do not add up: {stats}"
 
@@ -228,11 +140,9 @@ def nothing_is_lost_silently(e: Evidence) -> Iterator[str]:
     if e.config.acks_value != -1 or e.may_lose:
         return
     missing = sum(entry.name not in e.copies for entry in e.ledger.dropped)
-    if missing > e.stats.unretrieved_failures:
-        yield (
-            f"{missing} record(s) of forgotten deliveries are in no log, "
-            f"{e.stats.unretrieved_failures} were reported"
-        )
+    reported = e.counts.unretrieved_failures
+    if missing > reported:
+        yield f"{missing} record(s) of forgotten deliveries are in no log, {reported} were reported"
 
 
 def nothing_is_invented(e: Evidence) -> Iterator[str]:

@@ -7,7 +7,7 @@ the producer is used for.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aioproducer import Producer
 from aioproducer.config import ProducerConfig
@@ -15,29 +15,51 @@ from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.runtime.engine import ProducerEngine
 
 if TYPE_CHECKING:
+    from aioproducer.net.dialer import Dialer
     from aioproducer.testing.sim.simulation import Simulation
 
 _POISON = b"\xee"
 
 
 class SimProducer(Producer):
-    """The production producer, given the run's network, chance and clock."""
+    """The production producer, given the run's network, chance and clock.
 
-    def __init__(self, simulation: Simulation) -> None:
-        super().__init__(ProducerConfig(**simulation.scenario.options))
+    Args:
+        simulation: The run.
+        purpose: Names its source of chance.
+        dialer: Its way to the network, where it has its own.
+        **options: On top of the scenario's.
+    """
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        *,
+        purpose: str = "producer",
+        dialer: Dialer | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(ProducerConfig(**{**simulation.scenario.options, **options}))
         self._simulation = simulation
+        self._purpose = purpose
+        self._dialer = dialer
 
     def _new_engine(self, loop: asyncio.AbstractEventLoop) -> ProducerEngine:
         simulation = self._simulation
         engine = ProducerEngine(
             self._config,
             loop,
-            dialer=simulation.world.network,
-            rng=simulation.chance.of("producer"),
+            dialer=self._dialer or simulation.world.network,
+            rng=simulation.chance.of(self._purpose),
             wall_ms=simulation.world.wall_ms,
         )
         _poison_free_memory(engine.pool)
         return engine
+
+    @property
+    def was_started(self) -> bool:
+        """Whether there is machinery to look at."""
+        return self._engine is not None
 
     @property
     def engine(self) -> ProducerEngine:

@@ -11,12 +11,15 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aioproducer.config import OPTIONS, Status
 from aioproducer.testing.broker import TopicSpec
 from aioproducer.testing.sim.cluster import ReplicationTiming
 from aioproducer.testing.sim.faults import Shape
+
+if TYPE_CHECKING:
+    from aioproducer.testing.sim.transactions.plan import Plan
 
 CHAOS_S = 60.0
 """How long faults may strike; then everything heals."""
@@ -62,6 +65,7 @@ class Scenario:
         close_timeout_s: The patience of that close.
         unclean_elections: Whether committed records may be lost.
         purges: Whether tasks give up what waits, now and then.
+        transactions: What the producers are to do in transactions; None for a run without.
     """
 
     nodes: tuple[int, ...]
@@ -76,11 +80,17 @@ class Scenario:
     close_timeout_s: float
     unclean_elections: bool
     purges: bool
+    transactions: Plan | None = None
 
     @property
     def shape(self) -> Shape:
         """What faults can aim at."""
-        return Shape(self.nodes, {name: spec.partitions for name, spec in self.topics.items()})
+        plan = self.transactions
+        return Shape(
+            self.nodes,
+            {name: spec.partitions for name, spec in self.topics.items()},
+            {} if plan is None else {seat.name: seat.group for seat in plan.seats},
+        )
 
     @property
     def fault_times(self) -> tuple[float, float]:

@@ -45,10 +45,14 @@ invalid record."""
 
 
 class Moment(Enum):
-    """When something happens to a broker at a Produce request."""
+    """When something happens to a broker at a request."""
 
-    BEFORE_APPEND = "before append"
-    AFTER_APPEND = "after append"
+    BEFORE = "before"
+    AFTER = "after"
+
+
+Hold = Callable[[RequestHeader, Callable[[], None]], None]
+"""Keeps a request for a while and then lets it be carried out, by the second argument."""
 
 
 class SimBroker:
@@ -56,7 +60,8 @@ class SimBroker:
 
     Attributes:
         is_off: Whether its machine is off: nothing answers, nothing refuses.
-        at_produce: What happens at which moment of the next Produce request.
+        ambushes: What happens at which moment of the next request of an API.
+        held_back: Who decides when the next request of an API is looked at.
         scripted_codes: Codes that faults make it answer.
         distort: What a fault does to the next answer to Produce; returns whether it did.
         complaints: What the broker found wrong with the producer's requests.
@@ -78,7 +83,8 @@ class SimBroker:
         self.clock_ms = clock_ms
         self.is_off: bool = False
         self.is_frozen: bool = False
-        self.at_produce: dict[Moment, Callable[[], None]] = {}
+        self.ambushes: dict[tuple[ApiKey, Moment], Callable[[], None]] = {}
+        self.held_back: dict[ApiKey, Hold] = {}
         self.complaints: list[str] = []
         self.scripted_codes: set[int] = set()
         self.distort: Callable[[ProduceResponse], bool] | None = None
@@ -205,6 +211,10 @@ class Session:
         self._busy = True
         self.connection.stop_reading()
         service = self._broker.rng.uniform(0, _LONGEST_SERVICE_S)
+        hold = self._broker.held_back.pop(ApiKey(header.api_key), None)
+        if hold is not None:
+            hold(header, lambda: self._when_running(lambda: self._carry_out(header)))
+            return
         self._later(service, lambda: self._carry_out(header))
 
     def _idle(self) -> None:
@@ -215,11 +225,11 @@ class Session:
 
     def _carry_out(self, header: RequestHeader) -> None:
         broker = self._broker
-        self._come_to(Moment.BEFORE_APPEND, header)
+        self._come_to(Moment.BEFORE, header)
         if self._dead:
             return
         reply = broker.cluster.respond(broker.node_id, header, broker.clock_ms())
-        self._come_to(Moment.AFTER_APPEND, header)
+        self._come_to(Moment.AFTER, header)
         if self._dead:
             return
         self._header = header
@@ -227,8 +237,9 @@ class Session:
 
     def _come_to(self, moment: Moment, header: RequestHeader) -> None:
         """What lies in wait for this moment happens; it may be the broker's death."""
-        if header.api_key == ApiKey.PRODUCE and moment in self._broker.at_produce:
-            self._broker.at_produce.pop(moment)()
+        key = (ApiKey(header.api_key), moment)
+        if key in self._broker.ambushes:
+            self._broker.ambushes.pop(key)()
 
     def _settle(self, reply: Reply) -> None:
         broker = self._broker

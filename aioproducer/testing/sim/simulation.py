@@ -18,20 +18,25 @@ import logging
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from aioproducer.errors import BootstrapError, KafkaError
-from aioproducer.testing.sim.evidence import LogWatch, calm_times, leftovers
+from aioproducer.testing.sim.evidence import Evidence, LogWatch, calm_times, leftovers
 from aioproducer.testing.sim.faults import Fault, draw_schedule
 from aioproducer.testing.sim.ledger import Entry, Fate, Ledger
 from aioproducer.testing.sim.loop import StuckError, VirtualLoop
-from aioproducer.testing.sim.oracles import Evidence, Violation, judge
+from aioproducer.testing.sim.oracles import Violation, judge
 from aioproducer.testing.sim.producer import SimProducer
 from aioproducer.testing.sim.scenario import CHAOS_S, Chance, Scenario, draw_scenario
 from aioproducer.testing.sim.trace import Trace
+from aioproducer.testing.sim.transactions.book import TransactionBook
+from aioproducer.testing.sim.transactions.cast import Cast
+from aioproducer.testing.sim.transactions.oracles import judge_transactions
+from aioproducer.testing.sim.transactions.plan import Plan, draw_plan, with_plan
+from aioproducer.testing.sim.transactions.play import TransactionalPlay
 from aioproducer.testing.sim.workload import Workload
 from aioproducer.testing.sim.world import SimWorld
 
@@ -54,6 +59,7 @@ class Result:
         happened: How often each kind of fault was felt.
         records: How many records somebody wanted to send.
         virtual_s: How long the run took on its own clock.
+        transactions: How many transactions were begun.
     """
 
     seed: int
@@ -66,6 +72,7 @@ class Result:
     records: int = 0
     delivered: int = 0
     virtual_s: float = 0.0
+    transactions: int = 0
 
 
 @dataclass
@@ -133,6 +140,9 @@ class Simulation:
         self.chance: Chance = chance
         self.loop: VirtualLoop = loop
         drawn = draw_scenario(chance.of("scenario"), unclean_elections=setup.unclean_elections)
+        plan = None if setup.unclean_elections else draw_plan(chance.of("transactions"))
+        if plan is not None:
+            drawn = with_plan(drawn, plan, chance.of("transactional scenario"))
         self.scenario: Scenario = replace(drawn, options={**drawn.options, **setup.options})
         self.world: SimWorld = SimWorld(chance, loop, self.scenario)
         self.trace: Trace = self.world.trace
@@ -142,6 +152,7 @@ class Simulation:
         )
         self.schedule: list[Fault] = self.drawn if setup.schedule is None else list(setup.schedule)
         self.ledger: Ledger = Ledger()
+        self.book: TransactionBook | None = None
         self._setup = setup
 
     # -- the run ----------------------------------------------------------------------------------
@@ -153,7 +164,7 @@ class Simulation:
         try:
             evidence = self.loop.run_until_complete(self._play())
             evidence.reports += reports + self.loop.failures
-            violations = judge(evidence)
+            violations = judge(evidence) + judge_transactions(evidence)
         except StuckError as error:
             violations = [Violation("the_run_goes_on", str(error))]
         except Exception as error:
@@ -171,26 +182,22 @@ class Simulation:
             records=len(self.ledger.entries),
             delivered=sum(entry.is_acknowledged for entry in self.ledger.entries),
             virtual_s=self.loop.time(),
+            transactions=0 if self.book is None else len(self.book.transactions),
         )
 
     async def _play(self) -> Evidence:
-        self.world.expect(self.schedule)
-        producer = await self._start_producer()
-        try:
-            async with asyncio.timeout_at(_LONGEST_RUN_S):
+        if self.scenario.transactions is not None:
+            evidence = await self._play_transactions(self.scenario.transactions)
+        else:
+            self.world.expect(self.schedule)
+            producer = await self._start_producer()
+            async with self._to_the_end(lambda: producer.close(0)):
                 tasks = self._start_tasks(producer)
                 if self.scenario.closes_at is None:
                     await self._end_in_peace(producer, tasks)
                 else:
                     await self._end_in_haste(producer, tasks, self.scenario.closes_at)
-        except KafkaError as error:
-            self.ledger.surprises.append(f"the end fails: {error!r}")
-        except TimeoutError:
-            self.ledger.late_ends.append(f"no end within {_LONGEST_RUN_S:.0f} s")
-        finally:
-            self.world.heal()
-            await producer.close(0)
-        evidence = self._evidence(producer)
+            evidence = self._evidence([producer])
         evidence.leftovers += leftovers(self.loop, self.world.network)
         await asyncio.sleep(_DRAINING_S)
         for entry in self.ledger.entries:
@@ -198,10 +205,43 @@ class Simulation:
         gc.collect()
         return evidence
 
+    async def _play_transactions(self, plan: Plan) -> Evidence:
+        cast = Cast(self, plan)
+        self.book = cast.book
+        self.world.enter(cast)
+        self.world.expect(self.schedule)
+        play = TransactionalPlay(self, cast)
+        async with self._to_the_end(lambda: play.close(0)):
+            await play.run()
+        self.world.happened["overslept transaction"] = any(
+            tx.overslept for tx in cast.book.transactions
+        )
+        evidence = self._evidence([actor.producer for actor in cast.actors])
+        evidence.transactions = cast.book
+        return evidence
+
+    @asynccontextmanager
+    async def _to_the_end(self, close: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+        """Bounds a run, and notes what ends it but should not."""
+        try:
+            async with asyncio.timeout_at(_LONGEST_RUN_S):
+                yield
+        except KafkaError as error:
+            self.ledger.surprises.append(f"the end fails: {error!r}")
+        except TimeoutError:
+            self.ledger.late_ends.append(f"no end within {_LONGEST_RUN_S:.0f} s")
+        finally:
+            self.world.heal()
+            await close()
+
+    def make_producer(self, **arguments: Any) -> SimProducer:
+        """One more producer under test; see `SimProducer`."""
+        return self._setup.producer(self, **arguments)
+
     async def _start_producer(self) -> SimProducer:
         """A user tries again: with a short `max_block_ms` a slow network can be too slow."""
         while True:
-            producer = self._setup.producer(self)
+            producer = self.make_producer()
             try:
                 await producer.start()
             except BootstrapError as error:
@@ -298,8 +338,9 @@ class Simulation:
 
     # -- evidence ---------------------------------------------------------------------------------
 
-    def _evidence(self, producer: SimProducer) -> Evidence:
-        engine, world = producer.engine, self.world
+    def _evidence(self, producers: Sequence[SimProducer]) -> Evidence:
+        world, config = self.world, producers[0].config
+        engines = [each.engine for each in producers if each.was_started]
         transports = [(str(each), each.transport) for each in world.network.connections]
         complaints = [text for broker in world.brokers.values() for text in broker.complaints]
         complaints += [
@@ -308,12 +349,12 @@ class Simulation:
             if transport is not None and transport.memory_changed
         ]
         return Evidence(
-            producer.config,
+            config,
             self.ledger,
             world.cluster,
-            engine.stats,
-            may_lose=self.scenario.unclean_elections or producer.config.acks_value == 1,
-            memory_missing=engine.pool.total - engine.pool.available,
+            [engine.stats for engine in engines],
+            may_lose=self.scenario.unclean_elections or config.acks_value == 1,
+            memory_missing=sum(each.pool.total - each.pool.available for each in engines),
             calm=calm_times(world.disturbances, world.healed_at or 0.0, self.loop.time()),
             early_speakers=[
                 name

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aioproducer.testing.sim.pipe import Content, Quiet, Signal
 
 if TYPE_CHECKING:
-    from aioproducer.testing.sim.network import SimConnection
+    from aioproducer.testing.sim.network import SimConnection, Tap
 
 _ROUNDING_S = 0.001
 
@@ -36,8 +36,8 @@ class SendBuffer:
     """
 
     def __init__(self) -> None:
-        self.size = 0
-        self.changed = False
+        self.size: int = 0
+        self.changed: bool = False
         self._waiting: deque[_Waiting] = deque()
 
     def add(self, view: memoryview) -> None:
@@ -115,6 +115,10 @@ class ClientTransport(asyncio.Transport):
     def memory_changed(self) -> bool:
         """Whether memory was changed before it had left, or the connection ended."""
         return self._unsent.changed
+
+    def tap(self, tap: Tap) -> None:
+        """Lets somebody watch what goes out and comes in."""
+        self._connection.tap = tap
 
     def window_moved(self) -> None:
         """The other side took something: there may be room."""

@@ -37,7 +37,11 @@ _FOCUSED = 0.35
 
 
 class Workload:
-    """The tasks of one run."""
+    """The tasks of one run.
+
+    Attributes:
+        transaction: The number of the transaction that is open, if any.
+    """
 
     def __init__(
         self,
@@ -49,6 +53,8 @@ class Workload:
         *,
         purges: bool,
     ) -> None:
+        self.transaction: int | None = None
+        self._sent: list[Entry] = []
         self._producer = producer
         self._purges = purges
         self._shape = shape
@@ -72,16 +78,34 @@ class Workload:
         number = 0
         while number < records:
             size = min(rng.choice((1, 2, 5, 12, 30)), records - number)
-            focus = self._some_partition(rng) if rng.random() < _FOCUSED else None
-            draft = [self._draft(task, rng, number + i, focus) for i in range(size)]
-            style = rng.choice(self._styles())
-            await style(draft, rng)
+            await self.burst(task, rng, number, size)
             number += size
-            if rng.random() < 0.15:
-                await self._flush(rng.choice((None, 0.1, 2.0)))
             # Waiting for the cluster may have taken longer: then without a pause.
             pause = number * pace * rng.uniform(0.9, 1.1) - self._loop.time()
             await asyncio.sleep(max(0.0, pause))
+
+    async def burst(self, task: int, rng: random.Random, first: int, size: int) -> None:
+        """Sends so many records in one of the styles, and maybe flushes then.
+
+        Args:
+            task: Who sends.
+            rng: Its source of chance.
+            first: The number of the first record.
+            size: How many.
+        """
+        focus = self._some_partition(rng) if rng.random() < _FOCUSED else None
+        draft = [self._draft(task, rng, first + i, focus) for i in range(size)]
+        style = rng.choice(self._styles())
+        await style(draft, rng)
+        if rng.random() < 0.15:
+            await self._flush(rng.choice((None, 0.1, 2.0)))
+
+    async def at_once(self, task: int, rng: random.Random, size: int) -> None:
+        """Sends so many records without waiting for one before the other; each has its own task."""
+        draft = [self._draft(task, rng, number, None) for number in range(size)]
+        for entry in draft:
+            entry.task = -1  # these have no order
+        await asyncio.gather(*[self.send(entry) for entry in draft], return_exceptions=True)
 
     def _styles(self) -> list[Callable[[list[Entry], random.Random], Coroutine[Any, Any, None]]]:
         return [
@@ -98,12 +122,12 @@ class Workload:
 
     async def _one_by_one(self, draft: list[Entry], rng: random.Random) -> None:
         for entry in draft:
-            if await self._send(entry):
-                await self._watch(entry)
+            if await self.send(entry):
+                await self.watch(entry)
 
     async def _together(self, draft: list[Entry], rng: random.Random) -> None:
-        accepted = [entry for entry in draft if await self._send(entry)]
-        waits = [asyncio.ensure_future(self._watch(entry)) for entry in accepted]
+        accepted = [entry for entry in draft if await self.send(entry)]
+        waits = [asyncio.ensure_future(self.watch(entry)) for entry in accepted]
         if rng.random() < 0.4:
             # Giving up waits for some touches neither the records nor the other waits.
             await asyncio.sleep(rng.choice((0.0, 0.01, 0.5)))
@@ -113,13 +137,13 @@ class Workload:
 
     async def _forgetting(self, draft: list[Entry], rng: random.Random) -> None:
         for entry in draft:
-            if await self._send(entry):
+            if await self.send(entry):
                 entry.delivery = None
                 self._ledger.dropped.append(entry)
 
     async def _called_back(self, draft: list[Entry], rng: random.Random) -> None:
         for entry in draft:
-            if await self._send(entry):
+            if await self.send(entry):
                 self._count_notices(entry)
 
     async def _in_bulk(self, draft: list[Entry], rng: random.Random) -> None:
@@ -135,9 +159,10 @@ class Workload:
         for entry in draft:
             entry.asked_at = now
             entry.task = -1  # in bulk and alone are not ordered among each other
+            entry.transaction = self.transaction
         try:
             result = await self._producer.send_many(topic, items)
-        except KafkaError:
+        except (KafkaError, asyncio.CancelledError):
             for entry in draft:
                 entry.fate, entry.settled_at = Fate.UNTOLD, self._loop.time()
             raise
@@ -154,7 +179,7 @@ class Workload:
     async def _hesitating(self, draft: list[Entry], rng: random.Random) -> None:
         for entry in draft:
             entry.asked_at = self._loop.time()
-            sending = asyncio.ensure_future(self._send(entry))
+            sending = asyncio.ensure_future(self.send(entry))
             for _ in range(rng.randrange(3)):
                 await asyncio.sleep(0)
             if rng.random() < 0.5:
@@ -166,7 +191,7 @@ class Workload:
 
     async def _regretting(self, draft: list[Entry], rng: random.Random) -> None:
         for entry in draft:
-            if await self._send(entry):
+            if await self.send(entry):
                 self._count_notices(entry)
         await asyncio.sleep(rng.choice((0.0, 0.001, 0.05, 0.3)))
         gone = self._producer.purge(queued=rng.random() < 0.5, in_flight=rng.random() < 0.7)
@@ -193,8 +218,9 @@ class Workload:
         stamped = self._wall_ms() - rng.randrange(1000) if rng.random() < 0.3 else None
         return Entry(name, task, topic, partition, key, value, headers, stamped, self._loop.time())
 
-    async def _send(self, entry: Entry) -> bool:
+    async def send(self, entry: Entry) -> bool:
         """Sends one record; whether it was accepted."""
+        entry.transaction = self.transaction
         self._ledger.entries.append(entry)
         entry.asked_at = self._loop.time()
         try:
@@ -218,9 +244,11 @@ class Workload:
         finally:
             entry.settled_at = self._loop.time()
         entry.fate = Fate.ACCEPTED
+        self._sent.append(entry)
         return True
 
-    async def _watch(self, entry: Entry) -> None:
+    async def watch(self, entry: Entry) -> None:
+        """Awaits a delivery."""
         delivery = entry.delivery
         if delivery is None:
             return
@@ -248,7 +276,7 @@ class Workload:
         entry.delivery.add_done_callback(notice)
 
     async def _flush(self, timeout: float | None) -> None:
-        before = [entry for entry in self._ledger.entries if entry.delivery is not None]
+        before = [entry for entry in self._sent if entry.delivery is not None]
         left = await self._producer.flush(timeout)
         self._trace(f"flush({timeout}) leaves {left}")
         pending = sum(not e.delivery.done() for e in before if e.delivery is not None)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from aioproducer.testing.broker import BrokerSpec, ClusterSettings
 from aioproducer.testing.sim.cluster import SimCluster
 from aioproducer.testing.sim.faults import Fault, Probe, revive, thaw
+from aioproducer.testing.sim.faults.base import Cast
 from aioproducer.testing.sim.loop import VirtualLoop
 from aioproducer.testing.sim.network import SimNetwork
 from aioproducer.testing.sim.scenario import Chance, Scenario
@@ -22,6 +23,7 @@ from aioproducer.testing.sim.server import SimBroker
 from aioproducer.testing.sim.trace import Trace
 
 _EPOCH_MS = 1_700_000_000_000
+_LOOK_AGAIN_S = 0.005
 
 
 class SimWorld:
@@ -45,6 +47,7 @@ class SimWorld:
             window=scenario.window,
             base_latency_s=scenario.base_latency_s,
         )
+        self._wakeup: asyncio.TimerHandle | None = None
         self.cluster: SimCluster = self._make_cluster()
         self.brokers: dict[int, SimBroker] = {
             node_id: self._make_broker(node_id) for node_id in scenario.nodes
@@ -55,6 +58,7 @@ class SimWorld:
         self._clock_offset_s = 0.0
         self._probes: list[tuple[str, Probe]] = []
         self._fault_timers: list[asyncio.TimerHandle] = []
+        self._cast: Cast | None = None
 
     # -- World ------------------------------------------------------------------------------------
 
@@ -74,6 +78,17 @@ class SimWorld:
         """Moves the producer's wall clock."""
         self._clock_offset_s += seconds
 
+    @property
+    def cast(self) -> Cast:
+        """The transactional producers."""
+        if self._cast is None:
+            raise LookupError("nobody is transactional in this run")
+        return self._cast
+
+    def enter(self, cast: Cast) -> None:
+        """Says whom faults find."""
+        self._cast = cast
+
     # -- clocks -----------------------------------------------------------------------------------
 
     def broker_ms(self) -> int:
@@ -83,6 +98,21 @@ class SimWorld:
     def wall_ms(self) -> int:
         """The producer's clock."""
         return self.broker_ms() + int(self._clock_offset_s * 1000)
+
+    def _plan_wakeup(self, due_ms: int | None) -> None:
+        """Lets coordinators do at its time what no request makes them do."""
+        if self._wakeup is not None:
+            self._wakeup.cancel()
+            self._wakeup = None
+        if due_ms is not None:
+            due = max((due_ms - _EPOCH_MS) / 1000, self.loop.time() + _LOOK_AGAIN_S)
+            self._wakeup = self.loop.call_at(due, self._wake)
+
+    def _wake(self) -> None:
+        self._wakeup = None
+        self.cluster.advance(self.broker_ms())
+        if self._wakeup is None:  # what is due cannot be done yet
+            self._plan_wakeup(self.cluster.next_wakeup_ms)
 
     # -- faults -----------------------------------------------------------------------------------
 
@@ -104,10 +134,13 @@ class SimWorld:
         self.happened["fragmentation"] += self.network.weather.fragmented > 0
         self.network.weather.clear()
         self.cluster.heal()
+        if self.scenario.transactions is not None:
+            self.cluster.settings = self.scenario.transactions.settings(self.cluster.settings)
         self._clock_offset_s = 0.0
         for node_id, broker in self.brokers.items():
             broker.distort = None
-            broker.at_produce.clear()
+            broker.ambushes.clear()
+            broker.held_back.clear()
             revive(self, node_id)
             thaw(self, node_id)
 
@@ -119,16 +152,18 @@ class SimWorld:
     # -- making -----------------------------------------------------------------------------------
 
     def _make_cluster(self) -> SimCluster:
-        scenario = self.scenario
+        scenario, plan = self.scenario, self.scenario.transactions
+        settings = ClusterSettings(verify_records=True, auto_create_topics=False)
         cluster = SimCluster(
             [BrokerSpec(node_id, f"broker-{node_id}.sim", 9092) for node_id in scenario.nodes],
-            settings=ClusterSettings(verify_records=True, auto_create_topics=False),
+            settings=settings if plan is None else plan.settings(settings),
             rng=self.chance.of("cluster"),
             loop=self.loop,
             trace=self.trace,
             timing=scenario.timing,
         )
         cluster.unclean_elections = scenario.unclean_elections
+        cluster.subscribe_wakeups(self._plan_wakeup)
         for name, spec in scenario.topics.items():
             cluster.create_topic(name, spec)
         return cluster

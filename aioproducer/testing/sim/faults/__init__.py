@@ -43,6 +43,19 @@ from aioproducer.testing.sim.faults.brokers import (
     revive,
     thaw,
 )
+from aioproducer.testing.sim.faults.coordinators import (
+    CoordinatorDiesAfter,
+    CoordinatorDiesBefore,
+    CoordinatorError,
+    CoordinatorMove,
+    ErrorAfterWork,
+    FinalCoordinatorError,
+    HeldEnd,
+    HeldRequest,
+    LateCoordinatorAnswer,
+    LostByCoordinator,
+    SlowMarkers,
+)
 from aioproducer.testing.sim.faults.network import (
     BlackHole,
     HalfClose,
@@ -53,8 +66,25 @@ from aioproducer.testing.sim.faults.network import (
     SlowAccept,
     SlowLink,
 )
+from aioproducer.testing.sim.faults.processes import (
+    EpochsUsedUp,
+    Kill,
+    Rebalance,
+    TransactionUpgrade,
+    Usurpation,
+)
 
-__all__ = ["KINDS", "Fault", "Probe", "Shape", "World", "draw_schedule", "revive", "thaw"]
+__all__ = [
+    "KINDS",
+    "TRANSACTIONAL_KINDS",
+    "Fault",
+    "Probe",
+    "Shape",
+    "World",
+    "draw_schedule",
+    "revive",
+    "thaw",
+]
 
 _FEWEST, _MOST = 3, 16
 _STORM_S = 2.0
@@ -98,6 +128,29 @@ KINDS: Final[tuple[type[Fault], ...]] = (
 )
 """Every kind of fault; a kind that never happens in many seeds fails the run."""
 
+TRANSACTIONAL_KINDS: Final[tuple[type[Fault], ...]] = (
+    CoordinatorError,
+    FinalCoordinatorError,
+    ErrorAfterWork,
+    LostByCoordinator,
+    LateCoordinatorAnswer,
+    HeldRequest,
+    HeldEnd,
+    HeldEnd,
+    CoordinatorDiesBefore,
+    CoordinatorDiesAfter,
+    CoordinatorMove,
+    SlowMarkers,
+    TransactionUpgrade,
+    EpochsUsedUp,
+    Kill,
+    Kill,
+    Usurpation,
+    Usurpation,
+    Rebalance,
+)
+"""What strikes transactional runs besides everything else; some more often."""
+
 
 def draw_schedule(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
     """Some faults between two virtual times, in their order.
@@ -111,11 +164,13 @@ def draw_schedule(rng: random.Random, shape: Shape, start: float, end: float) ->
         (rng.uniform(start, end - _STORM_S), shape._replace(nodes=(rng.choice(shape.nodes),)))
         for _ in range(rng.randint(1, 3))
     ]
+    # Where there are transactions, half of what happens is about them.
+    kinds = KINDS + TRANSACTIONAL_KINDS * 2 if shape.seats else KINDS
     faults = []
     for _ in range(count):
         at, aim = rng.uniform(start, end), shape
         if rng.random() >= calm:
             begins, aim = rng.choice(storms)
             at = begins + rng.uniform(0, _STORM_S)
-        faults.append(rng.choice(KINDS).draw(rng, round(at, 3), aim))
+        faults.append(rng.choice(kinds).draw(rng, round(at, 3), aim))
     return sorted(faults, key=lambda fault: fault.at)

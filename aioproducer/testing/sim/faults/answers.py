@@ -35,7 +35,7 @@ _WRONG_ANSWER = (8).to_bytes(4, "big") + b"\x7f" * 8
 """A frame with a correlation id nobody used."""
 
 
-class _Ambush(ScriptedFault):
+class Ambush(ScriptedFault):
     """A scripted fault that tells the world when it strikes."""
 
     world: World | None = None
@@ -64,7 +64,7 @@ class _Scripted(Fault):
         return lambda: ambush.struck
 
     @abstractmethod
-    def scripted(self) -> _Ambush:
+    def scripted(self) -> Ambush:
         """The fault in the words of `testing.broker.faults`."""
 
     @classmethod
@@ -72,8 +72,8 @@ class _Scripted(Fault):
         """Once or a few times."""
         return cls(at, node(rng, shape), rng.choice((1, 1, 3)))
 
-    def _produce(self, action: ErrorAnswer | ConnectionFault) -> _Ambush:
-        return _Ambush(action, ApiKey.PRODUCE, self.node_id, times=self.times)
+    def _produce(self, action: ErrorAnswer | ConnectionFault) -> Ambush:
+        return Ambush(action, ApiKey.PRODUCE, self.node_id, times=self.times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Refusal(_CodeAnswered):
 
     kind = "retriable error"
 
-    def scripted(self) -> _Ambush:
+    def scripted(self) -> Ambush:
         """Not written."""
         return self._produce(ErrorAnswer(self.code))
 
@@ -120,7 +120,7 @@ class ErrorAfterWrite(_CodeAnswered):
 
     kind = "error after write"
 
-    def scripted(self) -> _Ambush:
+    def scripted(self) -> Ambush:
         """Written."""
         return self._produce(ErrorAnswer(self.code, apply=True))
 
@@ -145,7 +145,7 @@ class MixedErrors(Fault):
         for answer in self.answers:
             for broker in world.brokers.values():
                 broker.scripted_codes.add(answer.code)
-            ambush = _Ambush(answer, ApiKey.PRODUCE, None, self.topic, self.partition)
+            ambush = Ambush(answer, ApiKey.PRODUCE, None, self.topic, self.partition)
             ambush.world = world
             world.cluster.faults.add(ambush)
             ambushes.append(ambush)
@@ -170,9 +170,9 @@ class MetadataError(_CodeAnswered):
 
     kind = "metadata error"
 
-    def scripted(self) -> _Ambush:
+    def scripted(self) -> Ambush:
         """For whole topics or their partitions."""
-        return _Ambush(ErrorAnswer(self.code), ApiKey.METADATA, None, times=self.times)
+        return Ambush(ErrorAnswer(self.code), ApiKey.METADATA, None, times=self.times)
 
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
@@ -186,9 +186,9 @@ class InitProducerIdError(_CodeAnswered):
 
     kind = "init producer id error"
 
-    def scripted(self) -> _Ambush:
+    def scripted(self) -> Ambush:
         """By any broker."""
-        return _Ambush(ErrorAnswer(self.code), ApiKey.INIT_PRODUCER_ID, None, times=self.times)
+        return Ambush(ErrorAnswer(self.code), ApiKey.INIT_PRODUCER_ID, None, times=self.times)
 
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
@@ -203,7 +203,7 @@ class Throttle(_Scripted):
     kind = "throttle"
     milliseconds: int
 
-    def scripted(self) -> _Ambush:
+    def scripted(self) -> Ambush:
         """Answered with a throttle time."""
         return self._produce(ConnectionFault(throttle_ms=self.milliseconds))
 
@@ -220,7 +220,7 @@ class LateAnswer(_Scripted):
     kind = "late answer"
     milliseconds: int
 
-    def scripted(self) -> _Ambush:
+    def scripted(self) -> Ambush:
         """Done, answered later."""
         return self._produce(ConnectionFault(delay_ms=self.milliseconds))
 
@@ -236,7 +236,7 @@ class LostRequest(_Scripted):
 
     kind = "lost request"
 
-    def scripted(self) -> _Ambush:
+    def scripted(self) -> Ambush:
         """Not done."""
         return self._produce(ConnectionFault(apply=False, answer=False, close=True))
 
@@ -247,7 +247,7 @@ class LostAnswer(_Scripted):
 
     kind = "lost answer"
 
-    def scripted(self) -> _Ambush:
+    def scripted(self) -> Ambush:
         """Done."""
         return self._produce(ConnectionFault(answer=False, close=True))
 
@@ -259,7 +259,7 @@ class SwallowedRequest(_Scripted):
     kind = "no answer"
     applied: bool
 
-    def scripted(self) -> _Ambush:
+    def scripted(self) -> Ambush:
         """Nothing is answered."""
         return self._produce(ConnectionFault(apply=self.applied, answer=False))
 
@@ -276,7 +276,7 @@ class CutAnswer(_Scripted):
     kind = "cut answer"
     size: int
 
-    def scripted(self) -> _Ambush:
+    def scripted(self) -> Ambush:
         """Some bytes, then the end."""
         return self._produce(ConnectionFault(cut_at=self.size, close=True))
 
@@ -292,7 +292,7 @@ class WrongAnswer(_Scripted):
 
     kind = "wrong answer"
 
-    def scripted(self) -> _Ambush:
+    def scripted(self) -> Ambush:
         """A frame with a correlation id nobody used."""
         return self._produce(ConnectionFault(apply=False, frame=_WRONG_ANSWER))
 
@@ -334,7 +334,7 @@ class LeftOutAnswer(_Distorted):
     def strike(self, world: World) -> Probe:
         """Refuses a partition first if it shall not be written."""
         if not self.written:
-            refusal = _Ambush(ErrorAnswer(_NOT_LEADER), ApiKey.PRODUCE, self.node_id)
+            refusal = Ambush(ErrorAnswer(_NOT_LEADER), ApiKey.PRODUCE, self.node_id)
             world.cluster.faults.add(refusal)
         return _Distorted.strike(self, world)
 

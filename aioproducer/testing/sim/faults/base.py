@@ -18,6 +18,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple, Protocol, Self
 
 from aioproducer.testing.sim.cluster import SimCluster
@@ -29,10 +30,30 @@ Probe = Callable[[], int]
 
 
 class Shape(NamedTuple):
-    """What a fault can be aimed at."""
+    """What a fault can be aimed at.
+
+    Attributes:
+        nodes: Brokers.
+        topics: Topics, with the number of their partitions.
+        seats: Transactional producers, each with the group that keeps its positions.
+    """
 
     nodes: Sequence[int]
     topics: Mapping[str, int]
+    seats: Mapping[str, str] = MappingProxyType({})
+
+
+class Cast(Protocol):
+    """Transactional producers, as faults treat them."""
+
+    def kill(self, seat: str) -> int:
+        """The process dies; returns 0 if there was none."""
+
+    def usurp(self, seat: str) -> int:
+        """Another process does the same job from now on; returns 0 if none did it before."""
+
+    def rebalance(self, seat: str) -> int:
+        """The seat's consumer group has a new generation; returns 0 if there is no such group."""
 
 
 class World(Protocol):
@@ -56,6 +77,10 @@ class World(Protocol):
 
     def jump_clock(self, seconds: float) -> None:
         """Moves the producer's wall clock."""
+
+    @property
+    def cast(self) -> Cast:
+        """The transactional producers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from aioproducer.testing.sim.faults.base import (
 )
 from aioproducer.testing.sim.server import Moment
 from aioproducer.testing.sim.weather import Condition, Direction, Trouble
+from aioproducer.wire.api_keys import ApiKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class _CrashAtProduce(Crash):
             nonlocal died
             died += self._die(world, silent=False)
 
-        world.brokers[self.node_id].at_produce[self.moment] = die
+        world.brokers[self.node_id].ambushes[ApiKey.PRODUCE, self.moment] = die
         return lambda: died
 
 
@@ -79,7 +80,7 @@ class CrashBeforeAppend(_CrashAtProduce):
     """A broker dies with a Produce request received and nothing written."""
 
     kind = "crash before append"
-    moment = Moment.BEFORE_APPEND
+    moment = Moment.BEFORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class CrashAfterAppend(_CrashAtProduce):
     """A broker dies with a Produce request written and nothing answered."""
 
     kind = "crash after append"
-    moment = Moment.AFTER_APPEND
+    moment = Moment.AFTER
 
 
 def revive(world: World, node_id: int) -> None:
@@ -175,7 +176,7 @@ class DeposedLeader(LastingFault):
                     if partition.leader == self.node_id:
                         moved += move_leader(world, topic.name, partition.index)
 
-        world.brokers[self.node_id].at_produce[self.moment] = depose
+        world.brokers[self.node_id].ambushes[ApiKey.PRODUCE, self.moment] = depose
         return lambda: moved
 
     @classmethod

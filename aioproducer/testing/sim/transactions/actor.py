@@ -1,0 +1,300 @@
+"""One incarnation: a process with a producer, and a user who does one transaction after the other.
+
+Owns: how users drive transactions, well and badly, and what they note of it. Must not know: faults,
+the cluster's state, what is right.
+
+    in a block       `async with`, left in order, by an exception, or by a cancellation
+    by calls         begin, ..., commit or abort; each call may be cancelled and made again
+    losing patience  a call that has no outcome for long: the process closes and another one starts
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from aioproducer.errors import (
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+    TransactionAbortableError,
+)
+from aioproducer.testing.sim.ledger import Source
+from aioproducer.testing.sim.producer import SimProducer
+from aioproducer.testing.sim.scenario import CHAOS_S
+from aioproducer.testing.sim.transactions.book import ActorEntry, Outcome, TransactionEntry
+from aioproducer.testing.sim.transactions.contents import ENDS, Contents
+from aioproducer.testing.sim.transactions.line import Line
+from aioproducer.testing.sim.transactions.patience import Caller, GaveUpError
+from aioproducer.testing.sim.transactions.plan import Seat
+
+if TYPE_CHECKING:
+    from aioproducer.testing.sim.transactions.cast import Cast
+    from aioproducer.testing.sim.transactions.consumer import SimConsumer
+
+
+class ExpelledError(KafkaError):
+    """The consumer group goes on without this process."""
+
+
+class _ChangeOfMindError(Exception):
+    """What a user's own code raises in a block."""
+
+
+class Actor:
+    """One incarnation of a seat.
+
+    Attributes:
+        seat: Its job.
+        entry: What the books say of it.
+        producer: Its producer; another process's dial cannot reach it.
+        superseded: Whether somebody else does the job by now.
+        gone: Whether it was killed.
+        work: Its task, while it works by itself.
+        contents: What it puts into its transactions.
+    """
+
+    def __init__(
+        self,
+        cast: Cast,
+        seat: Seat,
+        entry: ActorEntry,
+        producer: SimProducer,
+        line: Line,
+        rng: random.Random,
+    ) -> None:
+        self.seat = seat
+        self.entry = entry
+        self.producer = producer
+        self.superseded: bool = False
+        self.gone: bool = False
+        self.work: asyncio.Future[None] | None = None
+        self._line = line
+        self._cast = cast
+        self._rng = rng
+        self._loop = cast.loop
+        self._ledger = cast.ledger
+        self._caller = Caller(
+            entry.name, producer.config.max_block_ms / 1000, rng, cast.ledger, cast.trace
+        )
+        self.contents: Contents = Contents(cast, seat, producer, self._caller, rng)
+
+    @property
+    def consumer(self) -> SimConsumer | None:
+        """What it reads by, if it reads."""
+        return self.contents.consumer
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether its producer can go on."""
+        return self.entry.ready_at is not None and self.entry.ended_with is None and not self.gone
+
+    async def run(self) -> None:
+        """Works until the time is over or the producer is at its end."""
+        try:
+            if await self.start():
+                while self._loop.time() < CHAOS_S and not self._cast.closing:
+                    await self.transaction()
+        except asyncio.CancelledError:
+            if not self.gone:
+                raise
+        except (*ENDS, GaveUpError, ExpelledError) as error:
+            self._end(error)
+        except KafkaError as error:
+            self._ledger.surprises.append(f"{self.entry.name}: {error!r}")
+            self._end(error)
+
+    def _end(self, error: KafkaError) -> None:
+        self.entry.ended_with = error
+        self._cast.trace(f"{self.entry.name} ends with {type(error).__name__}")
+
+    def kill(self) -> None:
+        """The process dies: nothing of it reaches anybody any more."""
+        self.gone = True
+        self._line.cut()
+        if self.work is not None:
+            self.work.cancel()
+
+    async def start(self) -> bool:
+        """Starts the producer, which fences older ones; False when that fails."""
+        name = self.entry.name
+        try:
+            limit = 2 * self.producer.config.max_block_ms / 1000
+            await self._caller.bounded("start", self.producer.start(), limit)
+        except KafkaError as error:
+            self._cast.trace(f"{name} does not start: {error!r}")
+            self.entry.ended_with = error
+            return False
+        self.entry.ready_at = self._loop.time()
+        self._cast.trace(f"{name} is ready")
+        self.contents.consumer = self._cast.make_consumer(self)
+        return True
+
+    async def dispose(self, timeout: float | None = 0) -> None:
+        """Closes the producer, and ends what was left running."""
+        await self.contents.stop()
+        config = self.producer.config
+        patience = (config.max_block_ms + config.delivery_timeout_ms) / 1000
+        limit = patience if timeout is None else timeout
+        await self._caller.bounded("close", self.producer.close(timeout), limit + 1.0)
+
+    # -- transactions -----------------------------------------------------------------------------
+
+    async def transaction(self) -> None:
+        """One transaction, in some style, and a pause."""
+        rng = self._rng
+        sources: Sequence[Source] | None = None
+        if self.consumer is not None:
+            sources = self.consumer.poll(rng.choice((2, 5, 15)))
+            if not sources:
+                await asyncio.sleep(rng.choice((0.05, 0.2, 0.5)))
+                return
+        style = rng.choice((self._by_calls, self._by_calls, self._in_block, self._in_cut_block))
+        tx = await style(sources)
+        if self.consumer is not None and (tx is None or tx.outcome is not Outcome.COMMITTED):
+            self._cast.rejoin(self)
+        await asyncio.sleep(self._cast.pause(self.seat))
+
+    async def calm_transaction(
+        self, fill: Callable[[TransactionEntry], Awaitable[None]]
+    ) -> TransactionEntry:
+        """One transaction that the user does everything to commit."""
+        await self._caller.call("begin", self.producer.begin_transaction)
+        tx = self._open()
+        await fill(tx)
+        await self._commit(tx)
+        return tx
+
+    async def _by_calls(self, sources: Sequence[Source] | None) -> TransactionEntry | None:
+        if not await self._begin():
+            return None
+        tx = self._open()
+        await self.contents.fill(tx, sources)
+        if self._rng.random() < 0.8:
+            await self._commit(tx)
+        else:
+            await self._abort(tx)
+        return tx
+
+    async def _in_block(self, sources: Sequence[Source] | None) -> TransactionEntry | None:
+        opened: list[TransactionEntry] = []
+        block = self._block(sources, opened, changes_mind=self._rng.random() < 0.2)
+        await self._leave(block, opened)
+        return opened[0] if opened else None
+
+    async def _in_cut_block(self, sources: Sequence[Source] | None) -> TransactionEntry | None:
+        opened: list[TransactionEntry] = []
+        block = asyncio.ensure_future(self._block(sources, opened, changes_mind=False))
+        try:
+            await asyncio.wait([block], timeout=self._rng.choice((0.0, 0.002, 0.05, 0.3, 1.0)))
+        finally:
+            block.cancel()
+            await asyncio.wait([block])
+        if not block.cancelled():
+            await self._leave(block, opened)
+        elif opened and opened[0].commit_asked_at is not None:
+            try:
+                await self._commit(opened[0])
+            except ProducerClosedError:
+                raise
+            except IllegalStateError:
+                # The commit had been refused, and the block's abort of it was cut off.
+                self._cast.trace(f"{opened[0].label} was given up")
+        return opened[0] if opened else None
+
+    async def _leave(self, block: Awaitable[None], opened: Sequence[TransactionEntry]) -> None:
+        """Awaits a block, and does what a user does after its errors."""
+        try:
+            await block
+        except _ChangeOfMindError:
+            pass
+        except TransactionAbortableError as error:
+            if opened:
+                opened[0].outcome = Outcome.REFUSED
+            else:
+                await self._initialize(error)
+        except KafkaTimeoutError:
+            # Begun or to be committed: both calls are made again.
+            if opened and opened[0].commit_asked_at is not None:
+                await self._commit(opened[0])
+        except ENDS:
+            raise
+        except KafkaError as error:
+            if opened:
+                raise
+            await self._initialize(error)
+
+    async def _block(
+        self,
+        sources: Sequence[Source] | None,
+        opened: list[TransactionEntry],
+        *,
+        changes_mind: bool,
+    ) -> None:
+        left_at: float | None = None
+        try:
+            async with self.producer.transaction():
+                tx = self._open()
+                opened.append(tx)
+                try:
+                    await self.contents.fill(tx, sources)
+                finally:
+                    left_at = self._loop.time()
+                if changes_mind:
+                    raise _ChangeOfMindError
+                tx.commit_asked_at = left_at
+        finally:
+            if left_at is not None:
+                # A commit that is refused is followed by an abort.
+                self._caller.check("leaving a block", left_at, 2)
+        tx.outcome = Outcome.COMMITTED
+        self._cast.trace(f"{tx.label} is committed by its block")
+
+    def _open(self) -> TransactionEntry:
+        tx = self._cast.book.begin(self.entry.name, self._loop.time())
+        self.contents.begin(tx)
+        self._cast.trace(f"{tx.label} begins")
+        return tx
+
+    # -- calls ------------------------------------------------------------------------------------
+
+    async def _begin(self) -> bool:
+        try:
+            await self._caller.call("begin", self.producer.begin_transaction)
+        except (*ENDS, GaveUpError):
+            raise
+        except KafkaError as error:
+            await self._initialize(error)
+            return False
+        return True
+
+    async def _initialize(self, error: KafkaError) -> None:
+        """The next epoch was refused for now."""
+        self._cast.trace(f"{self.entry.name} asks again after {error!r}")
+        try:
+            await self._caller.call("init", self.producer.init_transactions)
+        except (*ENDS, GaveUpError):
+            raise
+        except KafkaError as again:
+            raise GaveUpError("no epoch is given") from again
+
+    async def _commit(self, tx: TransactionEntry) -> None:
+        if tx.commit_asked_at is None:
+            tx.commit_asked_at = self._loop.time()
+        try:
+            await self._caller.call("commit", self.producer.commit_transaction)
+        except TransactionAbortableError as error:
+            tx.outcome = Outcome.REFUSED
+            self._cast.trace(f"{tx.label} cannot be committed: {error!r}")
+            await self._caller.call("abort", self.producer.abort_transaction)
+        else:
+            tx.outcome = Outcome.COMMITTED
+            self._cast.trace(f"{tx.label} is committed")
+
+    async def _abort(self, tx: TransactionEntry) -> None:
+        await self._caller.call("abort", self.producer.abort_transaction)
+        tx.outcome = Outcome.ABORTED
+        self._cast.trace(f"{tx.label} is aborted")

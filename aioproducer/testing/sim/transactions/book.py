@@ -1,0 +1,93 @@
+"""The books of the transactions of a run: what was wanted, and what was told.
+
+Owns: transactions and their outcomes. Must not know: how they are carried out, what the logs say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from aioproducer.errors import KafkaError
+from aioproducer.types import TopicPartition
+
+
+class Outcome(Enum):
+    """What was told of a transaction's end."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    REFUSED = "refused"
+    """The commit raised an error that says that nothing will be visible."""
+    UNTOLD = "untold"
+
+
+@dataclass(slots=True, eq=False)
+class TransactionEntry:
+    """One transaction.
+
+    Attributes:
+        number: Which of all in the run.
+        actor: Whose.
+        began_at: When it was begun.
+        commit_asked_at: When its commit was asked for first; None if it never was.
+        outcome: What was told of its end.
+        group: The group whose positions belong to it.
+        offsets: These positions.
+        overslept: Whether its user waited for longer than the coordinator does.
+    """
+
+    number: int
+    actor: str
+    began_at: float
+    commit_asked_at: float | None = None
+    outcome: Outcome = Outcome.UNTOLD
+    group: str | None = None
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    overslept: bool = False
+
+    @property
+    def label(self) -> str:
+        """The transaction in a few words."""
+        return f"transaction {self.number} of {self.actor}"
+
+    @property
+    def must_be_absent(self) -> bool:
+        """Whether nothing of it may ever be visible."""
+        return self.commit_asked_at is None or self.outcome in {Outcome.ABORTED, Outcome.REFUSED}
+
+
+@dataclass(slots=True, eq=False)
+class ActorEntry:
+    """One incarnation.
+
+    Attributes:
+        name: Its name.
+        transactional_id: What its producer is known by.
+        number: Which incarnation of its seat.
+        ready_at: When its producer had started; None if it never had.
+        ended_with: The error that ended it.
+    """
+
+    name: str
+    transactional_id: str
+    number: int
+    ready_at: float | None = None
+    ended_with: KafkaError | None = None
+
+
+@dataclass(slots=True)
+class TransactionBook:
+    """All transactions and incarnations of a run, in the order of their beginning."""
+
+    transactions: list[TransactionEntry] = field(default_factory=list)
+    actors: list[ActorEntry] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    """What was wrong with what somebody sent."""
+
+    def begin(self, actor: str, now: float) -> TransactionEntry:
+        """One more transaction."""
+        entry = TransactionEntry(len(self.transactions), actor, now)
+        self.transactions.append(entry)
+        return entry

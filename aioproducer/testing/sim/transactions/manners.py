@@ -1,0 +1,184 @@
+"""What a process may send when, judged by the bytes that leave it and those that have come to it.
+
+Owns: reading both directions of one process's connections, and the rules below. Must not know: the
+brokers' state, which may be ahead of what the process can know.
+
+Rules
+- A transactional batch carries the newest producer id and epoch that the process was given.
+- Nothing is produced from the moment in which a transaction's end is asked for until it is granted
+  or a new epoch is given; and the end is asked for when no Produce request waits for its answer.
+- Before Produce v12 a partition is written to only after the coordinator has said that it belongs
+  to the transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from aioproducer.errors import ProtocolError
+from aioproducer.records.batch import parse_header
+from aioproducer.testing.broker.transactions.states import ProducerIdentity
+from aioproducer.types import TopicPartition
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.framing import (
+    REQUEST_TYPES,
+    RequestHeader,
+    decode_request_header,
+    decode_response,
+    peek_correlation_id,
+)
+from aioproducer.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from aioproducer.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from aioproducer.wire.messages.init_producer_id import InitProducerIdResponse
+from aioproducer.wire.messages.produce import ProduceRequest
+
+if TYPE_CHECKING:
+    from aioproducer.testing.broker.cluster import ClusterState
+    from aioproducer.wire.schema import Message
+
+_FIRST_PRODUCE_THAT_ADDS = 12
+_SIZE_BYTES = 4
+_WATCHED = frozenset(
+    {
+        ApiKey.PRODUCE,
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.END_TXN,
+    }
+)
+
+
+class Manners:
+    """The watch over one process.
+
+    Args:
+        name: The process's.
+        cluster: Knows the names of topics.
+        complain: Told of every rule that is broken.
+    """
+
+    def __init__(self, name: str, cluster: ClusterState, complain: Callable[[str], None]) -> None:
+        self._name = name
+        self._cluster = cluster
+        self._complain = complain
+        self._identity: ProducerIdentity | None = None
+        self._added: set[TopicPartition] = set()
+        self._ending = False
+        self.producing: int = 0
+        """Produce requests without an answer."""
+
+    def watch(self) -> ConnectionWatch:
+        """A tap for one more connection."""
+        return ConnectionWatch(self)
+
+    def on_request(self, header: RequestHeader) -> None:
+        """A request has left the process whole."""
+        if header.api_key == ApiKey.PRODUCE:
+            self._check_produce(header)
+        elif header.api_key == ApiKey.END_TXN:
+            request = EndTxnRequest.decode(header.body, header.api_version)
+            if self.producing:
+                self._complain(f"{self._name} asks for an end with {self.producing} Produce out")
+            if (request.producer_id, request.producer_epoch) != self._identity:
+                self._complain(f"{self._name} asks for an end as somebody else")
+            self._ending = True
+
+    def on_answer(self, answer: Message) -> None:
+        """An answer has come to the process whole."""
+        if isinstance(answer, InitProducerIdResponse) and not answer.error_code:
+            self._identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
+            self._begin_anew()
+        elif isinstance(answer, EndTxnResponse) and not answer.error_code:
+            if answer.producer_id >= 0:
+                self._identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
+            self._begin_anew()
+        elif isinstance(answer, AddPartitionsToTxnResponse):
+            self._added.update(
+                TopicPartition(topic.name, each.partition_index)
+                for topic in answer.results_by_topic_v3_and_below
+                for each in topic.results_by_partition
+                if not each.partition_error_code
+            )
+
+    def _begin_anew(self) -> None:
+        self._added.clear()
+        self._ending = False
+
+    def _check_produce(self, header: RequestHeader) -> None:
+        request = ProduceRequest.decode(header.body, header.api_version)
+        for topic in request.topic_data:
+            name = topic.name or self._name_of(topic.topic_id)
+            for data in topic.partition_data:
+                batch = parse_header(data.records or b"")
+                identity = ProducerIdentity(batch.producer_id, batch.producer_epoch)
+                where = TopicPartition(name, data.index)
+                if not batch.is_transactional:
+                    self._complain(f"{self._name} writes to {where} outside of any transaction")
+                elif identity != self._identity:
+                    self._complain(f"{self._name} writes as {identity}, being {self._identity}")
+                elif self._ending:
+                    self._complain(f"{self._name} writes to {where} after its transaction's end")
+                elif header.api_version < _FIRST_PRODUCE_THAT_ADDS and where not in self._added:
+                    self._complain(f"{self._name} writes to {where}, which was not added")
+
+    def _name_of(self, topic_id: object) -> str:
+        return next((t.name for t in self._cluster.topics.values() if t.topic_id == topic_id), "")
+
+
+class _Asked(NamedTuple):
+    api: ApiKey
+    version: int
+
+
+class ConnectionWatch:
+    """Both directions of one connection; a `Tap`."""
+
+    def __init__(self, manners: Manners) -> None:
+        self._manners = manners
+        self._sent = bytearray()
+        self._received = bytearray()
+        self._asked: dict[int, _Asked] = {}
+
+    def sent(self, data: bytes) -> None:
+        """Bytes have left the process."""
+        self._sent += data
+        while (frame := _take_frame(self._sent)) is not None:
+            header = decode_request_header(frame)
+            api = ApiKey(header.api_key)
+            if api in _WATCHED:
+                self._asked[header.correlation_id] = _Asked(api, header.api_version)
+                self._manners.on_request(header)
+                self._manners.producing += api is ApiKey.PRODUCE
+
+    def received(self, data: bytes) -> None:
+        """Bytes have come to the process."""
+        self._received += data
+        while (frame := _take_frame(self._received)) is not None:
+            asked = self._asked.pop(peek_correlation_id(frame), None)
+            if asked is None:
+                continue
+            if asked.api is ApiKey.PRODUCE:
+                self._manners.producing -= 1
+                continue
+            try:
+                _, answer = decode_response(REQUEST_TYPES[asked.api], asked.version, frame)
+            except ProtocolError:  # spoilt on the way; the process throws it away too
+                continue
+            self._manners.on_answer(answer)
+
+    def ended(self) -> None:
+        """Nothing more comes or goes."""
+        self._manners.producing -= sum(each.api is ApiKey.PRODUCE for each in self._asked.values())
+        self._asked.clear()
+
+
+def _take_frame(buffer: bytearray) -> bytes | None:
+    if len(buffer) < _SIZE_BYTES:
+        return None
+    end = _SIZE_BYTES + int.from_bytes(buffer[:_SIZE_BYTES], "big")
+    if len(buffer) < end:
+        return None
+    frame = bytes(buffer[_SIZE_BYTES:end])
+    del buffer[:end]
+    return frame

@@ -1,0 +1,99 @@
+"""Transactional runs as a whole: there are enough of them, and spoilt clusters are found out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from aioproducer.testing.broker.markers import Marker
+from aioproducer.testing.broker.replication import ReplicatedPartition
+from aioproducer.testing.broker.transactions.groups import Group
+from aioproducer.testing.broker.transactions.states import Transaction
+from aioproducer.testing.sim import run_seed
+from aioproducer.testing.sim.scenario import Chance
+from aioproducer.testing.sim.transactions.plan import draw_plan
+
+_SPOILT_RUNS = 12
+
+
+def _transactional(most: int) -> Iterator[int]:
+    """The first seeds whose runs are transactional."""
+    seed = 0
+    while most:
+        seed += 1
+        if draw_plan(Chance(seed).of("transactions")) is not None:
+            most -= 1
+            yield seed
+
+
+def _oracles_that_notice(enough: str) -> set[str]:
+    found: set[str] = set()
+    for seed in _transactional(_SPOILT_RUNS):
+        found |= {violation.oracle for violation in run_seed(seed).violations}
+        if enough in found:
+            break
+    return found
+
+
+def test_a_third_of_the_runs_is_transactional() -> None:
+    assert sum(draw_plan(Chance(seed).of("transactions")) is not None for seed in range(1000)) > 300
+
+
+def test_a_transactional_run_is_long_and_rough_enough() -> None:
+    results = [run_seed(seed) for seed in _transactional(5)]
+    assert min(result.records for result in results) >= 200
+    assert min(result.virtual_s for result in results) >= 60
+    assert min(len(result.schedule) for result in results) >= 3
+    assert min(result.transactions for result in results) >= 10
+
+
+def test_a_cluster_that_commits_what_was_aborted_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    append = ReplicatedPartition.append_marker
+
+    def commit(self: ReplicatedPartition, marker: Marker, now_ms: int) -> int:
+        return append(self, marker._replace(is_commit=True), now_ms)
+
+    monkeypatch.setattr(ReplicatedPartition, "append_marker", commit)
+    noticed = _oracles_that_notice("what_is_not_committed_is_invisible")
+    assert "what_is_not_committed_is_invisible" in noticed
+
+
+def test_a_cluster_that_aborts_what_was_committed_in_one_partition_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    append = ReplicatedPartition.append_marker
+
+    def abort(self: ReplicatedPartition, marker: Marker, now_ms: int) -> int:
+        return append(self, marker._replace(is_commit=marker.is_commit and self.index > 0), now_ms)
+
+    monkeypatch.setattr(ReplicatedPartition, "append_marker", abort)
+    noticed = _oracles_that_notice("what_is_committed_is_whole")
+    assert "what_is_committed_is_whole" in noticed
+
+
+def test_a_cluster_that_forgets_markers_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        ReplicatedPartition, "append_marker", lambda self, marker, now_ms: self.log.end_offset
+    )
+    assert "nothing_stays_open" in _oracles_that_notice("nothing_stays_open")
+
+
+def test_a_cluster_that_commits_positions_of_aborted_transactions_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    end = Group.end_transaction
+
+    def commit(self: Group, producer_id: int, **_: bool) -> None:
+        end(self, producer_id, commit=True)
+
+    monkeypatch.setattr(Group, "end_transaction", commit)
+    noticed = _oracles_that_notice("transforms_are_exactly_once")
+    assert "transforms_are_exactly_once" in noticed
+
+
+def test_a_coordinator_that_fences_nobody_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Transaction, "check_identity", lambda self, producer: None)
+    assert _oracles_that_notice("a_fenced_producer_is_done")
