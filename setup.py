@@ -14,7 +14,13 @@ EXTENSIONS = [
         [f"aioproducer/{module.replace('.', '/')}.pyx"],
         extra_compile_args=["-O3"],
     )
-    for module in ("records._native", "records._bulk", "records._arrow", "runtime._fastlane")
+    for module in (
+        "records._native",
+        "records._bulk",
+        "records._arrow_chunk",
+        "records._arrow",
+        "runtime._fastlane",
+    )
 ]
 
 

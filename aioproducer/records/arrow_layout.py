@@ -197,9 +197,7 @@ def _layout(position: int, field: Field, part: str) -> Layout | None:
     return _bytes_layout(position, field, _TEXTS if part == "topic" else _BYTES)
 
 
-def _bytes_layout(
-    position: int, field: Field, kinds: dict[str, tuple[Kind, int]]
-) -> Layout | None:
+def _bytes_layout(position: int, field: Field, kinds: dict[str, tuple[Kind, int]]) -> Layout | None:
     if field.dictionary is not None:
         values = _bytes_layout(0, field.dictionary, kinds)
         if values is None or values.dictionary is not None or field.format not in _INTEGERS:
@@ -253,6 +251,9 @@ def _type_name(field: Field) -> str:
             break
     else:
         return f"of an unknown type ({field.format!r})"
-    if not field.children or name == "struct":
+    inner = field.children
+    if name == "map" and inner:
+        inner = inner[0].children
+    if not inner or name == "struct":
         return name
-    return f"{name}<{', '.join(_type_name(child) for child in field.children)}>"
+    return f"{name}<{', '.join(_type_name(child) for child in inner)}>"

@@ -12,7 +12,7 @@ written at once: its partition has no open batch with room, or it has to be expl
 be sent at all. That one, and only that one, is appended otherwise. The twin stops at once.
 
 Invariants
-- A row is written whole and noted in a `Share`, or not at all; rows of a partition keep their order.
+- A row is written whole and noted in a `Share`, or not at all; a partition's rows keep their order.
 - A row that names no partition goes where `send()` would send it: by the hash of its key, or to the
   partition that was lent by `stick`, of which no more is used than was given.
 """

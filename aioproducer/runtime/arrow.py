@@ -1,0 +1,84 @@
+"""send_arrow: the rows of a table as records, one result.
+
+Owns: reading the chunks of an Arrow source, off the loop where that may take long. Must not know:
+how rows are read or appended, pyarrow.
+
+Invariants
+- Columns are checked before the first row is read.
+- A chunk is released when its rows are in batches, the source when the call ends, however it ends;
+  a source that is being read in a thread at that moment is released when the thread is done.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioproducer.errors import InvalidTopicError
+from aioproducer.records.arrow import ArrowChunk, ArrowColumns, ArrowSource
+from aioproducer.runtime.bulk_result import SendManyResult
+from aioproducer.runtime.bulk_run import BulkRun
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from aioproducer.runtime.engine import ProducerEngine
+
+_ROWS_AT_ONCE = 16_384
+"""Rows whose topics are looked at in one go, and that are read in one trip to a thread."""
+
+
+async def send_arrow(
+    engine: ProducerEngine, topic: str | None, data: object, columns: ArrowColumns
+) -> SendManyResult:
+    """Appends every row and waits for all outcomes; see `Producer.send_arrow`."""
+    if topic is None and columns.topic is None:
+        raise InvalidTopicError("neither a topic nor a column of topics is given")
+    if topic is not None and not isinstance(topic, str):
+        raise InvalidTopicError(f"a topic's name is a str, not {type(topic).__name__}")
+    run = BulkRun(engine)
+    source = ArrowSource(data, columns)
+    try:
+        return await run.complete(_feed(run, engine.loop, source, topic))
+    finally:
+        source.close()
+
+
+async def _feed(
+    run: BulkRun, loop: asyncio.AbstractEventLoop, source: ArrowSource, topic: str | None
+) -> None:
+    number = 0
+    failure: Exception | None = None
+    chunks: list[ArrowChunk] = []
+    while failure is None:
+        if source.streams:
+            chunks, failure = await loop.run_in_executor(None, _read, source)
+        else:
+            chunks, failure = _read(source)
+        if not chunks:
+            break
+        try:
+            for chunk in chunks:
+                length = len(chunk)
+                for start in range(0, length, _ROWS_AT_ONCE):
+                    stop = min(start + _ROWS_AT_ONCE, length)
+                    await run.feed(chunk, topic, start, stop, number)
+                number += length
+                chunk.close()
+        finally:
+            for chunk in chunks:
+                chunk.close()
+    if failure is not None:
+        raise failure
+
+
+def _read(source: ArrowSource) -> tuple[list[ArrowChunk], Exception | None]:
+    """Some chunks, none at the end; and what went wrong behind them."""
+    chunks: list[ArrowChunk] = []
+    rows = 0
+    try:
+        while rows < _ROWS_AT_ONCE and (chunk := source.next()) is not None:
+            rows += len(chunk)
+            chunks.append(chunk)
+    except Exception as error:
+        return chunks, error
+    return chunks, None

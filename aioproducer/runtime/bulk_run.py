@@ -1,0 +1,355 @@
+"""One bulk call: rows into batches, outcomes of batches into counts.
+
+Owns: who writes a row (native code into an open batch, else a lane of `send()`), the turns the call
+takes, which of its rows every batch has. Must not know: where rows come from.
+
+A row that finds no open batch goes through the lanes of `send()`, with all their checks and waits;
+the rows behind it then fill the batch it went to, and whatever other batches are open, until one of
+them finds no room. So there is no second way to memory, to a new batch or past a closed gate.
+
+Invariants
+- Every row is counted once, as delivered or as failed; memory per row ends when its batch does.
+- Rows are filled in when nobody queues for memory, or right behind a row of ours that was served:
+  a call has one place in the line, and until it needs memory again it is its turn.
+- No more than `_TURN_BYTES` are filled in before others have their turn.
+- All rows belong to the transaction that was open when the call began; it ends the call when it
+  takes no records any more.
+- At most one row in a row waits `max_block_ms` in vain; the following ones are tried at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Protocol
+
+from aioproducer.errors import IllegalStateError, InvalidTopicError, KafkaError, KafkaTimeoutError
+from aioproducer.records.bulk import OpenBatches, Rows, Share
+from aioproducer.runtime.bulk_result import (
+    FailedRecord,
+    SendManyInterruptedError,
+    SendManyResult,
+)
+from aioproducer.runtime.settings import appender_settings
+from aioproducer.types import HeaderPairs
+
+if TYPE_CHECKING:
+    from aioproducer.core.cluster import TopicMetadata
+    from aioproducer.core.partitioners import BuiltInPartitioner
+    from aioproducer.core.producer_batch import ProducerBatch
+    from aioproducer.runtime.delivery import Delivery
+    from aioproducer.runtime.engine import ProducerEngine
+
+_TURN_BYTES = 1 << 20
+_REFUSALS_PER_TURN = 100
+
+RowParts = tuple[str | None, bytes | None, bytes | None, HeaderPairs, int | None, int | None]
+"""Topic, key, value, headers, partition and timestamp in ms of one record."""
+
+
+class RowSource(Rows, Protocol):
+    """Rows that can also be had one by one."""
+
+    def record(self, row: int) -> RowParts:
+        """One row.
+
+        Raises:
+            KafkaError: it cannot be sent.
+        """
+        ...
+
+
+class BulkRun:
+    """The rows of one call.
+
+    Attributes:
+        result: what is known so far.
+    """
+
+    def __init__(self, engine: ProducerEngine) -> None:
+        settings = appender_settings(engine.config)
+        self.result: SendManyResult = SendManyResult()
+        self._engine = engine
+        self._appender = engine.appender
+        self._size_limit = min(settings.max_request_size, engine.pool.total)
+        self._hashes_keys = settings.hashes_keys
+        self._sticks = settings.sticks
+        self._transaction = self._open_transaction()
+        self._targets: dict[str | None, _Target] = {}
+        self._patient = True
+        self._outstanding: dict[ProducerBatch, _Tracked] = {}
+        self._all_done: asyncio.Future[None] | None = None
+
+    async def complete(self, feeding: Awaitable[None]) -> SendManyResult:
+        """Waits until everything is fed in, then for all outcomes.
+
+        Raises:
+            SendManyInterruptedError: feeding raised.
+        """
+        broken: Exception | None = None
+        try:
+            try:
+                await feeding
+            except Exception as error:
+                broken = error
+            await self._wait()
+        finally:
+            # A cancelled call looks at no outcome any more: its failures are reported as forgotten.
+            self._detach()
+        result = self.result
+        result.failed.sort(key=lambda failed: failed.index)
+        if broken is not None:
+            raise SendManyInterruptedError(
+                f"stopped after {result.count} record(s), of which {result.delivered} were "
+                f"delivered: {broken!r}",
+                result=result,
+            ) from broken
+        return result
+
+    async def feed(
+        self, rows: RowSource, topic: str | None, start: int, stop: int, number: int
+    ) -> None:
+        """Appends rows, in order; raises only what concerns all of them.
+
+        Args:
+            rows: where they are.
+            topic: of rows that name none.
+            start: the first one.
+            stop: the one behind the last.
+            number: what row 0 is called in the result.
+        """
+        names = rows.topics(start, stop)
+        targets = [self._target(topic if name is None else name) for name in names]
+        row = start
+        served = False
+        while row < stop:
+            self._check_going_on()
+            if served or not self._appender.waiting:
+                first = row
+                row, is_stuck = self._fill(rows, targets, first, stop, number)
+                self.result.count += row - first
+                self._appender.lane.appended += row - first
+                if not is_stuck:
+                    if row < stop:
+                        served = False
+                        await asyncio.sleep(0)
+                    continue
+            self.result.count += 1
+            served = await self._append(rows, row, topic, number + row)
+            row += 1
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def _fill(
+        self, rows: RowSource, targets: list[_Target], start: int, stop: int, number: int
+    ) -> tuple[int, bool]:
+        for target in targets:
+            target.lend()
+        try:
+            return rows.fill(
+                [target.batches for target in targets],
+                start,
+                stop,
+                number,
+                self._appender.wall_ms(),
+                self._size_limit,
+                _TURN_BYTES,
+            )
+        finally:
+            for target in targets:
+                target.settle()
+
+    async def _append(self, rows: RowSource, row: int, topic: str | None, number: int) -> bool:
+        """Sends one row as `send()` would; whether it was accepted."""
+        try:
+            name, key, value, headers, partition, timestamp_ms = rows.record(row)
+            name = topic if name is None else name
+            if name is None:
+                raise InvalidTopicError("the record names no topic, nor does the call")
+            delivery = self._appender.lane.append(
+                name, value, key, headers, partition, timestamp_ms
+            )
+            if delivery is None:
+                arguments = (name, key, value, headers, partition, timestamp_ms)
+                if self._patient:
+                    delivery = await self._appender.append(*arguments)
+                else:
+                    delivery = self._appender.append_nowait(*arguments)
+                    self._patient = True
+        except KafkaError as error:
+            self.result.failed.append(FailedRecord(number, _without_frames(error)))
+            if self._engine.transactions is not None:
+                # Nobody is raised this error who could do without the row and commit.
+                self._engine.transactions.on_send_refused(self._transaction, error)
+            if isinstance(error, KafkaTimeoutError):
+                # One row has waited `max_block_ms` in vain: the others must not add up.
+                self._patient = False
+            self._engine.check_usable()
+            if len(self.result.failed) % _REFUSALS_PER_TURN == 0:
+                # Refusing suspends nowhere: others get their turn in between.
+                await asyncio.sleep(0)
+            return False
+        sticks = self._sticks and partition is None and (key is None or not self._hashes_keys)
+        self._track(delivery, number, self._target(name), sticks)
+        return True
+
+    def _target(self, topic: str | None) -> _Target:
+        if not isinstance(topic, str):
+            topic = None  # no topic at all: the row is refused when it is its turn
+        target = self._targets.get(topic)
+        if target is None:
+            target = self._targets[topic] = _Target(self._engine, topic, self._hashes_keys)
+        return target
+
+    def _check_going_on(self) -> None:
+        self._engine.check_usable()
+        if self._open_transaction() != self._transaction:
+            raise IllegalStateError("the transaction of the call has ended meanwhile")
+
+    def _open_transaction(self) -> int:
+        transactions = self._engine.transactions
+        return 0 if transactions is None else transactions.check_send()
+
+    # -- outcomes --------------------------------------------------------------------------------
+
+    async def _wait(self) -> None:
+        """Returns when every accepted row has its outcome."""
+        if not self._outstanding:
+            return
+        self._engine.accumulator.begin_flush()
+        self._engine.sender_task.wake()
+        self._all_done = self._engine.loop.create_future()
+        try:
+            await self._all_done
+        finally:
+            self._engine.accumulator.end_flush()
+
+    def _detach(self) -> None:
+        for batch, tracked in self._outstanding.items():
+            batch.remove_listener(tracked)
+        self._outstanding.clear()
+
+    def _track(self, delivery: Delivery, number: int, target: _Target, sticks: bool) -> None:
+        batch, index = delivery.batch_and_index()
+        tracked = self._outstanding.get(batch)
+        if tracked is None:
+            builder = batch.builder
+            if builder is None or batch.done:
+                self._fold_one(batch, number, index)
+                return
+            tracked = self._outstanding[batch] = _Tracked(self, batch, Share(builder))
+            batch.add_listener(tracked, _on_done)
+        tracked.share.add(number, index)
+        target.adopt(batch.topic_partition.partition, tracked.share, sticks)
+
+    def on_batch_done(self, batch: ProducerBatch) -> None:
+        """A batch has its outcome."""
+        self._fold(batch, self._outstanding.pop(batch).share)
+        if not self._outstanding and self._all_done is not None and not self._all_done.done():
+            self._all_done.set_result(None)
+
+    def _fold(self, batch: ProducerBatch, share: Share) -> None:
+        if not batch.parts and batch.record_error(0) is None:
+            # The usual case: two offsets tell it all.
+            self.result.delivered += share.records
+            self._widen_offsets(batch, share.first_index)
+            self._widen_offsets(batch, share.last_index)
+            return
+        for number, index, count in share.runs():
+            for step in range(count):
+                self._fold_one(batch, number + step, index + step)
+
+    def _fold_one(self, batch: ProducerBatch, number: int, index: int) -> None:
+        error = batch.record_error(index)
+        if error is None:
+            self.result.delivered += 1
+            self._widen_offsets(batch, index)
+        else:
+            batch.mark_retrieved(index)
+            self.result.failed.append(FailedRecord(number, error))
+
+    def _widen_offsets(self, batch: ProducerBatch, index: int) -> None:
+        found = batch.outcome_of(index)
+        if found is None or found[0].base_offset is None:
+            return
+        offset = found[0].base_offset + found[1]
+        low, high = self.result.offsets.get(batch.topic_partition, (offset, offset))
+        self.result.offsets[batch.topic_partition] = (min(low, offset), max(high, offset))
+
+
+class _Target:
+    """One topic: the batches that rows may be written to.
+
+    Attributes:
+        batches: None while nothing is known of the topic.
+    """
+
+    __slots__ = ("_engine", "_hashes_keys", "_meta", "_partition", "_sticky", "batches", "topic")
+
+    def __init__(self, engine: ProducerEngine, topic: str | None, hashes_keys: bool) -> None:
+        self.topic: str | None = topic
+        self.batches: OpenBatches | None = None
+        self._engine = engine
+        self._hashes_keys = hashes_keys
+        self._meta: TopicMetadata | None = None
+        self._sticky: BuiltInPartitioner | None = None
+        self._partition = -1
+
+    def adopt(self, partition: int, share: Share, sticks: bool) -> None:
+        """A row went to this batch of the topic; it was left to the sticky partitioner or not."""
+        self._refresh()
+        if self.batches is None or self._meta is None or partition >= len(self._meta.partitions):
+            return
+        self.batches.adopt(partition, share)
+        if sticks:
+            self._sticky = self._engine.appender.sticky_of(self._meta.name)
+
+    def lend(self) -> None:
+        """Before rows are filled in: says where those go that nothing decides."""
+        self._refresh()
+        if self._sticky is not None and self.batches is not None and self._meta is not None:
+            self._sticky = self._engine.appender.sticky_of(self._meta.name)
+            self._partition = self._sticky.peek(self._meta)
+            self.batches.stick(self._partition, self._sticky.room)
+
+    def settle(self) -> None:
+        """After rows were filled in: accounts for them."""
+        if self._sticky is not None and self.batches is not None and self._meta is not None:
+            used = self.batches.settle()
+            if used:
+                self._sticky.update(self._partition, used, self._meta, enable_switch=False)
+
+    def _refresh(self) -> None:
+        """Forgets everything when the topic is not what it was: keys may go elsewhere now."""
+        meta = None if self.topic is None else self._engine.metadata.topic(self.topic)
+        if meta is not self._meta:
+            self._meta = meta
+            self._sticky = None
+            self.batches = None
+            if meta is not None and meta.partitions:
+                self.batches = OpenBatches(len(meta.partitions), self._hashes_keys)
+
+
+class _Tracked:
+    """A listener key: one call's interest in one batch."""
+
+    __slots__ = ("batch", "run", "share")
+
+    def __init__(self, run: BulkRun, batch: ProducerBatch, share: Share) -> None:
+        self.run = run
+        self.batch = batch
+        self.share = share
+
+
+def _without_frames(error: KafkaError) -> KafkaError:
+    """An error to be kept: with the frames it came through, each would keep this whole call."""
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
+    return error
+
+
+def _on_done(key: object) -> None:
+    if isinstance(key, _Tracked):
+        key.run.on_batch_done(key.batch)

@@ -1,0 +1,340 @@
+"""Arrow data as rows: both readers, every type a column may have, and releases."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support.arrow import WatchedArray, WatchedStream
+
+from aioproducer.errors import SerializationError
+from aioproducer.records.arrow import ArrowColumns
+
+ANY_COLUMNS = ArrowColumns("v", "k", "h", "p", "ts", "topic")
+
+
+@pytest.fixture(params=["native", "pure"])
+def arrow(request: pytest.FixtureRequest) -> ModuleType:
+    """The native reader or its twin: the same tests hold for both."""
+    name = {"native": "_arrow", "pure": "_pure_arrow"}[request.param]
+    try:
+        return import_module(f"aioproducer.records.{name}")
+    except ImportError:
+        pytest.skip(f"the {request.param} reader is not built")
+
+
+def rows_of(arrow: ModuleType, data: Any, columns: ArrowColumns = ANY_COLUMNS) -> list[Any]:
+    source = arrow.ArrowSource(data, columns)
+    rows = []
+    while (chunk := source.next()) is not None:
+        rows += [chunk.record(row) for row in range(len(chunk))]
+        chunk.close()
+    source.close()
+    return rows
+
+
+def values_of(arrow: ModuleType, array: Any) -> list[bytes | None]:
+    rows = rows_of(arrow, pa.table({"v": array}), ArrowColumns("v"))
+    assert all(row[:2] == (None, None) and row[3:] == ((), None, None) for row in rows)
+    return [row[2] for row in rows]
+
+
+BYTES = [b"", b"a", None, b"twelve bytes", b"thirteen byte", b"\xff" * 300]
+TEXTS = ["", "a", None, "twelve bytes", "thirteen byte", "ä" * 150]
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view()])
+def test_bytes_of_every_layout_are_read(arrow: ModuleType, kind: pa.DataType) -> None:
+    assert values_of(arrow, pa.array(BYTES, kind)) == BYTES
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+def test_text_is_read_as_its_utf_8(arrow: ModuleType, kind: pa.DataType) -> None:
+    expected = [None if text is None else text.encode() for text in TEXTS]
+    assert values_of(arrow, pa.array(TEXTS, kind)) == expected
+
+
+def test_fixed_size_bytes_are_read(arrow: ModuleType) -> None:
+    array = pa.array([b"abc", None, b"def"], pa.binary(3))
+    assert values_of(arrow, array) == [b"abc", None, b"def"]
+    assert values_of(arrow, array.slice(1)) == [None, b"def"]
+
+
+@pytest.mark.parametrize(
+    "index", [pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64()]
+)
+def test_dictionaries_are_looked_up(arrow: ModuleType, index: pa.DataType) -> None:
+    indexes = pa.array([1, None, 0, 2, 1], index)
+    array = pa.DictionaryArray.from_arrays(indexes, pa.array(["x", None, "z"]))
+    assert values_of(arrow, array) == [None, None, b"x", b"z", None]
+    assert values_of(arrow, array.slice(2, 2)) == [b"x", b"z"]
+
+
+def test_a_null_column_is_nothing_but_nulls(arrow: ModuleType) -> None:
+    assert values_of(arrow, pa.nulls(3)) == [None] * 3
+
+
+def test_slices_and_chunks_are_read_in_order(arrow: ModuleType) -> None:
+    array = pa.array([b"%d" % number if number % 3 else None for number in range(50)])
+    chunked = pa.chunked_array(
+        [array.slice(7, 9), array.slice(3, 0), array.slice(30), array.slice(0, 1)]
+    )
+    assert values_of(arrow, chunked) == chunked.to_pylist()
+
+
+def test_an_empty_table_has_no_rows(arrow: ModuleType) -> None:
+    assert values_of(arrow, pa.array([], pa.string())) == []
+
+
+HEADERS = [[("a", b"1"), ("a", None)], None, [], [("ö", b"")], [("z", b"26")]]
+PAIRS = pa.struct([("key", pa.string()), ("value", pa.binary())])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.map_(pa.string(), pa.binary()),
+        pa.map_(pa.large_string(), pa.binary_view()),
+        pa.map_(pa.dictionary(pa.int8(), pa.string()), pa.large_binary()),
+        pa.list_(PAIRS),
+        pa.large_list(PAIRS),
+        pa.list_(pa.struct([("value", pa.binary()), ("key", pa.string())])),
+        pa.list_(pa.struct([("name", pa.string()), ("content", pa.binary())])),
+    ],
+)
+def test_headers_are_read_from_maps_and_lists_of_pairs(
+    arrow: ModuleType, kind: pa.DataType
+) -> None:
+    if pa.types.is_map(kind):
+        array = pa.array(HEADERS, kind)
+    else:
+        names = [field.name for field in kind.value_type]
+        key = "key" if "key" in names else names[0]
+        other = next(name for name in names if name != key)
+        array = pa.array(
+            [row and [{key: name, other: value} for name, value in row] for row in HEADERS], kind
+        )
+    expected = [tuple(row or ()) for row in HEADERS]
+    for begin in (0, 1, 3):
+        rows = rows_of(arrow, pa.table({"h": array.slice(begin)}), ArrowColumns(headers="h"))
+        assert [row[3] for row in rows] == expected[begin:]
+
+
+def test_headers_are_read_from_lists_of_a_fixed_size(arrow: ModuleType) -> None:
+    pairs = [[{"key": "a", "value": b"1"}, {"key": "b", "value": None}], None]
+    array = pa.array([*pairs, *pairs], pa.list_(PAIRS, 2))
+    expected = [(("a", b"1"), ("b", None)), ()] * 2
+    for begin in range(4):
+        rows = rows_of(arrow, pa.table({"h": array.slice(begin)}), ArrowColumns(headers="h"))
+        assert [row[3] for row in rows] == expected[begin:]
+
+
+@pytest.mark.parametrize("pair", [None, {"key": None, "value": b"x"}])
+def test_a_header_without_a_name_is_refused(arrow: ModuleType, pair: Any) -> None:
+    with pytest.raises(SerializationError, match="a header, or its name, is null"):
+        rows_of(
+            arrow, pa.table({"h": pa.array([[pair]], pa.list_(PAIRS))}), ArrowColumns(headers="h")
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "numbers"),
+    [
+        (pa.int8(), [1, None, -128]),
+        (pa.uint8(), [1, None, 255]),
+        (pa.int16(), [1, None, -(2**15)]),
+        (pa.uint16(), [1, None, 2**16 - 1]),
+        (pa.int32(), [1, None, -(2**31)]),
+        (pa.uint32(), [1, None, 2**32 - 1]),
+        (pa.int64(), [1, None, -(2**63)]),
+        (pa.uint64(), [1, None, 2**64 - 1]),
+    ],
+)
+def test_partitions_are_read_from_every_integer(
+    arrow: ModuleType, kind: pa.DataType, numbers: list[int | None]
+) -> None:
+    table = pa.table({"p": pa.array(numbers, kind)})
+    assert [row[4] for row in rows_of(arrow, table, ArrowColumns(partition="p"))] == numbers
+
+
+@pytest.mark.parametrize(
+    ("kind", "time", "expected"),
+    [
+        (pa.timestamp("s"), 1_700_000_000, 1_700_000_000_000),
+        (pa.timestamp("s", "Europe/Berlin"), 2**62, 2**62 * 1000),
+        (pa.timestamp("ms"), 1_700_000_000_123, 1_700_000_000_123),
+        (pa.timestamp("us", "UTC"), 1_700_000_000_123_999, 1_700_000_000_123),
+        (pa.timestamp("ns"), 1_700_000_000_123_999_999, 1_700_000_000_123),
+        (pa.timestamp("ns"), -1, -1),
+        (pa.int64(), 1_700_000_000_123, 1_700_000_000_123),
+    ],
+)
+def test_timestamps_of_every_unit_become_milliseconds(
+    arrow: ModuleType, kind: pa.DataType, time: int, expected: int
+) -> None:
+    table = pa.table({"ts": pa.array([time, None], pa.int64()).cast(kind)})
+    rows = rows_of(arrow, table, ArrowColumns(timestamp="ts"))
+    assert [row[5] for row in rows] == [expected, None]
+
+
+def test_a_row_that_is_null_as_a_whole_is_a_record_of_nulls(arrow: ModuleType) -> None:
+    structs = pa.array(
+        [{"v": b"1", "k": "k", "p": 1}, None, {"v": b"2", "k": None, "p": None}],
+        pa.struct([("v", pa.binary()), ("k", pa.string()), ("p", pa.int8())]),
+    )
+    columns = ArrowColumns("v", "k", partition="p")
+    for begin in range(3):
+        rows = rows_of(arrow, structs.slice(begin), columns)
+        assert [(row[2], row[1], row[4]) for row in rows] == [
+            (b"1", b"k", 1),
+            (None, None, None),
+            (b"2", None, None),
+        ][begin:]
+
+
+@pytest.mark.parametrize(
+    ("column", "array", "text"),
+    [
+        ("v", pa.array([1]), "column 'v' is int64; a column for the value is binary or string"),
+        ("k", pa.array([1.5]), "column 'k' is float64; a column for the key is binary"),
+        ("k", pa.array([["a"]]), "column 'k' is list<string>; a column for the key"),
+        ("h", pa.array(["a"]), "column 'h' is string; a column for the headers is map<string"),
+        (
+            "h",
+            pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8())),
+            "column 'h' is map<string, int8>; a column for the headers",
+        ),
+        (
+            "h",
+            pa.array([[(b"a", b"")]], pa.map_(pa.binary(), pa.binary())),
+            "column 'h' is map<binary, binary>; a column for the headers",
+        ),
+        ("p", pa.array([1.0]), "column 'p' is float64; a column for the partition is an integer"),
+        ("p", pa.array([1]).dictionary_encode(), "column 'p' is dictionary<int64>"),
+        ("ts", pa.array([1], pa.int32()), "column 'ts' is int32; a column for the timestamp is"),
+        ("ts", pa.array([1], pa.date32()), "column 'ts' is date32; a column for the timestamp"),
+        ("topic", pa.array([b"t"]), "column 'topic' is binary; a column for the topic is string"),
+        ("v", pa.array([[1]], pa.list_view(pa.int8())), "column 'v' is list_view<int8>"),
+        ("v", pa.array([1], pa.decimal128(5)), "column 'v' is decimal; a column for the value"),
+    ],
+)
+def test_a_wrong_type_is_refused_with_its_column_and_what_was_taken_is_released(
+    arrow: ModuleType, column: str, array: Any, text: str
+) -> None:
+    named = {"v": "value", "k": "key", "h": "headers", "p": "partition", "ts": "timestamp"}
+    columns = ArrowColumns(**{named.get(column, column): column})
+    watched = WatchedStream(pa.table({column: array}))
+    with pytest.raises(SerializationError) as caught:
+        arrow.ArrowSource(watched, columns)
+    assert text in str(caught.value)
+    del caught
+    gc.collect()
+    assert watched.given == watched.released == 2
+
+
+def test_a_column_that_does_not_exist_is_refused_with_those_that_do(arrow: ModuleType) -> None:
+    with pytest.raises(SerializationError, match=r"no column 'c' for the value.*: 'a', 'b'"):
+        arrow.ArrowSource(pa.table({"a": [1], "b": [2]}), ArrowColumns("c"))
+
+
+def test_a_column_that_exists_twice_is_refused(arrow: ModuleType) -> None:
+    table = pa.table([pa.array(["x"]), pa.array(["y"])], names=["a", "a"])
+    with pytest.raises(SerializationError, match="there is 2 columns 'a' for the value"):
+        arrow.ArrowSource(table, ArrowColumns("a"))
+
+
+def test_what_has_no_columns_is_refused(arrow: ModuleType) -> None:
+    with pytest.raises(SerializationError, match=r"has to have columns.*this is string"):
+        arrow.ArrowSource(pa.array(["a"]), ArrowColumns("a"))
+
+
+def test_what_is_not_arrow_is_refused(arrow: ModuleType) -> None:
+    with pytest.raises(TypeError, match=r"__arrow_c_stream__.*not list"):
+        arrow.ArrowSource([b"a"], ArrowColumns("a"))
+
+
+# -- releases --------------------------------------------------------------------------------------
+
+TABLE = pa.concat_tables([pa.table({"v": [f"{number}"]}) for number in range(4)])
+
+
+def test_everything_taken_is_released_once(arrow: ModuleType) -> None:
+    stream, batch = WatchedStream(TABLE), WatchedArray(TABLE.to_batches()[0])
+    assert len(rows_of(arrow, stream, ArrowColumns("v"))) == 4
+    assert len(rows_of(arrow, batch, ArrowColumns("v"))) == 1
+    assert (stream.given, batch.given) == (stream.released, batch.released) == (6, 2)
+
+
+def test_a_source_that_is_dropped_half_read_is_released_once(arrow: ModuleType) -> None:
+    watched = WatchedStream(TABLE)
+    source = arrow.ArrowSource(watched, ArrowColumns("v"))
+    chunk = source.next()
+    del source
+    gc.collect()
+    assert (watched.given, watched.released) == (3, 2)
+    assert chunk.record(0)[2] == b"0"
+    del chunk
+    gc.collect()
+    assert watched.released == 3
+
+
+def test_a_source_is_released_by_closing_it_and_not_again(arrow: ModuleType) -> None:
+    for watched in (WatchedStream(TABLE), WatchedArray(TABLE.to_batches()[0])):
+        source = arrow.ArrowSource(watched, ArrowColumns("v"))
+        source.close()
+        source.close()
+        assert watched.given == watched.released == 2
+        assert source.next() is None
+
+
+def test_a_closed_chunk_has_no_rows(arrow: ModuleType) -> None:
+    chunk = arrow.ArrowSource(TABLE, ArrowColumns("v")).next()
+    chunk.close()
+    chunk.close()
+    assert len(chunk) == 0
+    with pytest.raises(IndexError):
+        chunk.record(0)
+
+
+def test_a_stream_that_fails_says_why_and_is_released_once(arrow: ModuleType) -> None:
+    watched = WatchedStream(TABLE, fails_at=2)
+    source = arrow.ArrowSource(watched, ArrowColumns("v"))
+    chunks = [source.next(), source.next()]
+    with pytest.raises(SerializationError, match="the Arrow stream failed: the disk is gone"):
+        source.next()
+    assert [chunk.record(0)[2] for chunk in chunks] == [b"0", b"1"]
+    del chunks, source
+    gc.collect()
+    assert watched.given == watched.released == 4
+
+
+def test_closing_while_another_thread_reads_waits_for_nobody(arrow: ModuleType) -> None:
+    reading, go_on = threading.Event(), threading.Event()
+    released_then: list[int] = []
+
+    def on_next() -> None:
+        reading.set()
+        assert go_on.wait(20)
+
+    watched = WatchedStream(TABLE, on_next=on_next)
+    source = arrow.ArrowSource(watched, ArrowColumns("v"))
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(source.next()))
+    thread.start()
+    assert reading.wait(20)
+    source.close()
+    with pytest.raises(RuntimeError, match="one chunk at a time"):
+        source.next()
+    released_then.append(watched.released)
+    go_on.set()
+    thread.join(20)
+    assert released_then == [0]
+    assert watched.released == 2  # the schema and the stream; the chunk is still there
+    assert found.pop().record(0)[2] == b"0"
+    gc.collect()
+    assert watched.given == watched.released == 3
