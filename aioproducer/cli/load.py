@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Optional, cast
 
@@ -17,6 +18,8 @@ import typer
 from aioproducer.cli import options
 from aioproducer.cli.interrupts import run_command
 from aioproducer.cli.loading import LoadJob, run_load
+from aioproducer.config import ProducerConfig
+from aioproducer.errors import ConfigError
 from aioproducer.loader import (
     FORMATS,
     CsvFormat,
@@ -74,6 +77,8 @@ def load(
     dead_letter: Annotated[File, _run("--dead-letter", help="Where bad rows go.")] = None,
     state: Annotated[File, _run("--state", help="State file; kept at the end.")] = None,
     resume: Annotated[bool, _run("--resume", help="Go on where the last run ended.")] = False,
+    exactly_once: Annotated[bool, _run("--exactly-once", help="In transactions.")] = False,
+    transaction_rows: Annotated[int, _run("--transaction-rows", min=1)] = 50_000,
     max_outstanding: Annotated[int, _run("--max-outstanding", min=1)] = 20_000,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
@@ -84,7 +89,9 @@ def load(
     """Load CSV, NDJSON, Parquet or text files, gzipped and zipped ones too, into a topic.
 
     Bad rows go to the --dead-letter file; without one the first ends the load. Ctrl-C ends the
-    reading, delivers what was accepted and says how to go on. Delivery is at least once.
+    reading, delivers what was accepted and says how to go on. Delivery is at least once; with
+    --exactly-once the rows are committed with their position, so that read_committed consumers see
+    each once however often a load dies and is run again.
     """
     mapping = RecordMapping(
         key=options.names(key),
@@ -105,23 +112,48 @@ def load(
         max_row_bytes=max_row_bytes,
     )
     formats = _formats(table, delimiter)
-    connection = (bootstrap_server, config_file, properties)
+    keep_state = state is not None
+    config = options.producer_config(bootstrap_server, config_file, properties, **PRODUCER_DEFAULTS)
+    if not exactly_once:
+        state = state or _default_state(files, topic)
     job = LoadJob(
-        config=options.producer_config(*connection, **PRODUCER_DEFAULTS),
+        config=transactional(config, files, topic) if exactly_once else config,
         source=FileSource(files, format=format_, formats=formats, member=member),
         topic=topic,
         options=LoadOptions(
             mapping=mapping,
             dead_letter=dead_letter,
-            state=state or _default_state(files, topic),
+            state=state,
             resume=resume,
+            exactly_once=exactly_once,
+            transaction_rows=transaction_rows,
             max_outstanding=max_outstanding,
         ),
-        keep_state=state is not None or resume,
+        keep_state=keep_state or resume,
         quiet=quiet,
         as_json=as_json,
     )
     return run_command(partial(run_load, job))
+
+
+def transactional(config: ProducerConfig, files: Sequence[str], topic: str) -> ProducerConfig:
+    """The configuration of a load that is exactly once.
+
+    Its transactional id stands for the load: the same files into the same topic, unless given.
+
+    Raises:
+        ConfigError: an option excludes transactions.
+    """
+    if config.transactional_id is not None:
+        return config
+    what = "\n".join([topic, *(os.path.realpath(file) for file in files)])
+    digest = sha256(what.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    # Asked for by name, so that the error says which option excludes it.
+    asked = {} if "enable_idempotence" in config.explicitly_set else {"enable_idempotence": True}
+    try:
+        return config.replace(transactional_id=f"aioproducer-load-{digest}", **asked)
+    except ConfigError as error:
+        raise ConfigError(f"--exactly-once: {error}") from error
 
 
 def _formats(table: CsvFormat, delimiter: str | None) -> Mapping[str, Format]:

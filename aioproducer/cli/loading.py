@@ -20,7 +20,7 @@ from aioproducer.cli.display import display_for
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
 from aioproducer.cli.interrupts import Interrupts
 from aioproducer.config import ProducerConfig
-from aioproducer.errors import KafkaError
+from aioproducer.errors import ConfigError, KafkaError
 from aioproducer.loader import FileSource, Loader, LoadOptions, LoadState, Progress
 
 
@@ -46,6 +46,8 @@ class LoadJob:
 async def run_load(job: LoadJob, interrupts: Interrupts) -> int:
     """Loads, reports, returns the exit code."""
     job.source.check()
+    if job.options.exactly_once and job.source.total_bytes is None:
+        raise ConfigError("--exactly-once needs inputs that can be read again: regular files")
     display = display_for(job.source.name, quiet=job.quiet or job.brief)
     options = replace(job.options, on_progress=display.show)
     error: KafkaError | None = None
@@ -160,6 +162,15 @@ class Outcome:
             yield f"rejected rows and their reasons are in {options.dead_letter}"
         if not self.state.complete and options.state is not None:
             yield f"go on behind {self.state.position or 'the start'} with --resume"
+        yield from self._remarks_on_transactions()
+
+    def _remarks_on_transactions(self) -> Iterator[str]:
+        if not self.job.options.exactly_once:
+            return
+        if not self.state.complete:
+            yield f"the same command goes on behind {self.state.position or 'the start'}"
+        elif not self.progress.read:
+            yield "it was loaded before; -X transactional.id=NAME makes it another load"
 
 
 _METRICS = {

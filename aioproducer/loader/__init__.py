@@ -6,7 +6,8 @@
         result = await Loader(producer, source, "flights", options).run()
 
 Owns: sources, the mapping from rows to records, progress, rejects, resume. Must not know: the
-terminal, Spark. Delivery is at least once; every row read ends as acknowledged, failed or rejected.
+terminal, Spark. Delivery is at least once, or exactly once in transactions; every row read ends as
+acknowledged, failed or rejected.
 """
 
 from aioproducer.loader.errors import (
@@ -18,8 +19,9 @@ from aioproducer.loader.errors import (
     StateError,
 )
 from aioproducer.loader.formats import CsvFormat, Format, LinesFormat, NdjsonFormat
-from aioproducer.loader.loader import Loader, LoadOptions, ProducerLike
+from aioproducer.loader.loader import Loader
 from aioproducer.loader.mapping import RecordMapping
+from aioproducer.loader.options import LoadOptions, ProducerLike
 from aioproducer.loader.parquet import ParquetFormat
 from aioproducer.loader.progress import LoadResult, Progress
 from aioproducer.loader.rows import BadRow, Position, RowBatch, Source

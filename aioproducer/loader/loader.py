@@ -8,6 +8,8 @@ formats, how the producer delivers.
                                               dead-letter file <-----+-----> state file
 
 Invariants
+- A load that is exactly once reports as acknowledged what is committed, and aborts what is not when
+  it fails.
 - However a load ends (end of input, `stop()`, an error, cancellation), what the producer accepted
   is flushed, counted, and covered by the state file; only cancellation does not wait for it.
 - At most `max_outstanding` rows are unsettled; their memory is the bound of the load's.
@@ -17,89 +19,36 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, cast
 
 from aioproducer import log
-from aioproducer.errors import ConfigError, IllegalStateError
+from aioproducer.errors import IllegalStateError
 from aioproducer.loader.errors import StateError
-from aioproducer.loader.mapping import MappedRecord, RecordMapping, RowMapper
+from aioproducer.loader.exactly_once import LoadTransactions
+from aioproducer.loader.mapping import MappedRecord, RowMapper
+from aioproducer.loader.options import LoadOptions, ProducerLike
 from aioproducer.loader.progress import LoadResult, Progress
 from aioproducer.loader.reading import SourceReader
 from aioproducer.loader.rejects import DeadLetterFile
 from aioproducer.loader.rows import BadRow, RowBatch, Source
 from aioproducer.loader.state import LoadState
 from aioproducer.loader.window import ROW_ERRORS, DeliveryLike, Outcome, Window
-from aioproducer.types import HeadersInput
+
+if TYPE_CHECKING:
+    from aioproducer.producer import Producer
 
 _log = log.get("loader")
 _ROWS_PER_TURN = 500
-
-
-class ProducerLike(Protocol):
-    """What the loader needs of a `Producer`."""
-
-    async def send(
-        self,
-        topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
-        *,
-        headers: HeadersInput = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> DeliveryLike:
-        """Accepts one record, waiting for room."""
-        ...
-
-    async def flush(self, timeout: float | None = None) -> object:
-        """Returns when every accepted record's fate is known."""
-        ...
-
-    async def partitions_for(self, topic: str) -> Sequence[object]:
-        """The topic's partitions."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class LoadOptions:
-    """How a load runs.
-
-    Attributes:
-        mapping: Which columns become what.
-        dead_letter: Where rejected rows go; None makes the first one end the load.
-        state: The state file; None keeps none.
-        resume: Go on where the state file says; without one, begin at the start.
-        max_outstanding: Rows that may be unsettled at a time.
-        on_progress: Called on the event loop now and then, and at the end.
-        progress_interval_s: How often.
-        state_interval_s: How often the state file is written.
-    """
-
-    mapping: RecordMapping = field(default_factory=RecordMapping)
-    dead_letter: str | os.PathLike[str] | None = None
-    state: str | os.PathLike[str] | None = None
-    resume: bool = False
-    max_outstanding: int = 20_000
-    on_progress: Callable[[Progress], None] | None = None
-    progress_interval_s: float = 0.2
-    state_interval_s: float = 2.0
-
-    def __post_init__(self) -> None:
-        if self.max_outstanding < 1:
-            raise ConfigError("max_outstanding must be at least 1")
-        if self.resume and self.state is None:
-            raise ConfigError("to resume, a load needs its state file")
 
 
 class Loader:
     """Loads one source into one topic; runs once.
 
     Delivery is at least once: a resumed load sends again what was acknowledged behind a row whose
-    own acknowledgement had not come.
+    own acknowledgement had not come. With `exactly_once` it is that, for read_committed consumers.
     """
 
     def __init__(
@@ -117,7 +66,9 @@ class Loader:
         # A few rows between two looks at the window and at the loop's other business.
         self._rows_per_turn = min(_ROWS_PER_TURN, max(1, self._options.max_outstanding // 4))
         self._progress = Progress(input_total=source.total_bytes)
-        self._window = Window(LoadState(topic), None)
+        self._before = LoadState(topic)
+        self._window = Window(self._before, None)
+        self._transactions: LoadTransactions | None = None
         self._dead_letter: DeadLetterFile | None = None
         self._sending: asyncio.Task[None] | None = None
         self._stopped = False
@@ -128,15 +79,19 @@ class Loader:
     @property
     def progress(self) -> Progress:
         """The counts at this moment."""
-        return replace(
-            self._progress,
-            acknowledged=self._window.acknowledged,
-            failed=self._window.failed,
-        )
+        acknowledged = self._window.acknowledged
+        if self._transactions is not None:
+            acknowledged = self.state.settled.acknowledged - self._before.settled.acknowledged
+        return replace(self._progress, acknowledged=acknowledged, failed=self._window.failed)
 
     @property
     def state(self) -> LoadState:
-        """How far everything is settled at this moment."""
+        """How far everything is settled, and committed, at this moment."""
+        if self._transactions is not None:
+            return self._transactions.committed or self._before
+        return self._settled()
+
+    def _settled(self) -> LoadState:
         whole = self._exhausted and len(self._window) == 0 and self._window.failure is None
         return replace(self._window.state(), complete=whole)
 
@@ -159,14 +114,14 @@ class Loader:
         if self._started_at is not None:
             raise IllegalStateError("a Loader runs once; make another one")
         self._started_at = asyncio.get_running_loop().time()
-        before = self._state_before()
+        before = self._before = await self._state_before()
         self._window = Window(before, None)
         if before.complete:
             self._exhausted = True
             _log.info("%s is already loaded into %s", self._source.name, self._topic)
             return LoadResult(self.progress, self.state)
         self._dead_letter = self._open_dead_letter(before)
-        self._window = Window(before, self._dead_letter)
+        self._window = Window(before, self._dead_letter, all_or_none=self._transactions is not None)
         reporting = asyncio.create_task(self._report())
         try:
             await self._run(before)
@@ -177,8 +132,17 @@ class Loader:
             self._end()
         return LoadResult(self.progress, self.state)
 
-    def _state_before(self) -> LoadState:
+    async def _state_before(self) -> LoadState:
         fresh = LoadState(self._topic)
+        if self._options.exactly_once:
+            self._transactions = LoadTransactions(
+                cast("Producer", self._producer),
+                self._topic,
+                self._source.name,
+                rows=self._options.transaction_rows,
+                seconds=self._options.transaction_s,
+            )
+            return await self._transactions.read() or fresh
         if not self._options.resume or self._options.state is None:
             return fresh
         state = LoadState.read(self._options.state) or fresh
@@ -208,10 +172,34 @@ class Loader:
         except Exception as error:
             failure = error
         failure = await self._flush() or failure
+        cause = self._window.failure or failure
+        if self._transactions is not None:
+            cause = await self._end_transactions(self._transactions, cause)
+        if cause is not None:
+            raise cause
+
+    async def _end_transactions(
+        self, transactions: LoadTransactions, failure: BaseException | None
+    ) -> BaseException | None:
+        """Commits what is left, or aborts it; returns why it could not."""
+        if failure is None:
+            try:
+                await transactions.settled()
+                await self._commit(transactions)
+            except Exception as error:
+                failure = error
+        return None if failure is None else await transactions.abort(failure)
+
+    async def _commit(self, transactions: LoadTransactions) -> None:
+        """Makes all that was sent visible, with the position behind it."""
+        failure = await self._flush()
         if self._window.failure is not None:
             raise self._window.failure
         if failure is not None:
             raise failure
+        state = self._settled()
+        await asyncio.to_thread(self._save, state)
+        await transactions.commit(state)
 
     async def _send_all(self, before: LoadState) -> None:
         mapper = RowMapper(self._options.mapping, await self._partition_count())
@@ -234,6 +222,11 @@ class Loader:
             await self._make_room()
             counts = _BatchCounts()
             turn = records[start : start + self._rows_per_turn]
+            transactions = self._transactions
+            if transactions is not None:
+                if transactions.is_due:
+                    await self._commit(transactions)
+                await transactions.extend(len(turn))
             try:
                 await self._send_rows(batch, start, turn, counts)
             finally:

@@ -33,6 +33,11 @@ class Settled:
     failed: int = 0
     dead_letter_bytes: int = 0
 
+    @property
+    def rows(self) -> int:
+        """How many in all."""
+        return self.acknowledged + self.rejected + self.failed
+
 
 @dataclass(frozen=True, slots=True)
 class LoadState:
@@ -55,11 +60,9 @@ class LoadState:
         target = Path(path)
         # A name of each thread's own: a cancelled load may write while its thread still does.
         beside = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.tmp")
-        position = None if self.position is None else self.position._asdict()
-        content = {"version": _VERSION, **asdict(self), "position": position}
         try:
             with beside.open("w", encoding="utf-8") as file:
-                json.dump(content, file, indent=1)
+                json.dump(self.as_dict(), file, indent=1)
                 file.write("\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -72,8 +75,7 @@ class LoadState:
     def read(cls, path: str | os.PathLike[str]) -> LoadState | None:
         """The state at `path`, None where there is no file; raises `StateError`."""
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-            return cls._from_json(content)
+            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -84,8 +86,14 @@ class LoadState:
                 advice="delete it to start over, or name another one",
             ) from error
 
+    def as_dict(self) -> dict[str, Any]:
+        """Its facts, as JSON knows them."""
+        position = None if self.position is None else self.position._asdict()
+        return {"version": _VERSION, **asdict(self), "position": position}
+
     @classmethod
-    def _from_json(cls, content: Mapping[str, Any]) -> LoadState:
+    def from_dict(cls, content: Mapping[str, Any]) -> LoadState:
+        """What `as_dict` gave; raises ValueError, TypeError or KeyError for anything else."""
         if content["version"] != _VERSION:
             raise ValueError("another version")
         position = content["position"]

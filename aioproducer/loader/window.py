@@ -60,14 +60,23 @@ Outcome = DeliveryLike | BadRow | Exception
 
 
 class Window:
-    """Rows whose fate is open, or known but waiting for a row before them."""
+    """Rows whose fate is open, or known but waiting for a row before them.
 
-    def __init__(self, state: LoadState, dead_letter: DeadLetterFile | None) -> None:
+    Args:
+        state: What was settled before.
+        dead_letter: Where rejected rows go; None makes the first one block the load.
+        all_or_none: A record that fails takes those around it along, so it blocks the load too.
+    """
+
+    def __init__(
+        self, state: LoadState, dead_letter: DeadLetterFile | None, *, all_or_none: bool = False
+    ) -> None:
         self.acknowledged: int = 0
         self.failed: int = 0
         self.failure: BaseException | None = None
         self._before = state
         self._dead_letter = dead_letter
+        self._all_or_none = all_or_none
         self._rows: deque[tuple[Outcome, RowBatch, int]] = deque()
         self._rejected = 0
         self._last: tuple[RowBatch, int] | None = None
@@ -145,7 +154,7 @@ class Window:
                 self._block(RejectedRowError(f"{position}: {error.reason}", advice=_NAME_A_FILE))
             else:
                 self._dead_letter.write(position, "row", error.reason, error.raw)
-        elif self._dead_letter is None or not isinstance(error, ROW_ERRORS):
+        elif self._dead_letter is None or self._all_or_none or not isinstance(error, ROW_ERRORS):
             self._block(error)
         else:
             self._dead_letter.write(position, "delivery", str(error), row_text(batch, index))

@@ -1,0 +1,144 @@
+"""Transactions of a load: rows become visible together with the position behind them, or not.
+
+Owns: when a transaction ends, and the position a load goes on from, kept by Kafka as metadata of a
+group's offset. Must not know: reading, rows, the window.
+
+    read position --> [ begin --> rows --> position --> commit ] ...
+
+Invariants
+- A commit that was begun is waited for, whoever cancels its caller: otherwise nobody would know
+  which position holds.
+- Nothing is committed without the position behind it, and no position without its rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+from aioproducer.errors import ConfigError, KafkaError, ProducerFencedError
+from aioproducer.loader.errors import StateError
+from aioproducer.loader.state import LoadState
+from aioproducer.source_position import SourcePosition
+
+if TYPE_CHECKING:
+    from aioproducer.producer import Producer
+    from aioproducer.transactions import Transaction
+
+
+_SHARE_OF_TIMEOUT = 0.25
+"""The rest is for what is under way when a transaction is due; at the timeout it is aborted."""
+
+
+class LoadTransactions:
+    """The transactions of one load, one after the other.
+
+    Args:
+        producer: initialized for transactions; its transactional id names the load.
+        topic: where the rows go.
+        source: what people call the input; a position of another one is refused.
+        rows: after how many rows a transaction ends.
+        seconds: after what time it ends, if it has any.
+    """
+
+    def __init__(
+        self, producer: Producer, topic: str, source: str, *, rows: int, seconds: float
+    ) -> None:
+        name = producer.config.transactional_id
+        if name is None:
+            raise ConfigError("to load exactly once, the producer needs a transactional_id")
+        self._producer = producer
+        self._topic = topic
+        self._position = SourcePosition(name, topic)
+        self._source = source
+        self._most_rows = rows
+        timeout = producer.config.transaction_timeout_ms / 1000
+        self._most_seconds = min(seconds, timeout * _SHARE_OF_TIMEOUT)
+        self.committed: LoadState | None = None
+        """What the last commit of this run, or one before it, covers."""
+        self._transaction: Transaction | None = None
+        self._rows = 0
+        self._since = 0.0
+        self._committing: asyncio.Task[None] | None = None
+
+    async def read(self) -> LoadState | None:
+        """How far a load of this name has committed; None for not at all."""
+        found = await self._position.read(self._producer)
+        if found is None:
+            return None
+        try:
+            content = json.loads(found.metadata or "")
+            committed, source = LoadState.from_dict(content), content["source"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise StateError(
+                f"the offset of group {self._position.group_id!r} is no position of a load",
+                advice="choose another transactional_id",
+            ) from error
+        if source != self._source:
+            raise StateError(
+                f"the transactional_id {self._position.group_id!r} belongs to a load of {source}",
+                advice="choose another one",
+            )
+        self.committed = committed
+        return committed
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the transaction should end."""
+        if self._transaction is None:
+            return False
+        elapsed = asyncio.get_running_loop().time() - self._since
+        return self._rows >= self._most_rows or elapsed >= self._most_seconds
+
+    async def extend(self, rows: int) -> None:
+        """So many rows are about to be sent; begins a transaction if none is open."""
+        if self._transaction is None:
+            await self._begin()
+        self._rows += rows
+
+    async def commit(self, state: LoadState) -> None:
+        """Commits what was sent, and `state` as the position behind it; nothing may be under way.
+
+        Raises:
+            KafkaError: see `Producer.commit_transaction`; only `abort()` is left then.
+        """
+        if self._committing is None:
+            self._committing = asyncio.create_task(self._commit(state))
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Returns when a commit that was begun has its outcome."""
+        if self._committing is not None:
+            await asyncio.shield(self._committing)
+            self._committing = None
+
+    async def abort(self, because: BaseException) -> BaseException:
+        """Gives up what is open; returns why, which another loader may explain better."""
+        self._committing = None
+        if self._transaction is None:
+            return because
+        self._transaction = None
+        try:
+            await self._producer.abort_transaction()
+        except ProducerFencedError as error:
+            error.__cause__ = because
+            return error
+        except KafkaError as error:
+            because.add_note(f"the transaction could not be aborted: {error}")
+        return because
+
+    async def _begin(self) -> None:
+        self._transaction = await self._producer.transaction().__aenter__()
+        self._rows = 0
+        self._since = asyncio.get_running_loop().time()
+
+    async def _commit(self, state: LoadState) -> None:
+        if self._transaction is None:
+            await self._begin()
+        if self._transaction is not None:
+            content = {"source": self._source, **state.as_dict()}
+            text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+            await self._position.write(self._transaction, state.settled.rows, text)
+            await self._producer.commit_transaction()
+            self._transaction, self.committed = None, state

@@ -1,0 +1,89 @@
+"""How a load runs, and what it needs of a producer.
+
+Owns: the options of a load and their limits. Must not know: how a load goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from aioproducer.errors import ConfigError
+from aioproducer.loader.mapping import RecordMapping
+from aioproducer.loader.progress import Progress
+from aioproducer.loader.window import DeliveryLike
+from aioproducer.types import HeadersInput
+
+
+class ProducerLike(Protocol):
+    """What the loader needs of a `Producer`."""
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        headers: HeadersInput = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> DeliveryLike:
+        """Accepts one record, waiting for room."""
+        ...
+
+    async def flush(self, timeout: float | None = None) -> object:
+        """Returns when every accepted record's fate is known."""
+        ...
+
+    async def partitions_for(self, topic: str) -> Sequence[object]:
+        """The topic's partitions."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How a load runs.
+
+    Attributes:
+        mapping: Which columns become what.
+        dead_letter: Where rejected rows go; None makes the first one end the load.
+        state: The state file; None keeps none.
+        resume: Go on where the state file says; without one, begin at the start.
+        max_outstanding: Rows that may be unsettled at a time.
+        on_progress: Called on the event loop now and then, and at the end.
+        progress_interval_s: How often.
+        state_interval_s: How often the state file is written.
+        exactly_once: Load in transactions that keep the position with the rows, and go on where
+            the last one of the same transactional id committed. Takes a transactional `Producer`
+            and a source that gives the same rows again; a record that Kafka refuses ends the load.
+        transaction_rows: After how many rows a transaction ends.
+        transaction_s: After what time it ends, if not before: at most a quarter of the producer's
+            `transaction_timeout_ms`.
+    """
+
+    mapping: RecordMapping = field(default_factory=RecordMapping)
+    dead_letter: str | os.PathLike[str] | None = None
+    state: str | os.PathLike[str] | None = None
+    resume: bool = False
+    max_outstanding: int = 20_000
+    on_progress: Callable[[Progress], None] | None = None
+    progress_interval_s: float = 0.2
+    state_interval_s: float = 2.0
+    exactly_once: bool = False
+    transaction_rows: int = 50_000
+    transaction_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.exactly_once and (self.resume or self.state is not None):
+            raise ConfigError(
+                "a load that is exactly once keeps its position in Kafka and always goes on there: "
+                "leave out the state file and resume"
+            )
+        if self.transaction_rows < 1 or self.transaction_s <= 0:
+            raise ConfigError("a transaction needs some rows and some time")
+        if self.max_outstanding < 1:
+            raise ConfigError("max_outstanding must be at least 1")
+        if self.resume and self.state is None:
+            raise ConfigError("to resume, a load needs its state file")

@@ -1,0 +1,241 @@
+"""Transactions seen from outside: ending prepared and orphaned ones, positions of groups.
+
+Owns: the calls that need no producer, and what an answer means to their caller. Must not know:
+requests, connections; `runtime.coordinator_client` asks.
+
+Invariants
+- A transaction is ended by producer id and epoch: never one that was begun later.
+- What cannot be told is an error, never a success.
+- Every call may be repeated, from any process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from types import TracebackType
+from typing import Any, Self
+
+from aioproducer.config import ProducerConfig
+from aioproducer.core import coordinator_questions as questions
+from aioproducer.core.prepared import Fate, fate_of
+from aioproducer.errors import (
+    IllegalStateError,
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    PreparedTransactionEndedError,
+    PreparedTransactionUnknownError,
+    ProducerFencedError,
+    UnknownProducerIdError,
+)
+from aioproducer.runtime.coordinator_client import CoordinatorClient
+from aioproducer.types import (
+    OffsetAndMetadata,
+    PreparedTransaction,
+    TopicPartition,
+    TransactionDescription,
+)
+
+_FEATURE = "transaction.version"
+_NOT_OURS_ANY_MORE = (
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+    UnknownProducerIdError,
+)
+
+
+class TransactionAdmin:
+    """Ends transactions and reads positions, over connections of its own.
+
+    Args:
+        config: a ready `ProducerConfig`, of which the connection, the time limits and the backoff
+            count; options given by keyword then override its fields.
+        **options: fields of `ProducerConfig`.
+
+    Every call raises `KafkaTimeoutError` after `max_block_ms` without an outcome; it may be
+    repeated.
+
+    Example:
+        >>> async with TransactionAdmin(bootstrap_servers="localhost:9092") as admin:
+        ...     await admin.finish(prepared, commit=True)
+    """
+
+    def __init__(self, config: ProducerConfig | None = None, /, **options: Any) -> None:
+        self._config = ProducerConfig(**options) if config is None else config.replace(**options)
+        self._client: CoordinatorClient | None = None
+
+    async def __aenter__(self) -> Self:
+        self._client = CoordinatorClient(self._config)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the connections; safe to call again."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    # -- prepared transactions -------------------------------------------------------------------
+
+    async def finish(self, prepared: PreparedTransaction, *, commit: bool) -> None:
+        """Commits or aborts a prepared transaction; returns once that is decided for good.
+
+        To repeat it is safe: the same end is a success as long as the coordinator can tell, which
+        it can until the transactional id is used again.
+
+        Raises:
+            PreparedTransactionEndedError: it has ended the other way; most likely the broker
+                aborted it after `transaction_timeout_ms`, so that nothing of it is visible.
+            PreparedTransactionUnknownError: the transactional id was used again, or forgotten; in
+                transactions of version 1 (KIP-98) also after `transaction_timeout_ms`.
+            AuthorizationError: the principal may not use the transactional id.
+        """
+        if prepared.empty:
+            return
+        try:
+            await self._asks().ask(questions.end(prepared, commit=commit))
+        except _NOT_OURS_ANY_MORE as error:
+            fate = await self._fate(prepared)
+            if fate is not (Fate.COMMITTED if commit else Fate.ABORTED):
+                raise _refusal(prepared, fate) from error
+
+    async def still_prepared(self, prepared: PreparedTransaction) -> bool:
+        """Whether the transaction is open still, so that it can be committed and aborted.
+
+        An empty one always can. Needs brokers from Kafka 3.0 on.
+        """
+        return prepared.empty or await self._fate(prepared) is Fate.OPEN
+
+    # -- any transaction -------------------------------------------------------------------------
+
+    async def describe(self, transactional_id: str) -> TransactionDescription | None:
+        """What the coordinator knows of a transactional id; None for nothing (Kafka 3.0)."""
+        return await self._asks().ask(questions.describe(transactional_id))
+
+    async def open_transactions(
+        self, prefix: str = "", *, older_than_ms: int | None = None
+    ) -> list[TransactionDescription]:
+        """The open transactions whose ids begin with `prefix`, by id (Kafka 3.0).
+
+        Args:
+            prefix: the beginning of the transactional ids.
+            older_than_ms: only those that have been open for longer (KIP-994, Kafka 3.8).
+        """
+        found = await self._asks().ask_each(questions.list_open(prefix, older_than_ms))
+        names = sorted({name for some in found for name in some})
+        described = [await self.describe(name) for name in names]
+        return [each for each in described if each is not None and each.state == "Ongoing"]
+
+    async def abort_orphans(
+        self,
+        prefix: str,
+        *,
+        keep: Collection[str] = (),
+        older_than_ms: int | None = None,
+    ) -> list[TransactionDescription]:
+        """Aborts open transactions that nobody will end, and shuts out their producers.
+
+        Until the broker's timeout they would hold up read_committed consumers.
+
+        Args:
+            prefix: the beginning of the transactional ids; not empty.
+            keep: transactional ids to leave alone: those whose end is decided.
+            older_than_ms: only those that have been open for longer (KIP-994, Kafka 3.8).
+
+        Returns:
+            The transactions that were open and are aborted now.
+        """
+        if not prefix:
+            raise ValueError("an empty prefix would abort everybody's transactions")
+        found = await self.open_transactions(prefix, older_than_ms=older_than_ms)
+        wanted = [each for each in found if each.transactional_id not in keep]
+        return [each for each in wanted if await self._aborted(each)]
+
+    # -- positions -------------------------------------------------------------------------------
+
+    async def committed_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """A group's positions with their metadata; a partition without one is left out.
+
+        Waits for open transactions that may change them (require_stable, KIP-447, Kafka 2.5).
+        """
+        return await self._asks().ask(questions.committed(group_id, partitions))
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _asks(self) -> CoordinatorClient:
+        if self._client is None:
+            raise IllegalStateError(
+                "the TransactionAdmin is not open", advice="use it by `async with`"
+            )
+        return self._client
+
+    async def _fate(self, prepared: PreparedTransaction) -> Fate:
+        return fate_of(prepared, await self.describe(prepared.transactional_id))
+
+    async def _aborted(self, found: TransactionDescription) -> bool:
+        client = self._asks()
+        if await client.finalized_feature(_FEATURE) >= 2:
+            question = questions.end(
+                PreparedTransaction(found.transactional_id, found.producer_id, found.epoch, 2),
+                commit=False,
+            )
+        else:
+            question = questions.fence(found)
+        try:
+            await client.ask(question)
+        except _NOT_OURS_ANY_MORE:
+            # Its producer, or the next one, was alive after all; or our first try had its effect.
+            now = await self.describe(found.transactional_id)
+            return now is not None and now.state == "CompleteAbort"
+        return True
+
+
+def _refusal(
+    prepared: PreparedTransaction, fate: Fate
+) -> PreparedTransactionEndedError | PreparedTransactionUnknownError:
+    name = f"the prepared transaction of {prepared.transactional_id!r}"
+    match fate:
+        case Fate.COMMITTED:
+            return PreparedTransactionEndedError(
+                f"{name} cannot be aborted: it is committed, all of it is visible"
+            )
+        case Fate.ABORTED:
+            return PreparedTransactionEndedError(
+                f"{name} cannot be committed: it was aborted, nothing of it is visible",
+                advice="Do its work again; if nobody aborted it, it took longer than "
+                "transaction_timeout_ms.",
+            )
+        case _:
+            return PreparedTransactionUnknownError(f"{name} is {fate.value}")
+
+
+async def finish_transaction(
+    prepared: PreparedTransaction,
+    config: ProducerConfig | None = None,
+    /,
+    *,
+    commit: bool,
+    **options: Any,
+) -> None:
+    """`TransactionAdmin.finish` for one transaction."""
+    async with TransactionAdmin(config, **options) as admin:
+        await admin.finish(prepared, commit=commit)
+
+
+async def still_prepared(
+    prepared: PreparedTransaction, config: ProducerConfig | None = None, /, **options: Any
+) -> bool:
+    """`TransactionAdmin.still_prepared` for one transaction."""
+    async with TransactionAdmin(config, **options) as admin:
+        return await admin.still_prepared(prepared)

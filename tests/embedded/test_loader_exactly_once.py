@@ -1,0 +1,270 @@
+"""The loader's transactions with a real producer on embedded brokers, both protocols."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.confluent import read_all_confluent
+
+from aioproducer import Producer
+from aioproducer.errors import (
+    ConfigError,
+    KafkaError,
+    ProducerFencedError,
+    RecordTooLargeError,
+    TransactionAbortableError,
+)
+from aioproducer.loader import (
+    BadRow,
+    Loader,
+    LoadOptions,
+    LoadResult,
+    Position,
+    RejectedRowError,
+    RowsSource,
+    StateError,
+)
+from aioproducer.loader.mapping import RecordMapping
+from aioproducer.loader.rows import RowBatch
+from aioproducer.testing.broker import TopicSpec
+from aioproducer.testing.embedded import EmbeddedCluster
+
+MAPPING = RecordMapping(value="n")
+
+
+@pytest.fixture(params=[1, 2])
+async def brokers(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedCluster]:
+    topic = TopicSpec(2, configs={"max.message.bytes": "10000"})
+    async with EmbeddedCluster(brokers=3, topics={"t": topic}) as cluster:
+        cluster.set_transaction_version(request.param)
+        yield cluster
+
+
+@asynccontextmanager
+async def producer_of(brokers: EmbeddedCluster, **options: Any) -> AsyncIterator[Producer]:
+    given: dict[str, Any] = {"bootstrap_servers": brokers.bootstrap_servers}
+    async with Producer(**given | {"transactional_id": "job"} | options) as producer:
+        yield producer
+
+
+def options(**more: Any) -> LoadOptions:
+    return LoadOptions(MAPPING, exactly_once=True, **more)
+
+
+def numbers(*, until: int) -> Iterator[dict[str, str]]:
+    return ({"n": f"{number:06d}"} for number in range(until))
+
+
+async def load(brokers: EmbeddedCluster, rows: Any, **more: Any) -> LoadResult:
+    async with producer_of(brokers) as producer:
+        return await Loader(producer, RowsSource(rows), "t", options(**more)).run()
+
+
+async def visible(brokers: EmbeddedCluster) -> list[int]:
+    records = await read_all_confluent(brokers.bootstrap_servers, "t")
+    return sorted(int(record.value or b"-1") for record in records)
+
+
+async def test_rows_arrive_in_several_transactions_with_the_position(
+    brokers: EmbeddedCluster,
+) -> None:
+    result = await load(brokers, numbers(until=3000), transaction_rows=700)
+    assert result.complete
+    assert result.progress.acknowledged == 3000
+    assert result.state.position == Position("rows", None, 3000)
+    assert await visible(brokers) == list(range(3000))
+
+
+async def test_a_complete_load_is_not_loaded_again(brokers: EmbeddedCluster) -> None:
+    await load(brokers, numbers(until=10))
+    result = await load(brokers, numbers(until=10))
+    assert result.complete
+    assert result.progress.read == 0
+    assert result.state.settled.acknowledged == 10
+    assert await visible(brokers) == list(range(10))
+
+
+async def test_another_transactional_id_is_another_load(brokers: EmbeddedCluster) -> None:
+    for name in ("job", "another"):
+        async with producer_of(brokers, transactional_id=name) as producer:
+            await Loader(producer, RowsSource(numbers(until=3)), "t", options()).run()
+    assert await visible(brokers) == [0, 0, 1, 1, 2, 2]
+
+
+async def test_a_stopped_load_has_committed_what_it_sent_and_goes_on_there(
+    brokers: EmbeddedCluster,
+) -> None:
+    async with producer_of(brokers) as producer:
+        loader = Loader(
+            producer, RowsSource(numbers(until=100_000)), "t", options(transaction_rows=900)
+        )
+        running = asyncio.create_task(loader.run())
+        while loader.progress.acknowledged < 1000 and not running.done():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        loader.stop()
+        stopped = await running
+    assert not stopped.complete
+    count = stopped.progress.acknowledged
+    assert stopped.progress.outstanding == 0
+    assert stopped.state.position == Position("rows", None, count)
+    assert await visible(brokers) == list(range(count))
+    result = await load(brokers, numbers(until=count + 500))
+    assert result.progress.read == 500
+    assert await visible(brokers) == list(range(count + 500))
+
+
+async def test_a_stop_at_any_step_loses_and_repeats_nothing(brokers: EmbeddedCluster) -> None:
+    for steps in itertools.chain(range(0, 60, 7), range(60, 2000, 230)):
+        async with producer_of(brokers) as producer:
+            source = RowsSource(numbers(until=20_000))
+            loader = Loader(producer, source, "t", options(transaction_rows=300))
+            running = asyncio.create_task(loader.run())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            loader.stop()
+            await running
+    assert (await load(brokers, numbers(until=20_000))).complete
+    assert await visible(brokers) == list(range(20_000))
+
+
+async def test_a_cancelled_load_leaves_nothing_behind_its_position(
+    brokers: EmbeddedCluster,
+) -> None:
+    async with producer_of(brokers) as producer:
+        loader = Loader(
+            producer, RowsSource(numbers(until=100_000)), "t", options(transaction_rows=500)
+        )
+        running = asyncio.create_task(loader.run())
+        while loader.progress.acknowledged < 1000 and not running.done():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await producer.close(0)
+    await load(brokers, numbers(until=5000))
+    seen = await visible(brokers)
+    assert seen == list(range(max(5000, len(seen))))
+
+
+@pytest.mark.parametrize("size", [2_000_000, 15_000], ids=["by the client", "by the broker"])
+async def test_a_record_that_is_refused_ends_the_load_and_takes_its_transaction_along(
+    brokers: EmbeddedCluster, size: int, tmp_path: Path
+) -> None:
+    def rows(value: str) -> Iterator[dict[str, str]]:
+        yield from numbers(until=1500)
+        yield {"n": value}
+
+    dead = tmp_path / "dead.ndjson"
+    with pytest.raises((RecordTooLargeError, TransactionAbortableError)):
+        await load(brokers, rows("9" * size), transaction_rows=500, dead_letter=dead)
+    seen = await visible(brokers)
+    assert seen in (list(range(1000)), list(range(1500)))
+    result = await load(brokers, rows("1500"), dead_letter=dead)
+    assert result.state.settled.rows == 1501
+    assert await visible(brokers) == list(range(1501))
+    assert dead.read_bytes() == b""
+
+
+class WithBadRows:
+    """Rows of which each seventh is none."""
+
+    name = "rows"
+    total_bytes = None
+
+    def __init__(self, fail_at: int | None = None) -> None:
+        self._fail_at = fail_at
+
+    def batches(self, after: Position | None = None) -> Iterator[RowBatch]:
+        for number in range(1 if after is None else after.row + 1, 2001):
+            if number == self._fail_at:
+                raise KafkaError("the disk is on fire")
+            field = BadRow("seventh", b"%d" % number) if number % 7 == 0 else {"n": str(number)}
+            yield RowBatch("rows", None, number, [field], None)
+
+    def interrupt(self) -> None: ...
+
+
+async def test_bad_rows_are_buried_once(brokers: EmbeddedCluster, tmp_path: Path) -> None:
+    dead = tmp_path / "dead.ndjson"
+    for fail_at in (450, 1300, None):
+        async with producer_of(brokers) as producer:
+            given = options(transaction_rows=100, dead_letter=dead)
+            loader = Loader(producer, WithBadRows(fail_at), "t", given)
+            if fail_at is None:
+                await loader.run()
+            else:
+                with pytest.raises(KafkaError, match="fire"):
+                    await loader.run()
+                committed = loader.state.position
+                assert committed is not None
+                assert fail_at - 202 <= committed.row < fail_at
+    wanted = range(1, 2001)
+    assert await visible(brokers) == [number for number in wanted if number % 7]
+    buried = [json.loads(line)["row"] for line in dead.read_text().splitlines()]
+    assert buried == [number for number in wanted if number % 7 == 0]
+
+
+async def test_without_a_dead_letter_file_a_bad_row_ends_it(brokers: EmbeddedCluster) -> None:
+    async with producer_of(brokers) as producer:
+        with pytest.raises(RejectedRowError):
+            await Loader(producer, WithBadRows(), "t", options()).run()
+        async with producer.transaction():
+            pass  # The producer is as good as before.
+    assert await visible(brokers) == []
+
+
+async def test_a_second_one_at_the_same_time_shuts_the_first_out(
+    brokers: EmbeddedCluster,
+) -> None:
+    async with producer_of(brokers) as producer:
+        source = RowsSource(numbers(until=1_000_000))
+        loader = Loader(producer, source, "t", options(transaction_rows=300))
+        first = asyncio.create_task(loader.run())
+        while loader.progress.acknowledged < 600 and not first.done():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        result = await load(brokers, numbers(until=20_000), transaction_rows=5000)
+        assert result.complete
+        # While the second one takes over, V2 coordinators say what they say after a timeout.
+        with pytest.raises((ProducerFencedError, TransactionAbortableError)):
+            await first
+    assert await visible(brokers) == list(range(20_000))
+
+
+async def test_a_group_of_somebody_else_is_no_position(brokers: EmbeddedCluster) -> None:
+    async with producer_of(brokers) as producer:
+        async with producer.transaction() as tx:
+            await tx.send_offsets({("t", 0): 17}, "job")
+        with pytest.raises(StateError, match="another transactional_id"):
+            await Loader(producer, RowsSource(numbers(until=3)), "t", options()).run()
+
+
+async def test_the_position_of_another_input_is_refused(brokers: EmbeddedCluster) -> None:
+    await load(brokers, numbers(until=3))
+    async with producer_of(brokers) as producer:
+        other = RowsSource(numbers(until=9), name="other rows")
+        with pytest.raises(StateError, match="belongs to a load of rows"):
+            await Loader(producer, other, "t", options()).run()
+    assert await visible(brokers) == [0, 1, 2]
+
+
+async def test_it_needs_a_transactional_producer(brokers: EmbeddedCluster) -> None:
+    async with producer_of(brokers, transactional_id=None) as producer:
+        with pytest.raises(ConfigError, match="transactional_id"):
+            await Loader(producer, RowsSource(numbers(until=3)), "t", options()).run()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"state": "s"}, {"resume": True}, {"transaction_rows": 0}, {"transaction_s": 0.0}],
+    ids=str,
+)
+def test_options_that_contradict_it_are_refused(more: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        options(**more)
