@@ -1,34 +1,81 @@
-"""`python -m bench [import] [send] [reliability] [memory] [soak]`: runs the named measurements.
+"""`python -m bench [words]`: what the words name; without words, the clients and the import time.
 
-Without names it runs all but the long ones.
+Words and variables:
+
+    import instructions reliability memory soak    measurements of their own
+    transactions transaction-faults                more of these
+    full                                           the whole matrix of clients
+    names of sections, clients, modes              a part of it: see `bench.cells.select`
+
+    AIOPRODUCER_BENCH_ROUNDS    rounds, instead of 5
+    AIOPRODUCER_BENCH_SHARE     share of the records to send, instead of 1, to try something out
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from bench import import_time, memory, reliability, send, soak
+from bench import (
+    cells,
+    compare,
+    import_time,
+    instructions,
+    memory,
+    reliability,
+    report,
+    soak,
+    transaction_faults,
+    transactions,
+)
 
 MEASUREMENTS: dict[str, Callable[[], None]] = {
     "import": import_time.main,
-    "send": send.main,
+    "instructions": instructions.main,
     "reliability": reliability.main,
     "memory": memory.main,
     "soak": soak.main,
+    "transactions": transactions.main,
+    "transaction-faults": transaction_faults.main,
 }
-LONG = frozenset(["reliability", "memory", "soak"])
-"""Take many minutes: run only where they are named."""
+ROUNDS = 5
+_FULL = "full"
+
+
+def compare_clients(words: Iterable[str]) -> None:
+    """Run the cells that the words name.
+
+    Raises:
+        ValueError: A word names nothing.
+    """
+    asked = set(words)
+    sections = cells.FULL if _FULL in asked else cells.ESSENTIAL
+    chosen = cells.select(sections, asked - {_FULL})
+    rounds = int(os.environ.get("AIOPRODUCER_BENCH_ROUNDS") or ROUNDS)
+    share = float(os.environ.get("AIOPRODUCER_BENCH_SHARE") or 1)
+    print(f"{len(chosen)} cells, {rounds} rounds", flush=True)
+    results = asyncio.run(compare.compare(chosen, rounds, share))
+    whole = asked <= {_FULL} and rounds >= ROUNDS and share == 1
+    report.write(results, report.RECORDED if whole else report.ELSEWHERE)
 
 
 def main() -> int:
-    names = sys.argv[1:] or [name for name in MEASUREMENTS if name not in LONG]
-    unknown = [name for name in names if name not in MEASUREMENTS]
-    if unknown:
-        print(f"no such measurement: {', '.join(unknown)}; there are: {', '.join(MEASUREMENTS)}")
-        return 2
-    for name in names:
-        MEASUREMENTS[name]()
+    # Whoever ends this ends the brokers and clients with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    words = sys.argv[1:]
+    for name in words or ["import"]:
+        if name in MEASUREMENTS:
+            MEASUREMENTS[name]()
+    of_clients = [word for word in words if word not in MEASUREMENTS]
+    if of_clients or not words:
+        try:
+            compare_clients(of_clients)
+        except ValueError as error:
+            print(error)
+            return 2
     return 0
 
 

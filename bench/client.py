@@ -14,6 +14,7 @@ import importlib
 import itertools
 import os
 import resource
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,6 +46,12 @@ class Meter:
         self.wall_s = time.perf_counter() - wall
 
 
+def _ready() -> None:
+    """Warm: go on when whoever counts at the server has done so, or when nobody does."""
+    tell("warm")
+    sys.stdin.readline()
+
+
 def _cpu_s() -> float:
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
@@ -59,7 +66,7 @@ async def _throughput(adapter: Adapter, mode: str, records: int, meter: Meter) -
     await send(adapter.prepare(mode, itertools.islice(endless, warm)))
     prepared = adapter.prepare(mode, itertools.islice(endless, records))
     before = rss_of()
-    tell("warm")
+    _ready()
     with meter.running():
         await send(prepared)
     return {"warm_records": warm, "idle_rss": before}
@@ -73,7 +80,7 @@ async def _latency(adapter: Adapter, records: int, meter: Meter) -> dict[str, An
     endless = pairs(adapter.job)
     await paced(adapter, endless, RATE, _LATENCY_WARM)
     before = rss_of()
-    tell("warm")
+    _ready()
     with meter.running():
         samples = await paced(adapter, endless, RATE, records)
     return {"warm_records": _LATENCY_WARM, "idle_rss": before, "latencies_s": samples}
@@ -90,7 +97,7 @@ async def _fill(adapter: Any, records: int, meter: Meter) -> dict[str, Any]:
         await adapter.paced(topic, next(endless))
     await adapter.flush()
     before = rss_of()
-    tell("warm")
+    _ready()
     with meter.running():
         start, sent = time.perf_counter(), 0
         while sent < records:
@@ -103,11 +110,14 @@ async def _fill(adapter: Any, records: int, meter: Meter) -> dict[str, Any]:
     return {"warm_records": len(adapter.job.topics), "idle_rss": before}
 
 
-async def _measure(module: str, mode: str, records: int, job: dict[str, Any]) -> None:
+async def measure(
+    module: str, mode: str, records: int, job: dict[str, Any], meter: Meter | None = None
+) -> None:
+    """One run; tells `measured`."""
     from bench.clients import Job
 
     client = importlib.import_module(f"bench.clients.{module}").Client
-    meter = Meter()
+    meter = meter or Meter()
     async with asyncio.timeout(_TIMEOUT_S), client(Job(**job)) as adapter:
         if mode == "latency":
             found = await _latency(adapter, records, meter)
@@ -115,17 +125,15 @@ async def _measure(module: str, mode: str, records: int, job: dict[str, Any]) ->
             found = await _fill(adapter, records, meter)
         else:
             found = await _throughput(adapter, mode, records, meter)
-    # The process's end is not measured, the memory of the whole run is.
-    tell(
-        "measured", wall_s=meter.wall_s, cpu_s=meter.cpu_s, peak_rss=peak_rss_of("self"), **found
-    )
+    found |= {"records": records, "wall_s": meter.wall_s, "cpu_s": meter.cpu_s}
+    tell("measured", peak_rss=peak_rss_of("self"), **found)
 
 
 def main() -> None:
     given = dict(arguments())
     os.environ["AIOPRODUCER_IMPL"] = given.pop("core")
     with new_runner(given.pop("loop")) as runner:
-        runner.run(_measure(**given))
+        runner.run(measure(**given))
 
 
 if __name__ == "__main__":

@@ -1,29 +1,42 @@
-"""bench/RELIABILITY.md: two parts, each rewritten by its own measurement.
+"""bench/RELIABILITY.md: parts that are each rewritten by their own measurement.
 
-Owns: which part ends where. Must not know: what the parts say.
+Owns: which part ends where, and their order. Must not know: what the parts say.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 RELIABILITY = Path(__file__).with_name("RELIABILITY.md")
-_SOAK_BEGINS = "<!-- From here on written by `python -m bench soak`. -->\n"
+_FAULTS, _TRANSACTIONS, _SOAK = "reliability", "transaction-faults", "soak"
+_ORDER = (_FAULTS, _TRANSACTIONS, _SOAK)
+_MARK = "\n<!-- From here on written by `python -m bench {}`. -->\n"
+_MARKS = re.compile(re.escape(_MARK).replace(re.escape("{}"), f"({_TRANSACTIONS}|{_SOAK})"))
 
 
 def write_faults(text: str, path: Path = RELIABILITY) -> None:
-    """Replace everything but the soak."""
-    _, soak = _parts(path)
-    path.write_text(text + soak, encoding="utf-8")
+    """Replace what the document begins with."""
+    _write(_FAULTS, text, path)
+
+
+def write_transactions(text: str, path: Path = RELIABILITY) -> None:
+    """Replace the part about transactions, or add it."""
+    _write(_TRANSACTIONS, f"\n{text}", path)
 
 
 def write_soak(text: str, path: Path = RELIABILITY) -> None:
     """Replace the soak, or add it."""
-    faults, _ = _parts(path)
-    path.write_text(f"{faults}\n{_SOAK_BEGINS}\n{text}", encoding="utf-8")
+    _write(_SOAK, f"\n{text}", path)
 
 
-def _parts(path: Path) -> tuple[str, str]:
+def _write(name: str, text: str, path: Path) -> None:
+    parts = {**_parts(path), name: text}
+    marked = (_MARK.format(part) + parts[part] for part in _ORDER[1:] if part in parts)
+    path.write_text(parts[_FAULTS] + "".join(marked), encoding="utf-8")
+
+
+def _parts(path: Path) -> dict[str, str]:
     found = path.read_text(encoding="utf-8") if path.exists() else ""
-    faults, mark, soak = found.partition(f"\n{_SOAK_BEGINS}")
-    return faults, mark + soak
+    faults, *others = _MARKS.split(found)
+    return {_FAULTS: faults, **dict(zip(others[::2], others[1::2], strict=True))}

@@ -16,7 +16,7 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -38,13 +38,15 @@ _SENT = re.compile(r"^(?P<records>\d+) records sent, ")
 _CPU_CLOCK_OF_PROCESS = 2
 
 Measured = dict[str, Any]
+Warm = Callable[[], Awaitable[None]]
+"""Called at the first mark."""
 
 
 class JavaClientError(Exception):
     """The program did not do what it was asked."""
 
 
-async def performance(job: Job, records: int) -> Measured:
+async def performance(job: Job, records: int, warm: Warm) -> Measured:
     """One run of ProducerPerformance, as many records before the mark as behind it.
 
     Raises:
@@ -59,39 +61,44 @@ async def performance(job: Job, records: int) -> Measured:
         arguments += [f"{name}={value}" for name, value in _properties(job).items()]
         jars = [f"org.apache.kafka:kafka-tools:{DEFAULT_VERSION}", _SLF4J]
         acknowledged, marks = 0, []
-        async with _running(await _classpath(jars), _TOOL, arguments) as (pid, lines):
+        async with _running(await _classpath(jars), _TOOL, arguments) as (process, lines):
             async for line in lines:
                 match = _SENT.match(line)
                 if match is None:
                     continue
                 if int(match["records"]) == total and "99.9th" in line:
-                    marks.append(_mark(pid, total))
+                    marks.append(_mark(process.pid, total))
                     break
                 acknowledged += int(match["records"])
                 if not marks and acknowledged >= records:
-                    marks.append(_mark(pid, acknowledged))
+                    marks.append(_mark(process.pid, acknowledged))
+                    await warm()
     return _between(marks)
 
 
-async def fill(job: Job, records: int) -> Measured:
+async def fill(job: Job, records: int, warm: Warm) -> Measured:
     """One run of `Load`. Errors as `performance`."""
     release = KafkaRelease.parse(DEFAULT_VERSION)
     jars = await asyncio.to_thread(release.client_classpath)
-    classes = await asyncio.to_thread(_compiled, find_java(release.java), jars)
+    classes = await asyncio.to_thread(compiled, _LOAD, find_java(release.java), jars)
     with tempfile.TemporaryDirectory(prefix="aioproducer-bench-") as directory:
-        properties = Path(directory, "producer.properties")
-        settings = _properties(job) | {"bootstrap.servers": job.bootstrap}
-        properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        arguments = [properties, ",".join(job.topics), records, FILL_RATE]
-        arguments.append(_payloads(Path(directory), job))
+        arguments = [_configuration(Path(directory), job), ",".join(job.topics), records]
+        arguments += [FILL_RATE, _payloads(Path(directory), job)]
         marks = []
-        async with _running([classes, *jars], _LOAD.stem, arguments) as (pid, lines):
+        async with _running([classes, *jars], _LOAD.stem, arguments) as (process, lines):
             async for line in lines:
                 if line == "warm":
-                    marks.append(_mark(pid, len(job.topics)))
+                    await warm()
+                    marks.append(_mark(process.pid, len(job.topics)))
+                    _go_on(process)
                 elif line == "done":
-                    marks.append(_mark(pid, len(job.topics) + records))
+                    marks.append(_mark(process.pid, len(job.topics) + records))
     return _between(marks)
+
+
+def _go_on(process: asyncio.subprocess.Process) -> None:
+    if process.stdin is not None:
+        process.stdin.write(b"\n")
 
 
 def _mark(pid: int, records: int) -> Measured:
@@ -113,6 +120,7 @@ def _between(marks: list[Measured]) -> Measured:
         "wall_s": end["wall"] - begin["wall"],
         "cpu_s": end["cpu"] - begin["cpu"],
         "warm_records": begin["records"],
+        "records": end["records"] - begin["records"],
         "idle_rss": begin["rss"],
         "peak_rss": end["peak_rss"],
     }
@@ -125,6 +133,13 @@ def _properties(job: Job) -> dict[str, Any]:
     return found | {"compression.type": job.codec}
 
 
+def _configuration(directory: Path, job: Job) -> Path:
+    path = directory / "producer.properties"
+    settings = _properties(job) | {"bootstrap.servers": job.bootstrap}
+    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return path
+
+
 def _payloads(directory: Path, job: Job) -> Path:
     path = directory / "payloads"
     path.write_bytes(b"\n".join(values(job.size)))
@@ -135,16 +150,20 @@ async def _classpath(coordinates: list[str]) -> list[Path]:
     return await asyncio.to_thread(fetch_classpath, coordinates)
 
 
-def _compiled(java: Java, jars: list[Path]) -> Path:
-    """Where the classes of `Load` are; compiled once for each state of its source."""
+def compiled(source: Path, java: Java, jars: list[Path]) -> Path:
+    """Where the classes of a program are; compiled once for each state of its source.
+
+    Raises:
+        JavaClientError: There is no compiler.
+    """
     compiler = java.tool("javac")
     if compiler is None:
         raise JavaClientError(f"{java} has no compiler")
-    digest = hashlib.sha256(f"{_LOAD.read_text()}{jars}{java.major}".encode()).hexdigest()[:32]
+    digest = hashlib.sha256(f"{source.read_text()}{jars}{java.major}".encode()).hexdigest()[:32]
     target = cache_dir() / "java" / digest
     classpath = os.pathsep.join(map(str, jars))
-    if not (target / "Load.class").exists():
-        command = [compiler, "-cp", classpath, "-d", target, _LOAD]
+    if not (target / f"{source.stem}.class").exists():
+        command = [compiler, "-cp", classpath, "-d", target, source]
         subprocess.run(command, check=True, capture_output=True, timeout=_LIMIT_S)
     return target
 
@@ -152,13 +171,13 @@ def _compiled(java: Java, jars: list[Path]) -> Path:
 @asynccontextmanager
 async def _running(
     classpath: list[Path], program: str, arguments: list[Any]
-) -> AsyncIterator[tuple[int, AsyncIterator[str]]]:
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, AsyncIterator[str]]]:
     """A Java program and the lines it prints; it has ended well when the block ends well."""
     java = find_java(KafkaRelease.parse(DEFAULT_VERSION).java)
     command = [java.executable, _HEAP, "-cp", os.pathsep.join(map(str, classpath)), program]
     process = await asyncio.create_subprocess_exec(
         *map(str, [*command, *arguments]),
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
@@ -172,7 +191,7 @@ async def _running(
 
     try:
         async with asyncio.timeout(_LIMIT_S):
-            yield process.pid, lines()
+            yield process, lines()
             while await out.read(1 << 16):
                 pass
             if code := await process.wait():

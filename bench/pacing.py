@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import os
 import struct
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,9 +31,7 @@ _GRACE_S = 20.0
 _ROOT = Path(__file__).parents[1]
 
 
-async def paced(
-    adapter: Adapter, records: Iterator[Pair], rate: float, count: int
-) -> list[float]:
+async def paced(adapter: Adapter, records: Iterator[Pair], rate: float, count: int) -> list[float]:
     """Send so many records at this rate; how late each was acknowledged, in seconds.
 
     Raises:
@@ -42,8 +40,8 @@ async def paced(
     load = Load(adapter, records, count)
     inward, outward = os.pipe()
     os.set_blocking(inward, False)
-    metronome = subprocess.Popen(
-        [sys.executable, "-m", "bench.pacing", str(rate), str(count)], stdout=outward, cwd=_ROOT
+    metronome = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.pacing", str(rate), str(count), stdout=outward, cwd=_ROOT
     )
     os.close(outward)
     loop = asyncio.get_running_loop()
@@ -57,15 +55,16 @@ async def paced(
     loop.add_reader(inward, heard)
     try:
         async with asyncio.timeout(count / rate + _GRACE_S):
-            while not load.complete:
+            while not load.complete:  # noqa: ASYNC110 - a thread may complete it
                 await asyncio.sleep(0.05)
     except TimeoutError:
         pass  # `latencies` says how many are missing
     finally:
         loop.remove_reader(inward)
         os.close(inward)
-        metronome.kill()
-        metronome.wait()
+        with suppress(ProcessLookupError):
+            metronome.kill()
+        await metronome.wait()
     return latencies(load.due, load.done)
 
 

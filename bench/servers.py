@@ -1,4 +1,4 @@
-"""What clients send to: one Kafka broker, the sink, or the embedded cluster; and what arrived there.
+"""What clients send to: one Kafka broker, the sink, the embedded cluster; and what arrived there.
 
 Owns: starting them, topics, counting at the server. Must not know: clients, figures.
 """
@@ -10,13 +10,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 from aioproducer.testing.admin import create_topic, delete_topic
 from aioproducer.testing.kafka.backends import BOOTSTRAP_VARIABLE, ExternalCluster
 from aioproducer.testing.kafka.cluster import KafkaCluster
 from aioproducer.testing.reader import end_offsets
+from bench.capacity import capacity
 from bench.cells import KNOWN_FEW, KNOWN_MANY
 from bench.workers import Worker, worker
 
@@ -68,7 +69,7 @@ class Server:
 
 class SinkServer(Server):
     def __init__(self, bootstrap: str, process: Worker) -> None:
-        super().__init__(bootstrap, "sink that acknowledges at once and validates nothing")
+        super().__init__(bootstrap, "acknowledges at once, validates nothing")
         self._process = process
         self._questions = itertools.count(1)
 
@@ -97,20 +98,26 @@ async def kafka() -> AsyncIterator[Server]:
         async with ExternalCluster(bootstrap) as external:
             yield Server(external.bootstrap_servers, external.description)
         return
-    with _data_directory() as directory, _grown_up_jvm():
+    async with AsyncExitStack() as stack:
+        directory = stack.enter_context(_data_directory())
         cluster = KafkaCluster(
             brokers=1, config=_BROKER_SETTINGS, data_dir=directory, heap_mb=_HEAP_MB
         )
-        async with cluster:
-            where = f"{cluster.description}, logs in {directory.parent}"
-            yield Server(cluster.bootstrap_servers, where)
+        with _grown_up_jvm():
+            await stack.enter_async_context(cluster)
+        where = f"{cluster.description}, logs in {directory.parent}"
+        yield Server(cluster.bootstrap_servers, where)
 
 
 @asynccontextmanager
 async def sink() -> AsyncIterator[Server]:
     async with worker("sink", "bench.sink") as process:
         ready = await process.report("ready", _READY_S)
-        yield SinkServer(ready["bootstrap_servers"], process)
+        server = SinkServer(ready["bootstrap_servers"], process)
+        async with server.topics(1, 1) as (topic,):
+            takes = await capacity(server.bootstrap, topic)
+        server.description += f"; took {takes / 1e6:.1f} M records/s of a replayed request"
+        yield server
 
 
 @asynccontextmanager
@@ -153,4 +160,3 @@ def _grown_up_jvm() -> Iterator[None]:
 
 
 SERVERS = {"kafka": kafka, "sink": sink, "embedded": embedded}
-

@@ -159,8 +159,8 @@ class Sink:
         return encode_response(handler(request), header.api_version, header.correlation_id)
 
     def _versions(self, _: Any, code: int = 0) -> Message:
-        # Brokers advertise Produce from 0 on, or older librdkafka does not compress.
-        ranges = {ApiKey.PRODUCE: (0, 8)}
+        # librdkafka infers the record format and the codecs from APIs that it never calls here.
+        ranges = {ApiKey.PRODUCE: (0, 8), ApiKey.FETCH: (0, 11), ApiKey.FIND_COORDINATOR: (0, 2)}
         ranges |= {key: (lowest, highest) for key, (lowest, highest, _) in self._served.items()}
         return ApiVersionsResponse(
             error_code=code,

@@ -58,8 +58,10 @@ class Job:
 def values(size: int) -> list[bytes]:
     """Texts of so many bytes, the same ones in every process, that compress like log lines."""
     source = random.Random(1)
-    words = ["%06x" % source.randrange(1 << 24) for _ in range(_WORDS)]
-    return [" ".join(source.choices(words, k=size // 7 + 1)).encode()[:size] for _ in range(_VALUES)]
+    words = [f"{source.randrange(1 << 24):06x}" for _ in range(_WORDS)]
+    return [
+        " ".join(source.choices(words, k=size // 7 + 1)).encode()[:size] for _ in range(_VALUES)
+    ]
 
 
 def pairs(job: Job) -> Iterator[Pair]:

@@ -52,10 +52,18 @@ class Client(Adapter):
             return [(key, value) for value, key in records]
         if mode == "many":
             return [value for value, _ in records]
+        if mode == "arrow":
+            return _table(records, self.job.keyed)
         return records
 
     async def many(self, items: list[Any]) -> None:
         result = await self._producer.send_many(self.job.topic, items)
+        if result.failed:
+            raise result.failed[0].error
+
+    async def arrow(self, table: Any) -> None:
+        key = "key" if self.job.keyed else None
+        result = await self._producer.send_arrow(self.job.topic, table, key=key)
         if result.failed:
             raise result.failed[0].error
 
@@ -75,3 +83,13 @@ class Client(Adapter):
 
     async def flush(self) -> None:
         await self._producer.flush()
+
+
+def _table(records: Iterable[Pair], keyed: bool) -> Any:
+    import pyarrow as pa
+
+    rows = list(records)
+    columns = {"value": pa.array([value for value, _ in rows], pa.binary())}
+    if keyed:
+        columns["key"] = pa.array([key for _, key in rows], pa.binary())
+    return pa.table(columns)

@@ -11,6 +11,7 @@ import asyncio
 import struct
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Self
 
 from aioproducer.records import RecordBatchBuilder
@@ -31,7 +32,7 @@ _TIMEOUT_MS = 30_000
 class Client(Adapter):
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self._frame = bytearray(_request(job))
+        self._frame = bytearray(produce_request(job.topic, values(job.size)[:1]))
         self._number = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
@@ -65,17 +66,19 @@ class Client(Adapter):
                 answered.set_exception(ConnectionError(str(problem)))
 
 
-def _request(job: Job) -> bytes:
-    builder = RecordBatchBuilder(bytearray(job.size + 1024))
+def produce_request(topic: str, records: Sequence[bytes], version: int = _VERSION) -> bytes:
+    """The frame of a Produce request with one batch for partition 0, with correlation id 0."""
+    builder = RecordBatchBuilder(bytearray(sum(map(len, records)) + 64 * len(records)))
     now_ms = int(time.time() * 1000)
-    builder.try_append(now_ms, None, values(job.size)[0], ())
+    for value in records:
+        builder.try_append(now_ms, None, value, ())
     batch = encode_batch(
-        bytes(builder.body()), count=1, base_timestamp=now_ms, max_timestamp=now_ms
+        bytes(builder.body()), count=builder.count, base_timestamp=now_ms, max_timestamp=now_ms
     )
     data = PartitionProduceData(index=0, records=b"".join(batch.buffers))
     request = ProduceRequest(
         acks=-1,
         timeout_ms=_TIMEOUT_MS,
-        topic_data=[TopicProduceData(name=job.topic, partition_data=[data])],
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
     )
-    return encode_request(request, _VERSION, 0, "streams")
+    return encode_request(request, version, 0, "streams")

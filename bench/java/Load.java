@@ -12,7 +12,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /**
  * A steady load over many topics, which ProducerPerformance does not have: round robin, without keys,
  * who is late catches up. Arguments: properties file, topics (with commas), records, records per
- * second, payload file. Prints "warm" when each topic had a record, and "done" after the flush.
+ * second, payload file. Prints "warm" when each topic had a record, waits for a line, and prints "done"
+ * after the flush.
  */
 public final class Load {
     public static void main(String[] args) throws Exception {
@@ -32,6 +33,7 @@ public final class Load {
                 producer.send(new ProducerRecord<>(topic, values.get(0))).get();
             }
             System.out.println("warm");
+            System.in.read();
             long start = System.nanoTime();
             for (long sent = 0; sent < records; ) {
                 double elapsed = (System.nanoTime() - start) / 1e9;

@@ -1,0 +1,268 @@
+"""Runs cells: interleaved rounds, each run in a process of its own, counted at the server.
+
+Owns: the order of runs, what one run yields, what counts as a failed run. Must not know: how a
+client sends, what a bar is.
+
+Invariants: a run counts only if the server's end offsets say that all its records arrived, and no
+more; a cell that failed is not tried again and says why; servers and clients are gone afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import importlib.util
+import json
+import platform
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from aioproducer import Producer, __version__
+from aioproducer.errors import KafkaError
+from aioproducer.testing.kafka.errors import JavaError
+from aioproducer.testing.kafka.release import DEFAULT_VERSION
+from aioproducer.testing.maven import MavenError
+from bench import java_client, machine
+from bench.bars import COPY, ENCODE
+from bench.cells import BATCH_BYTES, CLIENTS, FILL_RATE, FILL_TOPICS, LINGER_MS, Cell
+from bench.clients import Job
+from bench.figures import percentile, spread
+from bench.servers import SERVERS, Server
+from bench.workers import WorkerError, worker
+
+MEASURES = ("rate", "cpu_us", "peak_mib", "p50_ms", "p99_ms", "p999_ms", "records_per_request")
+_PACKAGES = {
+    "aiokafka": "aiokafka",
+    "confluent": "confluent_kafka",
+    "confluent-aio": "confluent_kafka.aio",
+    "kafka-python": "kafka",
+    "aioproducer-uvloop": "uvloop",
+}
+_DISTRIBUTIONS = ("aiokafka", "confluent-kafka", "kafka-python", "uvloop", "pyarrow")
+_MIB = 1 << 20
+_RUN_S = 240.0
+_WARM_UP_RUNS = 2
+_RATE_HELD = 0.9
+"""The least share of the given rate at which a run of `fill` says something."""
+_ROOT = Path(__file__).parents[1]
+_FAILURES = (
+    WorkerError,
+    java_client.JavaClientError,
+    JavaError,
+    MavenError,
+    KafkaError,
+    OSError,
+    TimeoutError,
+)
+
+Run = dict[str, float]
+
+
+class WrongCountError(WorkerError):
+    """The server holds another number of records than the client claims."""
+
+
+async def compare(cells: Sequence[Cell], rounds: int, share: float = 1.0) -> dict[str, Any]:
+    """Run every cell so many times; gives what RESULTS.md is made of.
+
+    Args:
+        cells: What to run.
+        rounds: How often.
+        share: The share of each cell's records to send; 1 but for trying something out.
+    """
+    runs: dict[Cell, list[Run]] = defaultdict(list)
+    problems = {cell: reason for cell in cells if (reason := unavailable(cell))}
+    servers: dict[str, str] = {}
+    began = time.time()
+    encoding = await _encode() if any(_sends_arrow(cell) for cell in cells) else {}
+    for name in dict.fromkeys(cell.server for cell in cells):
+        async with SERVERS[name]() as server:
+            servers[name] = server.description
+            here = [cell for cell in cells if cell.server == name]
+            await _warm_up(server, [cell for cell in here if cell not in problems], share)
+            for number in range(rounds):
+                # Back and forth, so that no client always follows the same other.
+                for cell in here if number % 2 == 0 else reversed(here):
+                    if cell not in problems:
+                        await _try(server, cell, share, runs[cell], problems)
+                        print(_line(number, cell, runs[cell], problems), flush=True)
+    return {
+        "when": time.strftime("%Y-%m-%d %H:%M", time.gmtime(began)),
+        "minutes": round((time.time() - began) / 60, 1),
+        "machine": machine.describe(),
+        "versions": versions(),
+        "servers": servers,
+        "method": {"rounds": rounds, "linger_ms": LINGER_MS, "batch_bytes": BATCH_BYTES},
+        "cells": {cell.key: _entry(cell, runs[cell], problems.get(cell)) for cell in cells},
+        "encoding": encoding,
+    }
+
+
+def unavailable(cell: Cell) -> str | None:
+    """Why this client cannot do it here, if so."""
+    package = _PACKAGES.get(cell.client, "").partition(".")[0]
+    if package and importlib.util.find_spec(package) is None:
+        return f"{package} is not installed"
+    if cell.mode == "arrow" and not hasattr(Producer, "send_arrow"):
+        return "there is no send_arrow"
+    return None
+
+
+def versions() -> dict[str, str]:
+    """Of all that takes part."""
+    found = {"aioproducer": __version__, "CPython": platform.python_version()}
+    for name in _DISTRIBUTIONS:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found | {"Kafka and its Java client": DEFAULT_VERSION}
+
+
+async def _warm_up(server: Server, cells: Sequence[Cell], share: float) -> None:
+    """Some runs that nobody counts: the first client would pay for a broker's compiler."""
+    for cell in cells[:_WARM_UP_RUNS]:
+        with suppress(*_FAILURES):
+            await run(server, cell, int(cell.records * share))
+
+
+def _sends_arrow(cell: Cell) -> bool:
+    return cell.mode == "arrow" and unavailable(cell) is None
+
+
+async def _encode() -> dict[str, Any]:
+    """What `bench.arrow` measures within one process; empty where that failed."""
+    program = "import json; from bench.arrow import encode; print(json.dumps(encode()))"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, cwd=_ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    if process.returncode:
+        return {}
+    ours, copy = json.loads(out.splitlines()[-1])["value"]
+    return {
+        key: {"ns": spread([figure]).as_json()} for key, figure in ((ENCODE, ours), (COPY, copy))
+    }
+
+
+async def _try(
+    server: Server, cell: Cell, share: float, runs: list[Run], problems: dict[Cell, str]
+) -> None:
+    try:
+        runs.append(await run(server, cell, int(cell.records * share)))
+    except _FAILURES as error:
+        problems[cell] = f"{type(error).__name__}: {error}"
+
+
+async def run(server: Server, cell: Cell, records: int) -> Run:
+    """One run of one cell.
+
+    Raises:
+        WorkerError: The client failed, or the records are not there.
+    """
+    count = FILL_TOPICS if cell.mode == "fill" else 1
+    async with server.topics(count, cell.partitions) as topics:
+        job = Job(
+            bootstrap=server.bootstrap,
+            topics=topics,
+            size=cell.size,
+            codec=cell.codec,
+            keyed=cell.keyed,
+            tuning=cell.tuning,
+            linger_ms=0 if cell.mode == "latency" else LINGER_MS,
+        )
+        before = await server.arrived(topics)
+        found = await _measure(server, cell, records, job)
+        arrived = await server.arrived(topics) - before
+    result = figures(found, arrived, exact=cell.mode != "tasks")
+    if cell.mode == "fill" and result["rate"] < _RATE_HELD * FILL_RATE:
+        del result["records_per_request"]  # who is late fills requests better
+    return result
+
+
+async def _measure(server: Server, cell: Cell, records: int, job: Job) -> dict[str, Any]:
+    marks: list[int | None] = []
+
+    async def warm() -> None:
+        marks.append(await server.requests())
+
+    if cell.client == "java":
+        program = java_client.fill if cell.mode == "fill" else java_client.performance
+        found = await program(job, records, warm)
+    else:
+        client = CLIENTS[cell.client]
+        async with worker(
+            cell.key,
+            "bench.client",
+            module=client.module,
+            loop=client.loop,
+            core=client.core,
+            mode=cell.mode,
+            records=records,
+            job=asdict(job),
+        ) as process:
+            await process.report("warm", _RUN_S)
+            await warm()
+            process.say("go")
+            found = await process.report("measured", _RUN_S)
+    after = await server.requests()
+    if marks and marks[0] is not None and after is not None:
+        found = found | {"requests": after - marks[0]}
+    return found
+
+
+def figures(found: dict[str, Any], arrived: int, *, exact: bool = True) -> Run:
+    """What a run comes to, given what the server counted.
+
+    Args:
+        found: The client's report.
+        arrived: Records at the server, warm-up included.
+        exact: Whether the client knows how many it sent; tasks stop after some time.
+
+    Raises:
+        WrongCountError: The server has fewer records than were acknowledged, or more.
+    """
+    counted, promised = arrived - found["warm_records"], found["records"]
+    if counted <= 0 or (exact and counted != promised):
+        raise WrongCountError(f"{counted:,} records arrived, {promised:,} were acknowledged")
+    result = {
+        "records": counted,
+        "wall_s": found["wall_s"],
+        "cpu_s": found["cpu_s"],
+        "rate": counted / found["wall_s"],
+        "cpu_us": found["cpu_s"] / counted * 1e6,
+        "peak_mib": found["peak_rss"] / _MIB,
+        "idle_mib": found["idle_rss"] / _MIB,
+    }
+    if found.get("requests"):
+        result["records_per_request"] = counted / found["requests"]
+    if samples := found.get("latencies_s"):
+        for name, share in (("p50_ms", 50), ("p99_ms", 99), ("p999_ms", 99.9)):
+            result[name] = percentile(samples, share) * 1e3
+    return result
+
+
+def _entry(cell: Cell, runs: list[Run], problem: str | None) -> dict[str, Any]:
+    entry: dict[str, Any] = {"cell": asdict(cell), "runs": runs}
+    for measure in MEASURES:
+        if samples := [run[measure] for run in runs if measure in run]:
+            entry[measure] = spread(samples).as_json()
+    return entry | ({"problem": problem} if problem else {})
+
+
+def _line(number: int, cell: Cell, runs: list[Run], problems: dict[Cell, str]) -> str:
+    if cell in problems:
+        return f"round {number + 1}  {cell.key:60} {problems[cell]}"
+    last = runs[-1]
+    told = f"{last['cpu_us']:8.2f} µs CPU {last['rate']:12,.0f}/s {last['peak_mib']:6.0f} MiB"
+    if "p50_ms" in last:
+        told += "".join(f"  {name[:-3]} {last[name]:.2f} ms" for name in MEASURES[3:6])
+    if "records_per_request" in last:
+        told += f"  {last['records_per_request']:,.0f} records/request"
+    return f"round {number + 1}  {cell.key:60} {told}"

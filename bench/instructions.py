@@ -1,0 +1,169 @@
+"""Instructions per record: a figure without noise, for machines that are busy.
+
+Method: `bench.instructions_load` sends to the sink under valgrind's callgrind, which counts only
+between two marks behind the warm-up. Linger is long, so that full batches and the last flush are
+sent, and hashes are not random: two runs of the same code differ by about a percent. Instructions
+are no time: a cache miss costs as much here as an addition. Only the client is counted, in user
+space, the event loop included.
+
+The figures are printed beside those in bench/instructions.json. `record` as an argument of
+`python -m bench.instructions` replaces them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from bench.cells import CLIENTS, Cell
+from bench.clients import Job
+from bench.compare import unavailable, versions
+from bench.servers import Server, sink
+
+RECORDED = Path(__file__).with_name("instructions.json")
+MODES = ("each", "forget", "many", "arrow")
+_RECORDS = 20_000
+_LINGER_MS = 1_000
+_VALUE_BYTES, _PARTITIONS = 100, 6
+_LIMIT_S = 100.0
+_COMPILER_LIMIT_S = 30.0
+_AT_ONCE = 2
+_MARKS = Path(__file__).with_name("callgrind_marks.c")
+_COLLECTED = re.compile(r"Collected : (\d+)")
+
+
+class CallgrindError(Exception):
+    """No figure."""
+
+
+async def measure(directory: Path) -> dict[str, float]:
+    """Instructions per record of each mode.
+
+    Raises:
+        CallgrindError: There is no valgrind or compiler, or the program failed under it.
+    """
+    library = await asyncio.to_thread(_compile_marks, directory)
+    turns = asyncio.Semaphore(_AT_ONCE)
+    modes = [mode for mode in MODES if unavailable(Cell("aioproducer", mode)) is None]
+
+    async def one(mode: str) -> float:
+        async with turns:
+            return await _count(server, mode, library, directory / mode)
+
+    async with sink() as server:
+        counts = await asyncio.gather(*map(one, modes))
+    return dict(zip(modes, counts, strict=True))
+
+
+def _compile_marks(directory: Path) -> Path:
+    library, compiler = directory / "marks.so", shutil.which("cc")
+    if compiler is None or shutil.which("valgrind") is None:
+        raise CallgrindError("it takes a C compiler and valgrind (`make system-deps`)")
+    command = [compiler, "-shared", "-fPIC", "-O1", "-o", library, _MARKS]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=_COMPILER_LIMIT_S, check=False
+    )
+    if done.returncode:
+        raise CallgrindError(f"valgrind's headers are not usable:\n{done.stderr[-500:]}")
+    return library
+
+
+async def _count(server: Server, mode: str, library: Path, out: Path) -> float:
+    """Instructions per record of one run, whose records arrived."""
+    client = CLIENTS["aioproducer"]
+    async with server.topics(1, _PARTITIONS) as topics:
+        job = Job(
+            bootstrap=server.bootstrap,
+            topics=topics,
+            size=_VALUE_BYTES,
+            codec="none",
+            keyed=False,
+            tuning="common",
+            linger_ms=_LINGER_MS,
+        )
+        given = {"module": client.module, "loop": client.loop, "core": client.core}
+        given |= {"mode": mode, "records": _RECORDS, "job": asdict(job), "library": str(library)}
+        told = await _run_callgrind(out, json.dumps(given))
+        arrived = await server.arrived(topics)
+    match = _COLLECTED.search(told)
+    if match is None or arrived < _RECORDS:
+        raise CallgrindError(f"{arrived:,} records arrived, not {_RECORDS:,}:\n{told[-500:]}")
+    return int(match[1]) / _RECORDS
+
+
+async def _run_callgrind(out: Path, given: str) -> str:
+    """What valgrind said in the end."""
+    process = await asyncio.create_subprocess_exec(
+        "valgrind",
+        "--tool=callgrind",
+        "--instr-atstart=no",
+        f"--callgrind-out-file={out}",
+        sys.executable,
+        "-m",
+        "bench.instructions_load",
+        given,
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(_LIMIT_S):
+            _, told = await process.communicate()
+    except TimeoutError:
+        raise CallgrindError(f"not done within {_LIMIT_S:g} s") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        raise CallgrindError(f"the client failed under valgrind:\n{told.decode()[-2000:]}")
+    return told.decode(errors="replace")
+
+
+def table(now: dict[str, float], before: dict[str, float]) -> str:
+    """Now beside what was recorded; more is worse."""
+    lines = ["instructions per record (100 B, no compression, sink):"]
+    for mode, count in now.items():
+        line = f"  {mode:8} {count:8,.0f}"
+        if then := before.get(mode):
+            line += f"   recorded {then:8,.0f}   {count / then - 1:+.1%}"
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def recorded(path: Path = RECORDED) -> dict[str, float]:
+    """The figures in the repository; none if they are of another release of Python."""
+    if not path.exists():
+        return {}
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    same = kept["versions"]["CPython"].split(".")[:2] == platform.python_version().split(".")[:2]
+    return dict(kept["instructions"]) if same else {}
+
+
+def main(*words: str) -> None:
+    try:
+        with tempfile.TemporaryDirectory(prefix="aioproducer-callgrind-") as directory:
+            found = asyncio.run(measure(Path(directory)))
+    except CallgrindError as error:
+        print(f"no instructions counted: {error}")
+        return
+    print(table(found, recorded()))
+    if "record" in words:
+        rounded = {mode: round(count, 1) for mode, count in found.items()}
+        kept = {"versions": versions(), "instructions": rounded}
+        RECORDED.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,69 @@
+"""A run counts what the server holds, not what the client says."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from bench.cells import Cell
+from bench.compare import WrongCountError, figures, run
+from bench.java_client import _between, _mark
+from bench.servers import sink
+
+FOUND = {
+    "records": 1_000,
+    "warm_records": 100,
+    "wall_s": 0.5,
+    "cpu_s": 0.002,
+    "peak_rss": 3 << 20,
+    "idle_rss": 1 << 20,
+}
+
+
+def test_figures_are_per_record_that_arrived_behind_the_warm_up() -> None:
+    found = figures(FOUND | {"requests": 10}, 1_100)
+    assert found["rate"] == 2_000
+    assert found["cpu_us"] == pytest.approx(2.0)
+    assert found["peak_mib"] == 3
+    assert found["records_per_request"] == 100
+
+
+@pytest.mark.parametrize("arrived", [0, 100, 1_099, 1_101])
+def test_a_run_whose_records_did_not_arrive_does_not_count(arrived: int) -> None:
+    with pytest.raises(WrongCountError, match="were acknowledged"):
+        figures(FOUND, arrived)
+
+
+def test_tasks_that_stop_in_time_are_counted_by_what_arrived() -> None:
+    assert figures(FOUND, 600, exact=False)["rate"] == 1_000
+
+
+def test_latencies_become_percentiles_in_milliseconds() -> None:
+    found = figures(FOUND | {"latencies_s": [0.001] * 98 + [0.5, 1.0]}, 1_100)
+    assert (found["p50_ms"], found["p99_ms"], found["p999_ms"]) == (1.0, 500.0, 1_000.0)
+
+
+def test_the_cpu_clock_of_a_process_is_read_from_outside() -> None:
+    first, second = _mark(os.getpid(), 10), _mark(os.getpid(), 30)
+    between = _between([first, second])
+    assert between["records"] == 20
+    assert 0 < between["cpu_s"] < 10
+    assert between["peak_rss"] >= between["idle_rss"] > 0
+
+
+@pytest.mark.parametrize("mode", ["each", "forget", "many", "tasks"])
+async def test_the_sink_holds_what_our_client_sent(mode: str) -> None:
+    async with sink() as server:
+        found = await run(server, Cell("aioproducer", mode, server="sink"), 500)
+        assert found["records"] == 500
+        assert found["cpu_us"] > 0
+        assert found["records_per_request"] > 1
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+async def test_the_sink_counts_foreign_clients_too(codec: str) -> None:
+    pytest.importorskip("confluent_kafka")
+    async with sink() as server:
+        cell = Cell("confluent", "each", server="sink", codec=codec, keyed=True)
+        assert (await run(server, cell, 500))["records"] == 500
