@@ -52,7 +52,7 @@ class Phase(StrEnum):
     ABORT = "EndTxn (abort)"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Work:
     """What a client does.
 
@@ -188,11 +188,11 @@ class TransactionalClient:
         work = self._work
         await self._insist(producer.begin_transaction)
         deliveries = []
-        for index in range(total):
-            if index == total // 2:
+        for turn in range(total):
+            if turn == total // 2:
                 await producer.flush()
                 await self._pause(Phase.PRODUCE)
-            value, partition = value_of(number, index, total), (number + index) % work.partitions
+            value, partition = value_of(number, turn, total), (number + turn) % work.partitions
             deliveries.append(await producer.send(work.topic, value, partition=partition))
         if offsets:
             await self._pause(Phase.OFFSETS)

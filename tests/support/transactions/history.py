@@ -42,12 +42,18 @@ _BEFORE = {
 
 
 class Entry(NamedTuple):
-    """One record as it stands in the log: number of its transaction, its own, how many there are."""
+    """One record as it stands in the log.
+
+    Attributes:
+        number: Of its transaction.
+        turn: Which record of the transaction it is, from 0.
+        total: How many the transaction has.
+    """
 
     partition: int
     offset: int
     number: int
-    index: int
+    turn: int
     total: int
 
 
@@ -161,11 +167,9 @@ class Verdict:
         return {name: count for name in names if (count := getattr(self, name))}
 
 
-def value_of(number: int, index: int, total: int) -> bytes:
+def value_of(number: int, turn: int, total: int) -> bytes:
     """The record: three numbers, filled up to 100 bytes."""
-    return (b"%0*d" * 3 % (_DIGITS, number, _DIGITS, index, _DIGITS, total)).ljust(
-        VALUE_BYTES, b"."
-    )
+    return (b"%0*d" * 3 % (_DIGITS, number, _DIGITS, turn, _DIGITS, total)).ljust(VALUE_BYTES, b".")
 
 
 def entry_of(partition: int, offset: int, value: bytes | None) -> Entry:
@@ -197,10 +201,10 @@ def judge(
     strange = reordered = 0
     for entry in sorted(log):
         sent = transactions.get(entry.number)
-        if sent is None or entry.total != sent.total or not 0 <= entry.index < sent.total:
+        if sent is None or entry.total != sent.total or not 0 <= entry.turn < sent.total:
             strange += 1
             continue
-        place = (entry.number, entry.index)
+        place = (entry.number, entry.turn)
         seen[place] += 1
         if seen[place] == 1:
             reordered += place < newest.get(entry.partition, place)

@@ -19,7 +19,7 @@ from support.faults.ground import PARTITIONS, FaultGround
 from support.foreign import ForeignRecord, ReaderMissingError, digest_partitions
 from support.java_consumer import digest_topics_java
 from support.transactions.client import Work
-from support.transactions.history import Verdict, entry_of, judge
+from support.transactions.history import Entry, Verdict, entry_of, judge
 from support.transactions.scenarios import Scenario
 from support.transactions.stage import Stage
 
@@ -113,7 +113,7 @@ async def _result(stage: Stage, load: Load, seconds: float, events: tuple[str, .
     )
 
 
-def _entry(record: ForeignRecord) -> tuple[int, int, int, int, int]:
+def _entry(record: ForeignRecord) -> Entry:
     return entry_of(record.partition, record.offset, record.value)
 
 

@@ -14,13 +14,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from support.faults.proxy import NetworkFault
+from support.faults.scenarios import strike
 from support.transactions.client import Phase
-from support.transactions.stage import Stage
+from support.transactions.stage import ClientProcess, Stage
 
 _HEALTHY_S = 1.0
 _UNDER_WAY_S = 0.5
 """How long a request has been on its way to a broker that does not answer before that dies."""
+_SOON_S = (0.002, 0.004, 0.008)
+"""A call takes about as long on an idle machine."""
 _DOWN_S = 2.0
+_CLIENT_S = 300.0
 _FAILOVER_S = 8.0
 """Longer than a broker's session (5 s): another broker coordinates by then."""
 
@@ -98,6 +102,18 @@ async def freeze_coordinator(stage: Stage) -> None:
             await stage.wait_in_sync()
 
 
+def misbehaving_network(fault: NetworkFault, seconds: float, chance: float) -> Fault:
+    """The network before one broker at a time, then before all of them, is at fault."""
+
+    async def misbehave(stage: Stage) -> None:
+        nodes = list(stage.ground.proxies)
+        for struck in [*([node_id] for node_id in nodes), nodes]:
+            await asyncio.sleep(_HEALTHY_S)
+            await strike(stage.ground, struck, fault, seconds, chance)
+
+    return misbehave
+
+
 async def outlast_the_timeout(stage: Stage) -> None:
     """The client pauses for longer than its transactions may last."""
     for phase in (Phase.PRODUCE, Phase.OFFSETS, Phase.COMMIT, Phase.ABORT):
@@ -108,16 +124,15 @@ async def outlast_the_timeout(stage: Stage) -> None:
 
 
 async def kill_clients(stage: Stage) -> None:
-    """Clients die by kill -9 in every phase; the next one takes over at once."""
-    left = stage.work.transactions
+    """Clients die by kill -9 in every phase, as it begins and soon after; the next takes over."""
     for phase in Phase:
-        async with stage.client_process() as client:
-            await client.reach(phase, after=0 if phase is Phase.INIT else 15)
-            stage.ground.note(f"kill -9 of the client at {phase.value}")
-            await client.kill()
-            left -= client.committed
-    async with stage.client_process() as client:
-        await client.finish(_client_time_s(left))
+        for under_way_s in (0, *_SOON_S):
+            async with stage.client_process() as client:
+                await client.reach(phase, after=0 if phase is Phase.INIT else 15)
+                await asyncio.sleep(under_way_s)
+                stage.ground.note(f"kill -9 of the client at {phase.value}")
+                await client.kill()
+    await _last_client(stage)
 
 
 async def raise_zombies(stage: Stage) -> None:
@@ -126,9 +141,9 @@ async def raise_zombies(stage: Stage) -> None:
         await _haunt(stage, old, [Phase.PRODUCE, Phase.OFFSETS, Phase.COMMIT, Phase.ABORT])
 
 
-async def _haunt(stage: Stage, old: Any, phases: list[Phase]) -> None:
+async def _haunt(stage: Stage, old: ClientProcess, phases: list[Phase]) -> None:
     if not phases:
-        await old.finish(_client_time_s(stage.work.transactions))
+        await old.finish(_CLIENT_S)
         return
     await old.reach(phases[0], after=20)
     stage.ground.note(f"SIGSTOP of the client at {phases[0].value}")
@@ -140,8 +155,9 @@ async def _haunt(stage: Stage, old: Any, phases: list[Phase]) -> None:
         await _haunt(stage, new, phases[1:])
 
 
-def _client_time_s(transactions: int) -> float:
-    return 120.0 + transactions
+async def _last_client(stage: Stage) -> None:
+    async with stage.client_process() as client:
+        await client.finish(_CLIENT_S)
 
 
 async def _kill(stage: Stage, phase: Phase, victim: int, *, under_way: bool) -> None:
@@ -185,7 +201,7 @@ _ALL = (
     _coordinator_killed(Phase.COMMITTED),
     _coordinator_killed(Phase.ABORT),
     Scenario(
-        "coordinator killed: commit carried out, answer lost",
+        "coordinator killed: answer to the commit lost",
         "the answers to three commits are lost, then kill -9 of the coordinator",
         kill_after_lost_answers,
         through_proxy=True,
@@ -202,8 +218,21 @@ _ALL = (
         freeze_coordinator,
     ),
     Scenario(
+        "network: reset",
+        "each piece of traffic ends its connection with a chance of 10%: 5 s before each broker, "
+        "then before all",
+        misbehaving_network(NetworkFault.DROP, 5, 0.1),
+        through_proxy=True,
+    ),
+    Scenario(
+        "network: lost answers",
+        "requests arrive and their answers do not: 4 s before each broker, then before all",
+        misbehaving_network(NetworkFault.SWALLOW_ANSWERS, 4, 1.0),
+        through_proxy=True,
+    ),
+    Scenario(
         "client killed",
-        "kill -9 of the client in each of 7 phases; the next one takes over at once",
+        "kill -9 of the client in each of 7 phases, 4 times; the next one takes over at once",
         kill_clients,
         own_clients=True,
     ),
