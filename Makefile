@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
 LOCK   := .ci/requirements.lock
-NATIVE := $(wildcard aioproducer/records/*.pyx aioproducer/records/*.pxd)
+NATIVE := $(wildcard aioproducer/*/*.pyx aioproducer/*/*.pxd)
 
 # The first Python that is new enough and can make environments; `make PYTHON=...` overrides.
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
@@ -16,10 +16,10 @@ CLUSTER ?= embedded
 # test, cluster: more arguments for pytest.
 PYTEST_ARGS ?=
 # What only the system's package manager has. Tests that need one of these skip without it.
-SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless
+SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless valgrind
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint type bench sim mutants fuzz cluster faults reliability memory soak docs clean system-deps
+.PHONY: help venv demo test lint type bench bench-full instructions sim mutants fuzz asan cluster faults exactly-once reliability memory soak docs clean system-deps
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -62,14 +62,32 @@ fuzz: $(STAMP) ## Fuzz all that is read from peers (FUZZ_SECONDS=60 each, FUZZ_T
 	@PYTHONPATH=tests $(BIN)/python -m fuzz \
 		$(if $(REPLAY),replay $(REPLAY),run --seconds $(FUZZ_SECONDS) $(FUZZ_TARGETS))
 
-cluster: $(STAMP) ## Run the tests that need real Kafka brokers
-	$(BIN)/python -m pytest -m kafka $(PYTEST_ARGS)
+# asan: native code with its own copy of the package, so that the one in use stays as it is.
+ASAN       := build/asan
+ASAN_TESTS := tests/unit/records tests/unit/runtime/test_lanes.py tests/unit/runtime/test_lane_lifetimes.py \
+	tests/unit/runtime/test_send_calls.py tests/unit/runtime/test_arrow.py tests/unit/runtime/test_bulk.py
+ASAN_RUN    = PYTHONPATH=$(ASAN) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 \
+	LD_PRELOAD=$$(gcc -print-file-name=libasan.so)
+asan: $(STAMP) ## Run the tests of the native code under AddressSanitizer (needs gcc)
+	CC=gcc CFLAGS="-fsanitize=address -fno-omit-frame-pointer -g -O1" LDFLAGS=-fsanitize=address \
+		$(BIN)/python setup.py -q build --build-base build/asan-base --build-lib $(ASAN)
+	$(ASAN_RUN) $(BIN)/python -P -c 'import aioproducer.runtime._fastlane as lane; assert "$(ASAN)" in lane.__file__'
+	$(ASAN_RUN) $(BIN)/pytest -p no:cacheprovider $(ASAN_TESTS) $(PYTEST_ARGS)
 
-faults: $(STAMP) ## Break three real brokers in every way: 50,000 records per scenario
-	AIOPRODUCER_TEST_FAULTS=1 $(BIN)/python -m pytest -m faults tests/kafka/test_real_faults.py $(PYTEST_ARGS)
+cluster: $(STAMP) ## Run the tests that need real Kafka brokers
+	AIOPRODUCER_TEST_SECURITY=1 $(BIN)/python -m pytest -m kafka $(PYTEST_ARGS)
+
+faults: $(STAMP) ## Break three real brokers in every way: 50,000 records or 500 transactions each
+	AIOPRODUCER_TEST_FAULTS=1 $(BIN)/python -m pytest -m faults tests/kafka $(PYTEST_ARGS)
+
+# exactly-once: how often each load is killed, and when (any seed).
+KILLS ?= 50
+exactly-once: $(STAMP) ## Kill `load --exactly-once` at random points, embedded and real (KILLS=50)
+	AIOPRODUCER_TEST_KILLS=$(KILLS) AIOPRODUCER_TEST_SEED=$(SEED) \
+		$(BIN)/python -m pytest tests/embedded/test_exactly_once_load.py $(PYTEST_ARGS)
 
 reliability: $(STAMP) ## The same beside aiokafka and confluent-kafka, into bench/RELIABILITY.md
-	$(BIN)/python -m bench reliability
+	$(BIN)/python -m bench reliability transaction-faults
 
 memory: $(STAMP) ## Overload a frozen cluster: is memory bounded, the line served in order?
 	$(BIN)/python -m bench memory
@@ -89,16 +107,24 @@ type: $(STAMP) ## Check types: mypy strict, and that every public name has one
 	$(BIN)/mypy
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pyright --verifytypes aioproducer --ignoreexternal
 
-bench: $(STAMP) ## Measure: cost per record, throughput, import time
-	$(BIN)/python -m bench
+# bench: everything the bars need, or what is named: BENCH="latency aiokafka", BENCH=import, ...
+BENCH ?=
+bench: $(STAMP) ## Measure cost, rate, latency and memory beside other clients (BENCH=parts)
+	$(BIN)/python -m bench $(BENCH)
+
+bench-full: $(STAMP) ## The whole matrix: sizes, codecs, partitions, keys (hours)
+	$(BIN)/python -m bench full
+
+instructions: $(STAMP) ## Count instructions per record, beside those recorded (needs valgrind)
+	$(BIN)/python -m bench instructions
 
 docs: $(STAMP) ## Check the README's snippets and ARCHITECTURE.md against the code
 	$(BIN)/python -m pytest tests/test_docs.py $(PYTEST_ARGS)
 
-system-deps: ## Install what only the system has (kcat, Kerberos, Chromium, wrk, Maven, Java)
+system-deps: ## Install what only the system has (kcat, Kerberos, Chromium, wrk, Maven, Java, valgrind)
 	@.ci/system-deps $(SYSTEM_PACKAGES)
 
 clean: ## Remove everything that was generated, .venv included
 	rm -rf $(VENV) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
-	rm -f aioproducer/records/*.so aioproducer/records/_native.c
+	rm -f aioproducer/*/*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,15 +8,19 @@ from aioproducer._version import __version__
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import KafkaError
 from aioproducer.producer import Producer
+from aioproducer.source_position import SourcePosition
 from aioproducer.transactions import Transaction
 from aioproducer.types import (
     ConsumerGroupMetadata,
     Node,
+    OAuthToken,
     OffsetAndMetadata,
     PartitionInfo,
     Persistence,
+    PreparedTransaction,
     Record,
     RecordMetadata,
+    SaslCredentials,
     TimestampType,
     TopicPartition,
 )
@@ -25,13 +29,17 @@ __all__ = [
     "ConsumerGroupMetadata",
     "KafkaError",
     "Node",
+    "OAuthToken",
     "OffsetAndMetadata",
     "PartitionInfo",
     "Persistence",
+    "PreparedTransaction",
     "Producer",
     "ProducerConfig",
     "Record",
     "RecordMetadata",
+    "SaslCredentials",
+    "SourcePosition",
     "TimestampType",
     "TopicPartition",
     "Transaction",

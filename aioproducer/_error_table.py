@@ -199,7 +199,7 @@ class InvalidProducerEpochError(BrokerError, code=47, effect=_RECOVERABLE):
 
 
 class InvalidTxnStateError(BrokerError, code=48, effect=_ABORTABLE):
-    """The transactional operation does not fit the transaction's state."""
+    """The transactional operation does not fit the transaction's state, as after its timeout."""
 
 
 class InvalidProducerIdMappingError(BrokerError, code=49, effect=_RECOVERABLE):
@@ -283,9 +283,12 @@ class ThrottlingQuotaExceededError(RetriableBrokerError, code=89):
 
 
 class ProducerFencedError(BrokerError, code=90, effect=_RECOVERABLE):
-    """A newer producer with the same transactional id has taken over."""
+    """A newer producer with the transactional id has taken over, or the transaction timed out."""
 
-    advice: str | None = "Close this producer: the newer one does its work."
+    advice: str | None = (
+        "Close this producer. If no other one uses its transactional id, the broker has aborted "
+        "the transaction after transaction_timeout_ms: do its work again with a new producer."
+    )
 
 
 class ResourceNotFoundError(BrokerError, code=91):

@@ -358,10 +358,11 @@ class CoreOptions:
         at_least(1),
         source="KIP-98",
     )
-    transaction_two_phase_commit_enable: bool = later(
+    transaction_two_phase_commit_enable: bool = option(
         False,
         Kind.BOOLEAN,
-        "Whether an outside coordinator decides transactions.",
+        "Whether an outside coordinator decides transactions, so that they have no timeout; needs "
+        "brokers that offer it, which none does by itself yet.",
         source="KIP-939",
     )
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 # The star form is what makes these names part of this module for type checkers (PEP 561).
 from aioproducer._error_base import *  # noqa: F403
-from aioproducer._error_base import KafkaError
+from aioproducer._error_base import AuthenticationError, KafkaError
 from aioproducer._error_table import *  # noqa: F403
 from aioproducer._error_table_others import *  # noqa: F403
 
@@ -57,6 +57,18 @@ class FatalTransactionError(KafkaError):
     """The transactional producer cannot go on; its message carries the cause."""
 
     advice: str | None = "Close this producer; once the cause is gone a new one can go on."
+
+
+class PreparedTransactionEndedError(KafkaError):
+    """The prepared transaction has ended already, and not as asked for."""
+
+
+class PreparedTransactionUnknownError(KafkaError):
+    """The prepared transaction has ended, and nobody can tell how any more."""
+
+    advice: str | None = (
+        "Look for its records with a read_committed consumer before doing its work again."
+    )
 
 
 class SerializationError(KafkaError):
@@ -102,6 +114,10 @@ class KafkaConnectionError(KafkaError):
     """A broker cannot be reached, or the connection to it broke."""
 
     retriable: bool = True
+
+
+class TlsError(AuthenticationError):
+    """TLS with a broker failed: one side does not accept the other, or does not speak TLS."""
 
 
 class NodeDisconnectedError(KafkaConnectionError):

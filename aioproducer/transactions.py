@@ -8,6 +8,8 @@ Leaving an `async with producer.transaction()` block
     normally                        commit; if that is refused: abort, and raise why
     by an exception, a cancellation abort, at most `max_block_ms`; the exception goes on,
                                     with a note if the abort failed
+    cancelled, or out of time,      the exception goes on, and so does the commit: only
+    during that commit              `commit_transaction()` tells how it ended
     after commit, abort or prepare  nothing
 """
 
@@ -137,6 +139,9 @@ class TransactionalCalls:
     def transaction(self) -> Transaction:
         """A block whose records become visible together, or not at all.
 
+        One is open at a time; what any task sends meanwhile belongs to it. Left normally it
+        commits, and raises what `commit_transaction` raises; left by an exception it aborts.
+
         Example:
             >>> async with producer.transaction() as tx:
             ...     await producer.send("orders", b"value")
@@ -162,10 +167,12 @@ class Transaction:
 
     async def send_offsets(self, offsets: OffsetsInput, group_metadata: GroupInput) -> None:
         """See `Producer.send_offsets_to_transaction`."""
+        self._check_current()
         await self._producer.send_offsets_to_transaction(offsets, group_metadata)
 
     async def prepare(self) -> PreparedTransaction:
         """See `Producer.prepare_transaction`; leaving the block then does nothing more."""
+        self._check_current()
         return await self._producer.prepare_transaction()
 
     async def __aenter__(self) -> Self:
@@ -185,13 +192,18 @@ class Transaction:
         else:
             await self._abort(exc)
 
+    def _check_current(self) -> None:
+        """What is left of one transaction must not act on the next."""
+        if self._number != self._producer._transactions().manager.number:
+            raise IllegalStateError("this transaction has ended, or has not begun")
+
     async def _commit(self) -> None:
         transactions = self._producer._transactions()
         if not transactions.is_open(self._number):
             return
         try:
             await transactions.commit()
-        except TransactionAbortableError as error:
+        except (TransactionAbortableError, IllegalStateError) as error:
             await self._abort(error)
             raise
 

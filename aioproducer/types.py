@@ -7,7 +7,7 @@ standard library only.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, Self
 
@@ -168,3 +168,60 @@ class PreparedTransaction:
             TypeError, ValueError: these are not its fields.
         """
         return cls(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """What a coordinator says of a transactional id (KIP-664).
+
+    Attributes:
+        transactional_id: the id.
+        state: `Empty`, `Ongoing`, `PrepareCommit`, `PrepareAbort`, `CompleteCommit`,
+            `CompleteAbort`; Kafka may add others.
+        producer_id: the producer id in use.
+        epoch: its epoch.
+        timeout_ms: after how long an open transaction is aborted.
+        started_ms: when the last transaction began, ms since the epoch; -1 if none did.
+        partitions: what belongs to the open transaction.
+    """
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    started_ms: int
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SaslCredentials:
+    """A user name and what proves it, as `sasl_credentials` may return them.
+
+    Attributes:
+        username: The name, or the id of a delegation token (KIP-48), or an AWS access key.
+        password: The password, or the token's HMAC, or the AWS secret key.
+        extensions: SCRAM's extensions, such as `{"tokenauth": "true"}` for a delegation token.
+        session_token: AWS's, for temporary credentials.
+    """
+
+    username: str
+    password: str = field(repr=False)
+    extensions: Mapping[str, str] = field(default_factory=dict, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthToken:
+    """A bearer token, as `sasl_oauthbearer_token` may return it.
+
+    Attributes:
+        value: The token itself.
+        expires_at: Its end in seconds since the epoch; None if nobody knows, and then it is
+            fetched anew for each authentication.
+        extensions: SASL extensions to send with it (KIP-342).
+    """
+
+    value: str = field(repr=False)
+    expires_at: float | None = None
+    extensions: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from aioproducer import Producer
+from aioproducer import OffsetAndMetadata, Producer, SourcePosition, TopicPartition
 from aioproducer.testing.embedded import EmbeddedCluster
+from aioproducer.testing.reader import read_topic
+from aioproducer.transaction_admin import TransactionAdmin
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -44,6 +46,44 @@ async def test_the_snippets_about_sending_work() -> None:
     ):
         result, left = await scope["snippet"](producer)  # type: ignore[operator]
     assert (result.delivered, left) == (2, 0)
+
+
+async def test_the_snippet_about_transactions_works() -> None:
+    body = textwrap.indent(blocks(README, "python")[2], "    ")
+    scope: dict[str, object] = {"TopicPartition": TopicPartition}
+    exec(f"async def snippet(producer):\n{body}", scope)
+    async with EmbeddedCluster(topics={"orders": 3, "payments": 3, "carts": 1}) as cluster:
+        servers, read = cluster.bootstrap_servers, []
+        async with Producer(bootstrap_servers=servers, transactional_id="billing-1") as producer:
+            await scope["snippet"](producer)  # type: ignore[operator]
+        for topic in ("orders", "payments"):
+            records = await read_topic(servers, topic, isolation_level="read_committed")
+            read += [record.value for some in records.values() for record in some]
+        place = TopicPartition("carts", 0)
+        async with TransactionAdmin(bootstrap_servers=servers) as admin:
+            positions = await admin.committed_offsets("billing", [place])
+    assert (read, positions) == ([b"shipped", b"charged"], {place: OffsetAndMetadata(43)})
+
+
+async def test_the_snippets_about_exactly_once_work() -> None:
+    async with EmbeddedCluster(topics={"orders": 3}) as cluster:
+        servers = cluster.bootstrap_servers
+        program = "\n".join(blocks(README, "python")[3:5]).replace("localhost:9092", servers)
+        body = textwrap.indent(program, "    ")
+        scope: dict[str, object] = {
+            "SourcePosition": SourcePosition,
+            "TransactionAdmin": TransactionAdmin,
+        }
+        exec(f"async def snippet(producer):\n{body}\n    return start, prepared", scope)
+        name = "orders-loader"
+        async with Producer(bootstrap_servers=servers, transactional_id=name) as producer:
+            start, prepared = await scope["snippet"](producer)  # type: ignore[operator]
+            assert (start, prepared.empty) == (None, False)
+            found = await SourcePosition(name, "orders").read(producer)
+        assert found == OffsetAndMetadata(1, "orders.csv")
+        records = await read_topic(servers, "orders", isolation_level="read_committed")
+        values = sorted(record.value or b"" for some in records.values() for record in some)
+        assert values == [b"row 1", b"value"]
 
 
 def test_make_targets_named_in_the_documents_exist() -> None:

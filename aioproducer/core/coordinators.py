@@ -114,7 +114,7 @@ class CoordinatorDialogue:
             self._in_flight = None
             self._manager.on_unanswered(request.rpc)
         if isinstance(error, _HOPELESS):
-            self._manager.fail(error)
+            self._manager.fail(error.with_context(advice=request.advice))
             return
         self._coordinators.pop(request.coordinator, None)
         self._back_off(now)

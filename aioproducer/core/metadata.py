@@ -11,7 +11,6 @@ the topic stays the same one (KIP-320, KIP-516).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
@@ -25,9 +24,9 @@ from aioproducer.core.cluster import (
     TopicMetadata,
 )
 from aioproducer.core.live_topic import LiveTopic
+from aioproducer.core.topic_names import check_topic_name
 from aioproducer.errors import (
     AuthenticationError,
-    InvalidTopicError,
     KafkaError,
     UnsupportedVersionError,
     error_from_code,
@@ -56,25 +55,6 @@ class MetadataFetch:
     topics: list[str]
     allow_auto_create: bool
     partial: bool = False
-
-
-_LONGEST_NAME = 249
-_NAME = re.compile(r"[a-zA-Z0-9._-]+")
-
-
-def check_topic_name(name: object) -> None:
-    """Refuses what no broker takes for a topic's name (Kafka: `Topic.validate`).
-
-    Raises:
-        InvalidTopicError: it is no str, or empty, too long, `.`, `..` or has other characters.
-    """
-    if not isinstance(name, str):
-        raise InvalidTopicError(f"a topic's name is a str, not {type(name).__name__}")
-    if name in {".", ".."} or len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
-        raise InvalidTopicError(
-            f"{name[:_LONGEST_NAME]!r} is no topic name: 1 to {_LONGEST_NAME} of the characters "
-            "a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'"
-        )
 
 
 class Metadata:

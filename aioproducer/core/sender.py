@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from aioproducer.core.accumulator import RecordAccumulator
 from aioproducer.core.actions import Action, Connect, Dispatch, NodeView, RequestIdentity
+from aioproducer.core.failures import expiry_of, failure_outcome
 from aioproducer.core.idempotence import ProducerIdentity, Sequencer
 from aioproducer.core.produce_answers import (
     Answers,
@@ -47,7 +48,6 @@ from aioproducer.errors import (
     AuthenticationError,
     AuthorizationError,
     ConcurrentTransactionsError,
-    DeliveryTimeoutError,
     KafkaError,
     NodeDisconnectedError,
     ProtocolError,
@@ -289,25 +289,10 @@ class Sender:
                 self._fail(batch, error)
 
     def _expire(self, now: float) -> None:
+        timeout = self._settings.delivery_timeout
         for batch in self.accumulator.take_expired(now):
-            if batch.on_wire:
-                batch.possibly_persisted = True
-                where = "waiting for the broker's answer"
-            elif batch.attempts:
-                where = "waiting to be sent again"
-            else:
-                where = "waiting to be sent"
-            topic, partition = batch.topic_partition
-            cause = batch.last_error or self._metadata.explain(topic, partition)
-            timeout_ms = round(self._settings.delivery_timeout * 1000)
-            error = DeliveryTimeoutError(
-                f"{batch.count} record(s) not acknowledged within delivery_timeout_ms="
-                f"{timeout_ms} after {batch.attempts} attempt(s), {where}"
-                + (f"; last cause: {cause}" if cause else ""),
-                elapsed_ms=round((now - batch.created_at) * 1000),
-            )
-            error.__cause__ = batch.last_error or self._metadata.topic_error(topic)
-            self._fail(batch, error)
+            batch.possibly_persisted |= batch.on_wire
+            self._fail(batch, expiry_of(batch, self._metadata, timeout=timeout, now=now))
 
     def _move_leaders(
         self, answers: Answers, response: ProduceResponse, now: float
@@ -419,19 +404,7 @@ class Sender:
         self._sequencer.on_failed(batch)
         if self._transactions is not None:
             self._transactions.on_batch_failed(batch, error)
-
-        def about_this_batch(what: KafkaError) -> KafkaError:
-            return what.with_context(
-                topic=batch.topic_partition.topic,
-                partition=batch.topic_partition.partition,
-                persistence=batch.persistence(),
-                elapsed_ms=None if now is None else round((now - batch.created_at) * 1000),
-            )
-
-        outcome = BatchOutcome(
-            error=about_this_batch(error),
-            record_errors={i: about_this_batch(e) for i, e in (record_errors or {}).items()},
-        )
+        outcome = failure_outcome(batch, error, record_errors, now)
         if self.accumulator.complete(batch, outcome):
             self._stats.records_failed += batch.count
 

@@ -1,7 +1,7 @@
 """What belongs to the open transaction: partitions, groups, offsets, and what still has to.
 
-Owns: which of them the coordinator knows, whether it knows of the transaction at all, the requests
-that tell it. Must not know: states, error codes.
+Owns: which of them the coordinator knows, whether it knows of the transaction and of its end, the
+requests that tell it. Must not know: states, error codes.
 
 V1 announces partitions and groups before they are used; in V2 the brokers do that among themselves
 (KIP-890).
@@ -32,6 +32,8 @@ class TransactionContents:
         """Which protocol holds."""
         self.begun: bool = False
         """Whether the coordinator may know of the transaction, so that it has to be ended."""
+        self.may_have_ended: bool = False
+        """Whether the coordinator was asked to end it: nothing can be decided anew."""
         self._name = transactional_id
         self._to_add: dict[TopicPartition, None] = {}
         self._added: set[TopicPartition] = set()
@@ -104,6 +106,6 @@ class TransactionContents:
 
     def clear(self) -> None:
         """The transaction has ended."""
-        self.begun = False
+        self.begun = self.may_have_ended = False
         self._added.clear()
         self._groups.clear()

@@ -2,7 +2,10 @@
 
 Owns: which call fits which state, the outcome of one call and who is told of it. Must not know:
 requests, futures.
-Invariant: an operation ends once; whoever calls again for the same thing is given the same one.
+
+Invariants
+- An operation ends once; whoever calls again for the same thing is given the same one.
+- Until the outcome of a call has been told, no other call follows: it could contradict it.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from aioproducer.core.transaction_states import TransactionState
+from aioproducer.errors import IllegalStateError
 from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -89,3 +93,54 @@ class OffsetsOperation(Operation):
         super().__init__(OperationKind.SEND_OFFSETS)
         self.group: ConsumerGroupMetadata = group
         self.left: dict[TopicPartition, OffsetAndMetadata] = offsets
+
+
+class Operations:
+    """The calls that go on, and the one whose outcome nobody has been told yet."""
+
+    def __init__(self) -> None:
+        self.untold: Operation | None = None
+        self._going_on: dict[OperationKind, Operation] = {}
+
+    def __contains__(self, kind: OperationKind) -> bool:
+        """Whether such a call goes on."""
+        return kind in self._going_on
+
+    def repeated(self, kind: OperationKind) -> Operation | None:
+        """The call that is being repeated, None for a new one.
+
+        Raises:
+            IllegalStateError: the outcome of another one comes first.
+        """
+        if self.untold is not None and self.untold.kind is not kind:
+            call = self.untold.kind.value
+            raise IllegalStateError(
+                f"the outcome of {call}() has not been seen yet",
+                advice=f"repeat {call}(): it goes on where it is",
+            )
+        return self.untold
+
+    def start(self, kind: OperationKind) -> Operation:
+        """A new call."""
+        operation = self.untold = self._going_on[kind] = Operation(kind)
+        return operation
+
+    def on_told(self, operation: Operation) -> None:
+        """A caller knows the outcome, or never will: other calls may follow."""
+        if self.untold is operation:
+            self.untold = None
+
+    def settle(self, *kinds: OperationKind, error: KafkaError | None = None) -> None:
+        """Ends those of these calls that go on."""
+        for kind in kinds:
+            operation = self._going_on.pop(kind, None)
+            if operation is not None:
+                if error is not None:
+                    # The producer's state says what may be called next.
+                    self.on_told(operation)
+                operation.finish(error)
+
+    def end_of_transaction(self) -> Operation | None:
+        """The commit or abort that goes on."""
+        going_on = self._going_on
+        return going_on.get(OperationKind.COMMIT) or going_on.get(OperationKind.ABORT)

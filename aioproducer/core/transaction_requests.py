@@ -38,6 +38,7 @@ NO_IDENTITY = ProducerIdentity(-1, -1)
 
 FIRST_INIT_WITH_IDENTITY = 3
 """InitProducerId versions from which an id and epoch can be renewed (KIP-360)."""
+_FIRST_INIT_OF_TWO_PHASES = 6
 _FIRST_END_WITH_EPOCH = 5
 _FIRST_OFFSETS_WITH_MEMBER = 3
 _FIRST_OFFSETS_OF_V2 = 5
@@ -77,6 +78,7 @@ class TransactionalRequest:
         partitions: those an AddPartitionsToTxn or TxnOffsetCommit is about.
         topic_ids: the ids a TxnOffsetCommit may name its topics by.
         group_id: the group an AddOffsetsToTxn is about.
+        advice: what to do about brokers without such a version.
     """
 
     rpc: Rpc
@@ -89,6 +91,7 @@ class TransactionalRequest:
     partitions: tuple[TopicPartition, ...] = ()
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     group_id: str = ""
+    advice: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +125,17 @@ def coordinator_of(response: FindCoordinatorResponse, key: str) -> tuple[Answere
 
 
 def init_producer_id(
-    transactional_id: str, timeout_ms: int, identity: ProducerIdentity | None
+    transactional_id: str,
+    timeout_ms: int,
+    identity: ProducerIdentity | None,
+    *,
+    two_phase: bool = False,
 ) -> TransactionalRequest:
-    """Asks for a producer id; with an `identity`, for its next epoch (KIP-360)."""
+    """Asks for a producer id; with an `identity`, for its next epoch (KIP-360).
+
+    With `two_phase` its transactions are to have no timeout (KIP-939). As no broker offers that by
+    itself yet, the version is not used for anything else.
+    """
     producer_id, epoch = identity or NO_IDENTITY
 
     def make(_: int) -> Message:
@@ -133,16 +144,21 @@ def init_producer_id(
             transaction_timeout_ms=timeout_ms,
             producer_id=producer_id,
             producer_epoch=epoch,
+            enable2_pc=two_phase,
         )
 
+    lowest = 0 if identity is None else FIRST_INIT_WITH_IDENTITY
     return TransactionalRequest(
         Rpc.INIT_PRODUCER_ID,
         InitProducerIdRequest,
         _of(transactional_id),
         make,
-        0 if identity is None else FIRST_INIT_WITH_IDENTITY,
-        # v6 is for two-phase commit (KIP-939), which brokers do not offer yet.
-        5,
+        _FIRST_INIT_OF_TWO_PHASES if two_phase else lowest,
+        None if two_phase else _FIRST_INIT_OF_TWO_PHASES - 1,
+        advice="These brokers offer no two-phase commit (KIP-939): leave out "
+        "transaction_two_phase_commit_enable."
+        if two_phase
+        else None,
     )
 
 

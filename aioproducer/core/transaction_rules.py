@@ -36,7 +36,7 @@ class Reaction(Enum):
     ABORTABLE = "the transaction can only be aborted"
     BUMP = "the transaction can only be aborted, and the next one needs a new epoch"
     REFUSED = "no producer id was given; the application may ask again"
-    FENCED = "a newer producer has taken over; only close() is left"
+    FENCED = "a newer producer has taken over, or so the coordinator says; only close() is left"
     FATAL = "only close() is left"
 
 
@@ -127,15 +127,15 @@ def reaction_to(rpc: Rpc, code: int, *, aborting: bool = False) -> Reaction:
     Args:
         rpc: the request that was answered.
         code: the error code, not 0.
-        aborting: whether the transaction is being aborted: an EndTxn that asks for an abort leaves
-            nothing else to try (KIP-890).
+        aborting: whether the transaction is being aborted already: all that is left to try is that
+            again, or nothing when it is the EndTxn that is refused (KIP-890).
     """
     rules = _RULES[rpc]
     reaction = rules.by_code.get(code)
     if reaction is None:
         reaction = Reaction.RETRY if error_for_code(code).retriable else rules.others
-    if aborting and rpc is Rpc.END and reaction is Reaction.ABORTABLE:
-        return Reaction.FATAL
+    if aborting and reaction is Reaction.ABORTABLE:
+        return Reaction.FATAL if rpc is Rpc.END else Reaction.RETRY
     return reaction
 
 

@@ -30,6 +30,8 @@ class TransactionalSequencer(IdempotentSequencer):
         transactions: says whether a batch may go out, and under which identity.
     """
 
+    identity: ProducerIdentity | None
+
     def __init__(self, max_in_flight: int, transactions: TransactionManager) -> None:
         super().__init__(max_in_flight)
         self._transactions = transactions

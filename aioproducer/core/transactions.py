@@ -14,6 +14,8 @@ Invariants
 - A transaction ends on the broker only when no batch of it is without an outcome or on the wire,
   so that none arrives late; hence no batch is stamped with an epoch that has ended.
 - Once a record has failed the transaction cannot be committed, whether or not anybody looked.
+- Once an EndTxn is sent, or the preparation told, nothing but the coordinator's answer fails the
+  transaction: it may be committed already.
 - Sequences are never mended locally: after a failed batch, V2's end brings the new epoch; V1 asks
   for one before the next transaction (KIP-360).
 - In V1 a request without an answer may still reach the coordinator: the next transaction begins
@@ -35,6 +37,7 @@ from aioproducer.core.transaction_operations import (
     OffsetsOperation,
     Operation,
     OperationKind,
+    Operations,
 )
 from aioproducer.core.transaction_rules import Reaction, Rpc
 from aioproducer.core.transaction_states import TRANSITIONS, TransactionState
@@ -80,6 +83,7 @@ class TransactionManager:
     Args:
         transactional_id: the name the transactions go by.
         timeout_ms: after how long the coordinator aborts an open transaction.
+        two_phase: whether it shall not do that, an outside coordinator deciding (KIP-939).
         topic_ids: the ids of topics, as far as they are known.
     """
 
@@ -88,6 +92,7 @@ class TransactionManager:
         transactional_id: str,
         timeout_ms: int,
         *,
+        two_phase: bool = False,
         topic_ids: Callable[[], Mapping[str, UUID]] = dict,
     ) -> None:
         self.transactional_id: str = transactional_id
@@ -100,9 +105,9 @@ class TransactionManager:
         self.on_work: Callable[[], None] = lambda: None
         """Called when a request may be due that was not before."""
         self._timeout_ms = timeout_ms
+        self._two_phase = two_phase
         self._topic_ids = topic_ids
-        self._pending: Operation | None = None
-        self._going_on: dict[OperationKind, Operation] = {}
+        self._operations = Operations()
         self._wants_v2 = False
         self._can_renew = True
         self._must_renew = False
@@ -115,7 +120,7 @@ class TransactionManager:
         """Asks for a producer id, which fences older producers of this transactional id."""
         operation = self._repeated(OperationKind.INIT)
         if operation is None:
-            operation = self._start(OperationKind.INIT)
+            operation = self._operations.start(OperationKind.INIT)
             self._move(_S.INITIALIZING)
         return operation
 
@@ -126,7 +131,7 @@ class TransactionManager:
         """
         operation = self._repeated(OperationKind.BEGIN)
         if operation is None:
-            operation = self._start(OperationKind.BEGIN)
+            operation = self._operations.start(OperationKind.BEGIN)
             if version is not None:
                 self._wants_v2 = version >= 2
             self._maybe_begin()
@@ -140,7 +145,7 @@ class TransactionManager:
         """
         operation = self._repeated(OperationKind.PREPARE)
         if operation is None:
-            operation = self._start(OperationKind.PREPARE)
+            operation = self._operations.start(OperationKind.PREPARE)
             self._renew_to_be_sure |= not self.uses_v2
             self._move(_S.PREPARED)
         return operation
@@ -164,23 +169,23 @@ class TransactionManager:
         """Commits once every record is acknowledged."""
         operation = self._repeated(OperationKind.COMMIT)
         if operation is None:
-            operation = self._start(OperationKind.COMMIT)
+            operation = self._operations.start(OperationKind.COMMIT)
             self._move(_S.COMMITTING)
         return operation
 
     def abort(self) -> Operation:
         """Aborts; what was not sent yet fails with `TransactionAbortedError`."""
-        pending = self._pending
-        if pending is not None and pending.kind is OperationKind.PREPARE:
+        untold = self._operations.untold
+        if untold is not None and untold.kind is OperationKind.PREPARE:
             # Whoever has not seen the outcome cannot have given it to anybody.
-            self.on_seen(pending)
+            self.on_seen(untold)
         operation = self._repeated(OperationKind.ABORT)
         if operation is None:
-            operation = self._start(OperationKind.ABORT)
+            operation = self._operations.start(OperationKind.ABORT)
             self._move(_S.ABORTING)
             error = TransactionAbortedError("the transaction was aborted meanwhile")
             self.contents.drop(error)
-            self._settle(OperationKind.PREPARE, error)
+            self._operations.settle(OperationKind.PREPARE, error=error)
         return operation
 
     def send_offsets(
@@ -194,8 +199,7 @@ class TransactionManager:
 
     def on_seen(self, operation: Operation) -> None:
         """The outcome has been told to a caller: other calls may follow."""
-        if self._pending is operation:
-            self._pending = None
+        self._operations.on_told(operation)
 
     def end_for_close(self) -> Operation | None:
         """What is to be waited for before the producer closes; an open transaction is aborted.
@@ -205,10 +209,9 @@ class TransactionManager:
         if self.is_prepared:
             return None
         if self.state in CALLABLE_IN[OperationKind.ABORT]:
-            self._pending = None
+            self._operations.untold = None
             return self.abort()
-        ends = (OperationKind.COMMIT, OperationKind.ABORT)
-        return next((self._going_on[kind] for kind in ends if kind in self._going_on), None)
+        return self._operations.end_of_transaction()
 
     def check_send(self) -> int:
         """The number of the transaction a record would belong to.
@@ -231,12 +234,13 @@ class TransactionManager:
     @property
     def is_prepared(self) -> bool:
         """Whether the application has been told that the transaction is prepared."""
-        return self.state is _S.PREPARED and self._pending is None
+        return self.state is _S.PREPARED and self._operations.untold is None
 
     @property
     def awaits_batches(self) -> bool:
         """Whether the end of the transaction, or of its sending, waits for batches to be done."""
-        return self.state in {_S.COMMITTING, _S.ABORTING} or OperationKind.PREPARE in self._going_on
+        ends = self.state in {_S.COMMITTING, _S.ABORTING}
+        return ends or OperationKind.PREPARE in self._operations
 
     @property
     def abandoned_with(self) -> KafkaError | None:
@@ -278,12 +282,12 @@ class TransactionManager:
     def on_sequences_lost(self, why: str) -> None:
         """Sequences given out are worth nothing any more; a new epoch starts them over."""
         self._renew_to_be_sure |= not self.uses_v2
-        if self.contents.begun:
+        if self._can_fail and (self.contents.begun or not self.uses_v2):
             self._fail_transaction(KafkaError(why))
 
     def on_send_refused(self, number: int, error: KafkaError) -> None:
         """A record meant for transaction `number` was not even accepted (Java: doSend)."""
-        if number == self.number and self.state is _S.IN_TRANSACTION:
+        if number == self.number and self._can_fail:
             self._fail_transaction(error)
 
     def fail(self, error: KafkaError) -> None:
@@ -295,8 +299,7 @@ class TransactionManager:
             error.__cause__ = cause
         self.state, self.error = _S.FATAL_ERROR, error
         self.contents.drop(error)
-        for kind in list(self._going_on):
-            self._settle(kind, error)
+        self._operations.settle(*OperationKind, error=error)
         self.on_work()
 
     # -- requests and their outcomes -------------------------------------------------------------
@@ -309,14 +312,16 @@ class TransactionManager:
         """
         name, identity = self.transactional_id, self.identity
         if self.state is _S.INITIALIZING:
-            return requests.init_producer_id(name, self._timeout_ms, identity)
+            return requests.init_producer_id(
+                name, self._timeout_ms, identity, two_phase=self._two_phase
+            )
         if identity is None:
             return None
         missing = self.contents.wanted(identity, self._topic_ids)
         if missing is not None or not (self.awaits_batches and quiet):
             return missing
         if self.state is _S.PREPARED:
-            self._settle(OperationKind.PREPARE)
+            self._operations.settle(OperationKind.PREPARE)
             return None
         if not self.contents.begun:
             self.on_ended(None)
@@ -330,6 +335,8 @@ class TransactionManager:
             self._can_renew = version >= requests.FIRST_INIT_WITH_IDENTITY
         elif rpc is Rpc.COMMIT_OFFSETS and self.uses_v2:
             self.contents.begun = True
+        elif rpc is Rpc.END:
+            self.contents.may_have_ended = True
 
     def on_unanswered(self, rpc: Rpc) -> None:
         """A request that was sent has got no answer; it may still have its effect."""
@@ -341,7 +348,7 @@ class TransactionManager:
         self.identity = identity
         self._must_renew = self._renew_to_be_sure = False
         self._move(_S.READY)
-        self._settle(OperationKind.INIT)
+        self._operations.settle(OperationKind.INIT)
         self._maybe_begin()
 
     def on_ended(self, identity: ProducerIdentity | None) -> None:
@@ -352,7 +359,7 @@ class TransactionManager:
         self._move(_S.INITIALIZING if self._needs_new_epoch else _S.READY)
         self.error = None
         self.contents.clear()
-        self._settle(ended)
+        self._operations.settle(ended)
         self._maybe_begin()
 
     def on_refused(self, rpc: Rpc, reaction: Reaction, error: KafkaError) -> None:
@@ -370,8 +377,7 @@ class TransactionManager:
                 self._fail_transaction(error)
             case _ if self.state is _S.INITIALIZING:
                 self._move(_S.UNINITIALIZED)
-                for kind in (OperationKind.INIT, OperationKind.BEGIN):
-                    self._settle(kind, error)
+                self._operations.settle(OperationKind.INIT, OperationKind.BEGIN, error=error)
             case _:
                 self._fail_transaction(error)
 
@@ -379,15 +385,12 @@ class TransactionManager:
 
     def _repeated(self, kind: OperationKind) -> Operation | None:
         """The call that is being repeated; None for a new one, if it may be made now."""
-        pending = self._pending
-        if pending is None or self.state is _S.FATAL_ERROR:
+        if self.state is _S.FATAL_ERROR:
+            raise self._refusal(kind.value)
+        operation = self._operations.repeated(kind)
+        if operation is None:
             self._check(kind)
-        elif pending.kind is not kind:
-            raise IllegalStateError(
-                f"the outcome of {pending.kind.value}() has not been seen yet",
-                advice=f"repeat {pending.kind.value}(): it goes on where it is",
-            )
-        return pending
+        return operation
 
     def _check(self, kind: OperationKind) -> None:
         if self.state not in CALLABLE_IN[kind]:
@@ -400,18 +403,6 @@ class TransactionManager:
             f"{call}() does not fit: the producer is {self.state.value}", advice=ADVICE[self.state]
         )
 
-    def _start(self, kind: OperationKind) -> Operation:
-        operation = self._pending = self._going_on[kind] = Operation(kind)
-        return operation
-
-    def _settle(self, kind: OperationKind, error: KafkaError | None = None) -> None:
-        operation = self._going_on.pop(kind, None)
-        if operation is not None:
-            if error is not None:
-                # The state says what may be called next.
-                self.on_seen(operation)
-            operation.finish(error)
-
     def _move(self, state: TransactionState) -> None:
         if state not in TRANSITIONS[self.state]:
             raise IllegalStateError(
@@ -421,7 +412,7 @@ class TransactionManager:
         self.on_work()
 
     def _maybe_begin(self) -> None:
-        if self.state is not _S.READY or OperationKind.BEGIN not in self._going_on:
+        if self.state is not _S.READY or OperationKind.BEGIN not in self._operations:
             return
         # Nothing of the old protocol that is still under way may count in the new one.
         upgraded = self.number > 0 and self._wants_v2 and not self.uses_v2
@@ -431,7 +422,7 @@ class TransactionManager:
             return
         self.number += 1
         self._move(_S.IN_TRANSACTION)
-        self._settle(OperationKind.BEGIN)
+        self._operations.settle(OperationKind.BEGIN)
 
     def _fail_transaction(self, cause: KafkaError) -> None:
         if self.state not in _FAILS_WITH:
@@ -443,8 +434,13 @@ class TransactionManager:
         self.error = error
         self._move(_S.ABORTABLE_ERROR)
         self.contents.drop(error)
-        for kind in (OperationKind.PREPARE, OperationKind.COMMIT):
-            self._settle(kind, error)
+        self._operations.settle(OperationKind.PREPARE, OperationKind.COMMIT, error=error)
+
+    @property
+    def _can_fail(self) -> bool:
+        """Whether a loss can still keep the transaction from being committed, here or elsewhere."""
+        decided = self.is_prepared or self.contents.may_have_ended
+        return self.state in _FAILS_WITH and not decided
 
     @property
     def _needs_new_epoch(self) -> bool:

@@ -59,7 +59,7 @@ cdef extern from *:
     """
     #include <time.h>
 
-    /* Cython has no name for this slot (PEP 489's `am_send`, Python 3.10). Through it an await
+    /* Cython has no name for this slot (`am_send`, since Python 3.10). Through it an await
        gets its result without the StopIteration that would otherwise carry it. */
     typedef int (*resume_function)(PyObject *, PyObject *, PyObject **);
     static void set_am_send(PyObject *type, resume_function resume) {

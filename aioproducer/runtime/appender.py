@@ -186,7 +186,7 @@ class RecordAppender:
         ticket = self._ticket()
         try:
             return await self._append(topic, key, value, headers, partition, timestamp_ms, ticket)
-        except LOSSES as error:
+        except (*LOSSES, IllegalStateError) as error:
             self._on_refused(ticket, error)
             raise
 
@@ -241,21 +241,10 @@ class RecordAppender:
             BufferFullError: metadata or memory would have to be waited for.
         """
         ticket = self._ticket()
-        meta = self._metadata.topic(topic)
         if partition is not None:
             partition = _partition_index(partition, topic)
-        if meta is None or (partition is not None and partition >= len(meta.partitions)):
-            failure = self._metadata.topic_failure(topic)
-            self._metadata.request_topic(topic, self._loop.time())
-            if failure is not None:
-                raise failure.with_context()
-            raise BufferFullError(
-                "the topic's metadata is not known yet",
-                topic=topic,
-                partition=partition,
-                advice="await producer.warm_up([topic]) first, or use send()",
-            )
         try:
+            meta = self._metadata_nowait(topic, partition)
             record = self._check(meta, key, value, headers, partition, timestamp_ms)
         except LOSSES as error:
             self._on_refused(ticket, error)
@@ -292,6 +281,21 @@ class RecordAppender:
     def _on_refused(self, ticket: int, error: KafkaError) -> None:
         if self._admission is not None:
             self._admission.on_send_refused(ticket, error)
+
+    def _metadata_nowait(self, topic: str, partition: int | None) -> TopicMetadata:
+        meta = self._metadata.topic(topic)
+        if meta is not None and (partition is None or partition < len(meta.partitions)):
+            return meta
+        failure = self._metadata.topic_failure(topic)
+        self._metadata.request_topic(topic, self._loop.time())
+        if failure is not None:
+            raise failure.with_context()
+        raise BufferFullError(
+            "the topic's metadata is not known yet",
+            topic=topic,
+            partition=partition,
+            advice="await producer.warm_up([topic]) first, or use send()",
+        )
 
     async def _wait_for_metadata(
         self, topic: str, partition: int | None, deadline: float

@@ -24,6 +24,7 @@ from aioproducer.net.dialer import TcpDialer
 from aioproducer.records.codecs import codec_for
 from aioproducer.runtime.appender import AppenderSettings
 from aioproducer.runtime.encoder import BatchEncoder
+from aioproducer.runtime.security_settings import sasl_mechanism, tls_contexts
 
 if TYPE_CHECKING:
     from random import Random
@@ -86,16 +87,24 @@ def net_settings(config: ProducerConfig) -> NetSettings:
         dns_canonical=config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only",
         rebootstrap=config.metadata_recovery_strategy == "rebootstrap",
         check_cluster=config.metadata_cluster_check_enable,
+        sasl=sasl_mechanism(config),
         software_version=__version__,
     )
 
 
 def make_dialer(config: ProducerConfig) -> TcpDialer:
-    """How connections are made."""
-    return TcpDialer(
-        send_buffer_bytes=config.send_buffer_bytes,
-        receive_buffer_bytes=config.receive_buffer_bytes,
-    )
+    """How connections are made.
+
+    Raises:
+        ConfigError: a file of the TLS options cannot be used.
+    """
+    buffers = (config.send_buffer_bytes, config.receive_buffer_bytes)
+    contexts = tls_contexts(config)
+    if contexts is None:
+        return TcpDialer(*buffers)
+    from aioproducer.net.security.tls_dialer import TlsDialer
+
+    return TlsDialer(contexts, *buffers)
 
 
 def make_metadata(config: ProducerConfig, rng: Random) -> Metadata:
@@ -116,7 +125,10 @@ def make_transactions(
     if config.transactional_id is None:
         return None
     return TransactionManager(
-        config.transactional_id, config.transaction_timeout_ms, topic_ids=topic_ids
+        config.transactional_id,
+        config.transaction_timeout_ms,
+        two_phase=config.transaction_two_phase_commit_enable,
+        topic_ids=topic_ids,
     )
 
 

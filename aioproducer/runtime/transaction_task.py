@@ -13,12 +13,13 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
-from aioproducer.core.transaction_operations import Operation
+from aioproducer.core.transaction_operations import Operation, OperationKind
 from aioproducer.core.transaction_rules import Rpc
 from aioproducer.core.transaction_states import TransactionState
 from aioproducer.core.transactions import TransactionManager
@@ -201,10 +202,12 @@ class TransactionTask:
         await self._outcome(self.manager.send_offsets(offsets, group))
 
     async def end_for_close(self) -> None:
-        """Aborts an open transaction, or waits for the end that is under way."""
+        """Aborts an open transaction, or waits for the end that is under way; not for ever."""
         operation = self.manager.end_for_close()
         if operation is not None:
-            await self._done(operation)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._max_block):
+                    await self._done(operation)
 
     def check_send(self) -> int:
         """See `TransactionManager.check_send`."""
@@ -225,9 +228,12 @@ class TransactionTask:
                 await self._done(operation)
         except TimeoutError:
             call = operation.kind.value
+            advice = f"it goes on; repeat {call}() to wait for it, or close the producer"
+            if operation.kind is OperationKind.SEND_OFFSETS:
+                advice = "it goes on, and a commit waits for it; an abort gives it up"
             raise KafkaTimeoutError(
                 f"{call}() has no outcome within max_block_ms={round(self._max_block * 1000)}",
-                advice=f"it goes on; repeat {call}() to wait for it, or close the producer",
+                advice=advice,
             ) from None
         self.manager.on_seen(operation)
         if operation.error is not None:

@@ -28,7 +28,7 @@ from .transaction_stage import T0, Stage
 
 S = TransactionState
 CALLS = [kind for kind in OperationKind if kind is not OperationKind.INIT]
-OPEN = {S.IN_TRANSACTION, S.ABORTABLE_ERROR}
+OPEN = {S.IN_TRANSACTION, S.PREPARED, S.ABORTABLE_ERROR}
 GROUP = ConsumerGroupMetadata("group")
 PASSING = (0, 0, 0, 0, 14, 15, 16, 51)
 """Codes for coordinators: success, or what goes away by itself."""
@@ -47,6 +47,7 @@ class Play:
         self.dispatches: list[Dispatch] = []
         self.batches: list[ProducerBatch] = []
         self.refused = False
+        self.commit_was_asked = False
         self.operations: list[Operation] = []
         self.commits = 0
         self.failures = 0
@@ -59,6 +60,7 @@ class Play:
             (4, self.requests_something),
             (2, self.time_passes),
             (0.3, lambda: self.call(rng.choice(CALLS))),
+            (0.05, lambda: self.stage.core.sequencer.on_recreated("t")),
         ]
         if state is S.READY:
             actions.append((4, lambda: self.call(OperationKind.BEGIN)))
@@ -68,9 +70,11 @@ class Play:
         if state is S.IN_TRANSACTION:
             actions += [
                 (4, self.sends),
-                (0.1, self.sends_too_much),
                 (0.5, lambda: self.call(OperationKind.SEND_OFFSETS)),
+                (0.4, lambda: self.call(OperationKind.PREPARE)),
             ]
+        if state in {S.IN_TRANSACTION, S.PREPARED, S.COMMITTING} and not self.manager.is_prepared:
+            actions.append((0.1, self.sends_too_much))
         if self.dispatches:
             actions += [(4, self.broker_answers), (0.2, self.broker_is_lost)]
         if self.requests:
@@ -88,6 +92,8 @@ class Play:
             match kind:
                 case OperationKind.BEGIN:
                     operation = self.manager.begin(self.stage.level)
+                case OperationKind.PREPARE:
+                    operation = self.manager.prepare()
                 case OperationKind.COMMIT:
                     operation = self.manager.commit()
                 case OperationKind.ABORT:
@@ -106,12 +112,13 @@ class Play:
             self.operations.remove(operation)
             if operation.error is not None:
                 continue
-            if operation.kind is OperationKind.COMMIT:
-                self.commits += 1
+            if operation.kind in {OperationKind.PREPARE, OperationKind.COMMIT}:
+                self.commits += operation.kind is OperationKind.COMMIT
                 assert not self.refused
                 assert all(batch.done and batch.record_error(0) is None for batch in self.batches)
-            if operation.kind is not OperationKind.BEGIN:
-                self.batches, self.refused = [], False
+            if operation.kind in {OperationKind.COMMIT, OperationKind.ABORT}:
+                assert operation.kind is OperationKind.COMMIT or not self.commit_was_asked
+                self.batches, self.refused, self.commit_was_asked = [], False, False
 
     def sends(self) -> None:
         batch = self.stage.core.append(self.rng.randrange(2))
@@ -120,7 +127,7 @@ class Play:
 
     def sends_too_much(self) -> None:
         self.manager.on_send_refused(self.manager.number, RecordTooLargeError("big"))
-        self.refused = True
+        self.refused |= not self.commit_was_asked
 
     # -- brokers and network ---------------------------------------------------------------------
 
@@ -129,7 +136,7 @@ class Play:
             for batch in dispatch.batches:
                 # Stamped with what holds now, in a transaction that is still open.
                 assert (batch.producer_id, batch.producer_epoch) == self.manager.identity
-                assert self.manager.state in {S.IN_TRANSACTION, S.COMMITTING}
+                assert self.manager.state in {S.IN_TRANSACTION, S.PREPARED, S.COMMITTING}
             self.dispatches.append(dispatch)
 
     def broker_answers(self) -> None:
@@ -153,6 +160,7 @@ class Play:
             assert not self.dispatches, "a batch may arrive after the end"
             assert (message.producer_id, message.producer_epoch) == self.manager.identity
             if message.committed:
+                self.commit_was_asked = True
                 assert not self.refused
                 assert all(batch.done for batch in self.batches)
                 assert all(batch.record_error(0) is None for batch in self.batches)
@@ -190,9 +198,10 @@ class Play:
                 stage.done(operation)
             except TransactionAbortableError:
                 pass
-        if manager.state in {S.IN_TRANSACTION, S.ABORTABLE_ERROR}:
+        if manager.state in OPEN:
             stage.wait()
             stage.done(manager.abort())
+        stage.wait()
         stage.begin()
         batch = stage.core.append()
         stage.done(manager.commit())

@@ -58,7 +58,7 @@ def test_an_unknown_producer_id_is_mended_by_a_new_epoch(rpc: Rpc) -> None:
 def test_only_the_abort_itself_cannot_be_aborted() -> None:
     assert reaction_to(Rpc.END, 120) is R.ABORTABLE
     assert reaction_to(Rpc.END, 120, aborting=True) is R.FATAL
-    assert reaction_to(Rpc.ADD_OFFSETS, 120, aborting=True) is R.ABORTABLE
+    assert reaction_to(Rpc.FIND_COORDINATOR, 120, aborting=True) is R.RETRY
 
 
 def test_the_gravest_of_several_codes_counts() -> None:

@@ -356,6 +356,17 @@ def test_a_refused_record_fails_its_own_transaction_alone() -> None:
         stage.manager.check_send()
 
 
+@pytest.mark.parametrize("call", ["commit", "prepare"])
+def test_a_record_refused_while_the_end_waits_for_others_fails_the_transaction(call: str) -> None:
+    stage = Stage().begun()
+    stage.core.append()
+    number = stage.manager.check_send()
+    operation = getattr(stage.manager, call)()
+    stage.manager.on_send_refused(number, RecordTooLargeError("big"))
+    with pytest.raises(TransactionAbortableError):
+        stage.done(operation)
+
+
 def test_what_is_queued_behind_a_failed_batch_is_given_up() -> None:
     stage = Stage().begun()
     produced(stage)
@@ -644,6 +655,18 @@ def test_a_partition_that_may_have_been_added_is_not_left_hanging() -> None:
     assert stage.manager.state is S.INITIALIZING
 
 
+def test_a_coordinator_that_cannot_be_looked_up_during_an_abort_is_asked_again_later() -> None:
+    stage = Stage().begun()
+    produced(stage)
+    stage.manager.abort()
+    stage.lose(stage.request(END))
+    stage.wait()
+    stage.respond(stage.request(Rpc.FIND_COORDINATOR), 120)
+    assert stage.next_request() is None
+    stage.wait()
+    stage.request(END)
+
+
 def test_an_upgrade_of_the_cluster_is_followed_at_the_next_begin_with_one_new_epoch() -> None:
     stage = Stage(level=1).begun()
     produced(stage)
@@ -681,6 +704,45 @@ def test_a_topic_created_anew_fails_the_transaction_that_wrote_to_it() -> None:
     produced(stage)
     stage.core.sequencer.on_recreated("t")
     assert stage.manager.state is S.ABORTABLE_ERROR
+
+
+def test_v1_does_not_wait_for_an_epoch_that_only_the_next_transaction_brings() -> None:
+    stage = Stage(level=1).begun()
+    produced(stage)
+    stage.done(stage.manager.commit())
+    stage.begin()
+    stage.core.sequencer.on_recreated("t")
+    assert stage.manager.state is S.ABORTABLE_ERROR
+    stage.done(stage.manager.abort())
+    stage.begin()
+    produced(stage)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_commit_that_may_have_happened_cannot_fail_any_more(level: int, answered: bool) -> None:
+    stage = Stage(level).begun()
+    produced(stage)
+    number, commit = stage.manager.check_send(), stage.manager.commit()
+    request = stage.request(END)
+    stage.core.sequencer.on_recreated("t")
+    stage.manager.on_send_refused(number, RecordTooLargeError("big"))
+    assert not commit.done
+    (stage.respond if answered else stage.lose)(request)
+    stage.wait()
+    stage.done(commit)
+    stage.begin()
+    produced(stage)
+    stage.done(stage.manager.commit())
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_transaction_prepared_for_somebody_else_cannot_fail_any_more(level: int) -> None:
+    stage = Stage(level).begun()
+    produced(stage)
+    stage.done(stage.manager.prepare())
+    stage.core.sequencer.on_recreated("t")
+    stage.done(stage.manager.commit())
 
 
 def test_another_cluster_is_the_end() -> None:

@@ -1,4 +1,4 @@
-"""A producer without a cluster: both lanes of `send()` over a real accumulator, nothing behind it."""
+"""A producer without a cluster: both lanes of `send()` over a real accumulator, and no sender."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aioproducer import Producer
 from aioproducer.backoff import ExponentialBackoff
 from aioproducer.core.accumulator import AccumulatorSettings, RecordAccumulator
 from aioproducer.core.buffer_pool import BufferPool
-from aioproducer.core.cluster import ClusterSnapshot, PartitionMetadata, TopicMetadata
+from aioproducer.core.cluster import PartitionMetadata, TopicMetadata
 from aioproducer.core.idempotence import Sequencer
 from aioproducer.core.metadata import Metadata
 from aioproducer.core.partitioners import BuiltInPartitioner, NodeLatencies

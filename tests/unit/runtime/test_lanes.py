@@ -71,7 +71,9 @@ steps = st.one_of(
     st.sampled_from(["acknowledge", "turn", "grow", "later", "forget"]),
 )
 STEPS = st.lists(steps, min_size=3, max_size=25)
-PARTITIONERS = st.sampled_from([{}, {"partitioner_ignore_keys": True}, {"partitioner": "consistent"}])
+PARTITIONERS = st.sampled_from(
+    [{}, {"partitioner_ignore_keys": True}, {"partitioner": "consistent"}]
+)
 METHODS = st.sampled_from(["send", "send_nowait"])
 
 anything = settings(
@@ -81,9 +83,7 @@ anything = settings(
 
 async def run(steps, options, method, *, fast: bool):
     """What each step came to, and the bytes of every batch there ever was."""
-    bench = Bench(
-        fast=fast, batch_size=300, max_request_size=200, buffer_memory=10**7, **options
-    )
+    bench = Bench(fast=fast, batch_size=300, max_request_size=200, buffer_memory=10**7, **options)
     bench.know(a=3, b=1)
     seen, count = [], 3
     for step in steps:
@@ -159,7 +159,7 @@ async def test_record_for_an_open_batch_takes_the_fast_lane(lane_form):
 
 
 async def test_record_that_needs_anything_else_is_left_to_the_general_lane(lane_form):
-    bench = Bench(batch_size=200)
+    bench = Bench(batch_size=1000, max_request_size=500)
     bench.know(a=1)
     await bench.producer.send("a", b"v")
     refused = [
@@ -169,7 +169,7 @@ async def test_record_that_needs_anything_else_is_left_to_the_general_lane(lane_
         ("a", b"v", None, [("h", 1)], None, None),
         ("a", b"v", None, None, 1, None),
         ("a", b"v", None, None, None, -1),
-        ("a", b"v" * 200, None, None, None, None),
+        ("a", b"v" * 430, None, None, None, None),  # fits the batch, and no request
     ]
     assert [bench.lane.append(*arguments) for arguments in refused] == [None] * len(refused)
     assert bench.lane.appended == 1

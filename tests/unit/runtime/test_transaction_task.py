@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -16,11 +17,15 @@ from support.stepping import CancelledAt, Instant, drive
 
 from aioproducer import Producer, TopicPartition
 from aioproducer.errors import (
+    BufferFullError,
     FatalTransactionError,
     IllegalStateError,
+    InvalidTopicError,
     KafkaTimeoutError,
     ProducerClosedError,
     ProducerFailedError,
+    ProducerFencedError,
+    TopicAuthorizationFailedError,
     TransactionAbortableError,
     TransactionAbortedError,
 )
@@ -133,6 +138,22 @@ def test_a_lost_answer_costs_nothing(level: int, api: ApiKey, apply: bool) -> No
 
 
 @LEVELS
+def test_a_transaction_that_took_too_long_says_so(level: int) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.begin_transaction()
+        await stage.producer.send_and_wait("t", b"x")
+        await asyncio.sleep(40)
+        # Coordinators of V1 take it for a fenced producer.
+        expected = ProducerFencedError if level == 1 else TransactionAbortableError
+        with pytest.raises(expected, match=r"time.?out"):
+            await stage.producer.commit_transaction()
+        await settled(stage)
+        assert committed(stage) == []
+
+    perform(act, level, transaction_timeout_ms=5_000)
+
+
+@LEVELS
 def test_a_call_that_runs_out_of_time_can_only_be_repeated(level: int) -> None:
     async def act(stage: Stage) -> None:
         producer = stage.producer
@@ -152,6 +173,17 @@ def test_a_call_that_runs_out_of_time_can_only_be_repeated(level: int) -> None:
         assert committed(stage) == [b"x", b"y"]
 
     perform(act, level, max_block_ms=2_000, request_timeout_ms=1_000)
+
+
+def test_offsets_that_take_too_long_are_waited_for_by_the_commit() -> None:
+    async def act(stage: Stage) -> None:
+        fault = stage.faults.error(ApiKey.TXN_OFFSET_COMMIT, 14, times=12)
+        async with stage.producer.transaction() as tx:
+            with pytest.raises(KafkaTimeoutError, match="a commit waits for it"):
+                await tx.send_offsets({TopicPartition("u", 0): 1}, "group")
+        assert fault.is_spent
+
+    perform(act, max_block_ms=5_000)
 
 
 def test_initialization_is_bounded_and_leaves_nothing() -> None:
@@ -178,6 +210,18 @@ def test_closing_while_nobody_answers_ends_in_time() -> None:
             await commit
 
     perform(act)
+
+
+def test_a_close_without_a_bound_gives_a_lost_coordinator_up() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.begin_transaction()
+        await stage.producer.send_and_wait("t", b"x")
+        stage.lose()
+        started = stage.loop.time()
+        await stage.producer.close()
+        assert 5 <= stage.loop.time() - started < 7
+
+    perform(act, max_block_ms=5_000)
 
 
 def test_a_forced_close_does_not_wait() -> None:
@@ -280,6 +324,70 @@ def test_a_send_that_waits_for_memory_does_not_slip_into_the_next_either() -> No
     perform(act)
 
 
+@LEVELS
+def test_a_send_that_still_waits_for_memory_at_the_commit_fails_the_transaction(level: int) -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.warm_up(["t"])
+        await producer.begin_transaction()
+        sends = [asyncio.create_task(producer.send("t", b"%d" % n * 150)) for n in range(8)]
+        await asyncio.sleep(0.001)
+        assert stage.engine.appender.waiting
+        with pytest.raises(TransactionAbortableError):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        outcomes = await asyncio.gather(*sends, return_exceptions=True)
+        assert any(isinstance(outcome, IllegalStateError) for outcome in outcomes)
+        await settled(stage)
+        assert committed(stage) == []
+
+    perform(act, level)
+
+
+@pytest.mark.parametrize(("level", "versions"), [(1, (3, 11)), (2, (12, 13))])
+def test_produce_versions_follow_the_protocol(level: int, versions: tuple[int, int]) -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.producer.transaction():
+            await stage.producer.send_and_wait("t", b"x")
+            assert stage.engine.sender_task._versions([]) == versions
+
+    perform(act, level)
+
+
+def test_a_block_left_normally_after_a_prepare_without_outcome_aborts() -> None:
+    async def act(stage: Stage) -> None:
+        with pytest.raises(IllegalStateError, match="prepare_transaction"):
+            async with stage.producer.transaction() as tx:
+                await stage.producer.send_and_wait("t", b"x")
+                stage.lose()
+                await stage.producer.send("t", b"y")
+                with pytest.raises(KafkaTimeoutError):
+                    await tx.prepare()
+                stage.revive()
+        async with stage.producer.transaction():
+            await stage.producer.send("t", b"z")
+        await settled(stage)
+        assert committed(stage) == [b"z"]
+
+    perform(act, max_block_ms=3_000, request_timeout_ms=5_000)
+
+
+def test_what_is_left_of_a_transaction_does_not_act_on_the_next() -> None:
+    async def act(stage: Stage) -> None:
+        offsets = {TopicPartition("u", 0): 1}
+        async with stage.producer.transaction() as first:
+            await first.send_offsets(offsets, "group")
+        async with stage.producer.transaction() as second:
+            for call in (partial(first.send_offsets, offsets, "group"), first.prepare):
+                with pytest.raises(IllegalStateError, match="has ended"):
+                    await call()
+            await second.send_offsets(offsets, "group")
+        with pytest.raises(IllegalStateError):
+            await second.prepare()
+
+    perform(act)
+
+
 def test_two_tasks_cannot_begin_the_same_transaction() -> None:
     async def act(stage: Stage) -> None:
         producer = stage.producer
@@ -328,6 +436,25 @@ def test_records_of_a_metadata_timeout_fail_the_transaction() -> None:
     perform(act, max_block_ms=1_000, allow_auto_create_topics=False)
 
 
+@pytest.mark.parametrize("name", ["secret", ".."])
+def test_a_topic_that_does_not_wait_either_to_be_refused_fails_the_transaction(name: str) -> None:
+    async def act(stage: Stage) -> None:
+        stage.create_topic("secret")
+        stage.faults.error(ApiKey.METADATA, 29, topic="secret", times=None)
+        producer = stage.producer
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"x")
+        with pytest.raises((BufferFullError, InvalidTopicError)):
+            producer.send_nowait(name, b"x")
+        await asyncio.sleep(1)
+        with pytest.raises((TopicAuthorizationFailedError, TransactionAbortableError)):
+            producer.send_nowait(name, b"x")
+        with pytest.raises(TransactionAbortableError):
+            await producer.commit_transaction()
+
+    perform(act)
+
+
 def test_an_abort_that_fails_does_not_hide_the_first_error() -> None:
     async def act(stage: Stage) -> None:
         with pytest.raises(ZeroDivisionError) as caught:
@@ -344,6 +471,71 @@ def test_an_abort_that_fails_does_not_hide_the_first_error() -> None:
         assert committed(stage) == [b"y"]
 
     perform(act, max_block_ms=3_000, request_timeout_ms=1_000)
+
+
+APIS = {
+    ApiKey.FIND_COORDINATOR: (15,),
+    ApiKey.INIT_PRODUCER_ID: (14, 16, 51),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (3, 14, 16, 51),
+    ApiKey.ADD_OFFSETS_TO_TXN: (14, 16),
+    ApiKey.TXN_OFFSET_COMMIT: (7, 14, 16),
+    ApiKey.END_TXN: (14, 15, 16, 51),
+    ApiKey.PRODUCE: (6, 7, 19, 20, 51, 56, 87),
+}
+"""What goes away by itself, and one code that fails a batch."""
+
+
+async def _weather(stage: Stage, rng: random.Random) -> None:
+    while True:
+        await asyncio.sleep(rng.expovariate(5))
+        api = rng.choice(list(APIS))
+        match rng.choices(["drop", "error", "crash", "level"], [6, 6, 2, 1])[0]:
+            case "drop":
+                stage.faults.drop(api, apply=rng.random() < 0.5)
+            case "error":
+                stage.faults.error(api, rng.choice(APIS[api]))
+            case "crash":
+                node_id = rng.choice([1, 2, 3])
+                stage.crash(node_id)
+                await asyncio.sleep(rng.uniform(0, 2))
+                stage.revive(node_id)
+            case _:
+                stage.world.cluster.set_transaction_version(rng.choice([1, 2]))
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_in_any_weather_what_was_committed_is_there_and_nothing_else(seed: int) -> None:
+    rng = random.Random(seed)
+
+    async def act(stage: Stage) -> None:
+        weather = asyncio.create_task(_weather(stage, rng))
+        expected: list[bytes] = []
+        for number in range(20):
+            records = [b"%d" % number] * rng.randint(0, 4)
+            with contextlib.suppress(ZeroDivisionError, TransactionAbortableError):
+                async with stage.producer.transaction() as tx:
+                    for record in records:
+                        await stage.producer.send("t", record)
+                    if rng.random() < 0.3:
+                        await tx.send_offsets({TopicPartition("u", 0): number}, "group")
+                    if rng.random() < 0.2:
+                        raise ZeroDivisionError
+                expected += records
+        weather.cancel()
+        await asyncio.wait([weather])
+        for node_id in (1, 2, 3):
+            if not stage.world.cluster.is_live(node_id):
+                stage.revive(node_id)
+        await asyncio.sleep(10)
+        assert committed(stage) == expected
+
+    perform(
+        act,
+        rng.choice([1, 2]),
+        brokers=3,
+        request_timeout_ms=1_000,
+        delivery_timeout_ms=10_000,
+    )
 
 
 async def whole(stage: Stage) -> None:

@@ -1,0 +1,160 @@
+"""The rules between security options: what a mechanism needs, and what excludes what.
+
+Owns: refusing combinations that could not work, before anything connects. Must not know: files,
+sockets, how a mechanism works.
+
+Invariant: no error repeats a secret.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from aioproducer._jaas import JaasLogin, parse_jaas
+from aioproducer.errors import ConfigError
+
+PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final = (*PASSWORD_MECHANISMS, "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
+RETRIEVERS: Final = ("client_credentials", "jwt_bearer", "file")
+
+
+def jaas_login(line: str | None, mechanism: str) -> JaasLogin:
+    """What a JAAS line says; an empty login for none."""
+    return JaasLogin() if line is None else parse_jaas(line, mechanism)
+
+
+def check_security(values: dict[str, Any], chosen: frozenset[str]) -> None:
+    """Refuses security options that do not go together.
+
+    Raises:
+        ConfigError: as `apply_rules`.
+    """
+    _check_protocol(chosen)
+    if "SASL" in values["security_protocol"]:
+        _check_sasl(values)
+    if "SSL" in values["security_protocol"]:
+        _check_tls(values, chosen)
+
+
+def _check_protocol(chosen: frozenset[str]) -> None:
+    """Security that is configured and not used is worse than none."""
+    security = sorted(name for name in chosen if name.startswith(("sasl_", "ssl_")))
+    if security and "security_protocol" not in chosen:
+        raise ConfigError(
+            f"{security[0]} needs security_protocol, whose default is PLAINTEXT",
+            advice="set security_protocol to SSL, SASL_SSL or SASL_PLAINTEXT",
+        )
+
+
+def _check_sasl(values: dict[str, Any]) -> None:
+    mechanism = values["sasl_mechanism"]
+    login = jaas_login(values["sasl_jaas_config"], mechanism)
+    for name in ("sasl_credentials", "sasl_oauthbearer_token"):
+        if values[name] is not None and not callable(values[name]):
+            raise ConfigError(f"{name} must be an async function")
+    if mechanism in PASSWORD_MECHANISMS:
+        _check_password(values, login, mechanism)
+    elif mechanism == "OAUTHBEARER":
+        _check_tokens(values, login)
+
+
+def _check_password(values: dict[str, Any], login: JaasLogin, mechanism: str) -> None:
+    direct = (values["sasl_username"], values["sasl_password"])
+    if (direct[0] is None) != (direct[1] is None):
+        raise ConfigError("sasl_username and sasl_password belong together; one is missing")
+    ways = {
+        "sasl_username": direct[0] is not None,
+        "sasl_credentials": values["sasl_credentials"] is not None,
+        "sasl_jaas_config": bool(login.module),
+    }
+    given = [name for name, is_given in ways.items() if is_given]
+    if len(given) != 1:
+        raise ConfigError(
+            f"{mechanism} needs credentials: sasl_username and sasl_password, or sasl_credentials, "
+            "or sasl_jaas_config" + (f"; {' and '.join(given)} are too many" if given else "")
+        )
+    if login.module and not {"username", "password"} <= login.options.keys():
+        raise ConfigError("sasl_jaas_config must give username and password")
+
+
+def _check_tokens(values: dict[str, Any], login: JaasLogin) -> None:
+    retriever = values["sasl_oauthbearer_jwt_retriever_class"]
+    if retriever is not None and retriever not in RETRIEVERS:
+        raise ConfigError(
+            f"sasl_oauthbearer_jwt_retriever_class must be one of {', '.join(RETRIEVERS)}",
+            advice="pass an async function as sasl_oauthbearer_token for any other way",
+        )
+    ways = {
+        "sasl_oauthbearer_token": values["sasl_oauthbearer_token"] is not None,
+        "sasl_oauthbearer_token_endpoint_url": (
+            values["sasl_oauthbearer_token_endpoint_url"] is not None
+        ),
+        "unsecuredLoginStringClaim_sub in sasl_jaas_config": (
+            "unsecuredLoginStringClaim_sub" in login.options
+        ),
+    }
+    given = [name for name, is_given in ways.items() if is_given]
+    if len(given) != 1:
+        raise ConfigError(
+            f"OAUTHBEARER needs one of {', '.join(ways)}"
+            + (f"; {' and '.join(given)} are too many" if given else "")
+        )
+    if ways["sasl_oauthbearer_token_endpoint_url"]:
+        _check_endpoint(values, login)
+
+
+def _check_endpoint(values: dict[str, Any], login: JaasLogin) -> None:
+    url = values["sasl_oauthbearer_token_endpoint_url"]
+    scheme = url.partition("://")[0].lower()
+    if scheme not in ("https", "http", "file"):
+        raise ConfigError("sasl_oauthbearer_token_endpoint_url must be an https:// or file:// URL")
+    if scheme == "file":
+        return
+    asserted = (
+        values["sasl_oauthbearer_assertion_file"] is not None
+        or values["sasl_oauthbearer_assertion_private_key_file"] is not None
+    )
+    if values["sasl_oauthbearer_jwt_retriever_class"] == "jwt_bearer":
+        if not asserted:
+            raise ConfigError(
+                "jwt_bearer needs sasl_oauthbearer_assertion_private_key_file or "
+                "sasl_oauthbearer_assertion_file"
+            )
+        return
+    client_id = values["sasl_oauthbearer_client_credentials_client_id"]
+    secret = values["sasl_oauthbearer_client_credentials_client_secret"]
+    if not asserted and (
+        (client_id or login.options.get("clientId")) is None
+        or (secret or login.options.get("clientSecret")) is None
+    ):
+        raise ConfigError(
+            "the token endpoint needs sasl_oauthbearer_client_credentials_client_id and "
+            "..._client_secret, or an assertion (sasl_oauthbearer_assertion_*)"
+        )
+
+
+def _check_tls(values: dict[str, Any], chosen: frozenset[str]) -> None:
+    import ssl
+
+    context = values["ssl_context"]
+    if context is not None:
+        if not isinstance(context, ssl.SSLContext):
+            raise ConfigError("ssl_context must be an ssl.SSLContext")
+        others = sorted(n for n in chosen if n.startswith("ssl_") and n != "ssl_context")
+        if others:
+            raise ConfigError(f"ssl_context already says what {others[0]} would say")
+    for one, other in (
+        ("ssl_truststore_location", "ssl_truststore_certificates"),
+        ("ssl_keystore_location", "ssl_keystore_certificate_chain"),
+        ("ssl_keystore_key", "ssl_key_location"),
+    ):
+        if values[one] is not None and values[other] is not None:
+            raise ConfigError(f"{one} and {other} exclude each other")
+    chain = values["ssl_keystore_certificate_chain"] is not None
+    key = values["ssl_keystore_key"] is not None or values["ssl_key_location"] is not None
+    if chain and not key:
+        raise ConfigError("ssl_keystore_certificate_chain needs ssl_keystore_key")
+    if key and not chain and values["ssl_keystore_location"] is None:
+        raise ConfigError(
+            "a private key needs certificates: give ssl_keystore_location or ..._chain"
+        )

@@ -1,0 +1,247 @@
+"""What coordinators are asked from outside of a producer: each question, and how its answer reads.
+
+Owns: the messages' shapes in every version, error codes turned into errors. Must not know: who
+asks, how often, connections.
+
+A question names the coordinator it goes to, or none where any broker, or each one, is to be asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
+
+from aioproducer.core import transaction_requests as requests
+from aioproducer.core.idempotence import ProducerIdentity
+from aioproducer.core.transaction_requests import (
+    CoordinatorKey,
+    CoordinatorKind,
+    TransactionalRequest,
+)
+from aioproducer.core.transaction_rules import Rpc
+from aioproducer.errors import error_from_code
+from aioproducer.types import (
+    Node,
+    OffsetAndMetadata,
+    PreparedTransaction,
+    TopicPartition,
+    TransactionDescription,
+)
+from aioproducer.wire.messages import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    EndTxnResponse,
+    FindCoordinatorResponse,
+    InitProducerIdResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from aioproducer.wire.schema import Message
+
+_T = TypeVar("_T")
+
+TRANSACTIONAL_ID_NOT_FOUND = 105
+_FIRST_METADATA_OF_NO_TOPIC = 1
+_LAST_METADATA_BEFORE_IDS = 9
+_FIRST_LIST_WITH_DURATION = 1
+_FIRST_LIST_WITH_PATTERN = 2
+_FIRST_OFFSETS_THAT_ARE_STABLE = 7
+_FIRST_OFFSETS_OF_MANY_GROUPS = 8
+_LAST_OFFSETS_BY_NAME = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[_T]):
+    """One request, and what its answer means.
+
+    Attributes:
+        request_type: its message's class.
+        make: gives the message of a version.
+        read: what the answer says; raises the error it carries.
+        coordinator: whom it goes to; None for any broker.
+        min_version: the first version that can carry it.
+        max_version: the last version that may be used; None for the message's own.
+    """
+
+    request_type: type[Message]
+    make: Callable[[int], Message]
+    read: Callable[[Message], _T]
+    coordinator: CoordinatorKey | None = None
+    min_version: int = 0
+    max_version: int | None = None
+
+
+def brokers() -> Question[dict[int, Node]]:
+    """Which brokers there are."""
+
+    def read(answer: Message) -> dict[int, Node]:
+        found = cast(MetadataResponse, answer).brokers
+        return {each.node_id: Node(each.node_id, each.host, each.port) for each in found}
+
+    return Question(
+        MetadataRequest,
+        lambda _: MetadataRequest(topics=[], allow_auto_topic_creation=True),
+        read,
+        None,
+        _FIRST_METADATA_OF_NO_TOPIC,
+        _LAST_METADATA_BEFORE_IDS,
+    )
+
+
+def find_coordinator(wanted: CoordinatorKey) -> Question[Node]:
+    """Who coordinates a group or a transactional id."""
+
+    def read(answer: Message) -> Node:
+        response = cast(FindCoordinatorResponse, answer)
+        answered, node_id = requests.coordinator_of(response, wanted.name)
+        _raise_for(answered.code, answered.message)
+        found = next((c for c in response.coordinators if c.key == wanted.name), response)
+        return Node(node_id, found.host, found.port)
+
+    return _of(requests.find_coordinator(wanted), read)
+
+
+def end(prepared: PreparedTransaction, *, commit: bool) -> Question[None]:
+    """Commits or aborts a prepared transaction."""
+    request = requests.end(
+        prepared.transactional_id,
+        ProducerIdentity(prepared.producer_id, prepared.epoch),
+        commit=commit,
+        v2=prepared.transaction_version >= 2,
+    )
+    return _of(request, lambda answer: _raise_for(cast(EndTxnResponse, answer).error_code))
+
+
+def fence(found: TransactionDescription) -> Question[None]:
+    """Aborts what the described producer has open and shuts it out (KIP-360).
+
+    In V1 an EndTxn would leave it its epoch, and what it writes next in no transaction.
+    """
+    identity = ProducerIdentity(found.producer_id, found.epoch)
+    request = requests.init_producer_id(found.transactional_id, found.timeout_ms, identity)
+    return _of(request, lambda answer: _raise_for(cast(InitProducerIdResponse, answer).error_code))
+
+
+def describe(transactional_id: str) -> Question[TransactionDescription | None]:
+    """What the coordinator knows of a transactional id; None for nothing."""
+
+    def read(answer: Message) -> TransactionDescription | None:
+        for each in cast(DescribeTransactionsResponse, answer).transaction_states:
+            if each.transactional_id != transactional_id:
+                continue
+            if each.error_code == TRANSACTIONAL_ID_NOT_FOUND:
+                return None
+            _raise_for(each.error_code)
+            return TransactionDescription(
+                transactional_id,
+                each.transaction_state,
+                each.producer_id,
+                each.producer_epoch,
+                each.transaction_timeout_ms,
+                each.transaction_start_time_ms,
+                tuple(TopicPartition(t.topic, p) for t in each.topics for p in t.partitions),
+            )
+        return None
+
+    return Question(
+        DescribeTransactionsRequest,
+        lambda _: DescribeTransactionsRequest(transactional_ids=[transactional_id]),
+        read,
+        CoordinatorKey(CoordinatorKind.TRANSACTION, transactional_id),
+    )
+
+
+def list_open(prefix: str, older_than_ms: int | None) -> Question[list[str]]:
+    """The transactional ids with an open transaction that one broker coordinates."""
+
+    def make(version: int) -> Message:
+        request = ListTransactionsRequest(state_filters=["Ongoing"])
+        if older_than_ms is not None:
+            request.duration_filter = older_than_ms
+        if version >= _FIRST_LIST_WITH_PATTERN and prefix:
+            request.transactional_id_pattern = re.escape(prefix) + ".*"
+        return request
+
+    def read(answer: Message) -> list[str]:
+        response = cast(ListTransactionsResponse, answer)
+        _raise_for(response.error_code)
+        found = (each.transactional_id for each in response.transaction_states)
+        # Brokers before 4.1 know no pattern (KIP-1152).
+        return [name for name in found if name.startswith(prefix)]
+
+    lowest = 0 if older_than_ms is None else _FIRST_LIST_WITH_DURATION
+    return Question(ListTransactionsRequest, make, read, None, lowest)
+
+
+def committed(
+    group_id: str, partitions: Iterable[TopicPartition]
+) -> Question[dict[TopicPartition, OffsetAndMetadata]]:
+    """The positions of a group, once no open transaction may change them (KIP-447)."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append(partition)
+
+    def make(version: int) -> Message:
+        if version < _FIRST_OFFSETS_OF_MANY_GROUPS:
+            single = [OffsetFetchRequestTopic(name, ids) for name, ids in by_topic.items()]
+            return OffsetFetchRequest(group_id, topics=single, require_stable=True)
+        topics = [
+            OffsetFetchRequestTopics(name=name, partition_indexes=ids)
+            for name, ids in by_topic.items()
+        ]
+        return OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id, topics=topics)], require_stable=True
+        )
+
+    return Question(
+        OffsetFetchRequest,
+        make,
+        lambda answer: _committed(cast(OffsetFetchResponse, answer)),
+        CoordinatorKey(CoordinatorKind.GROUP, group_id),
+        _FIRST_OFFSETS_THAT_ARE_STABLE,
+        _LAST_OFFSETS_BY_NAME,
+    )
+
+
+def _committed(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
+    group = response.groups[0] if response.groups else response
+    _raise_for(group.error_code)
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for topic in group.topics:
+        for part in topic.partitions:
+            if part.error_code:
+                raise error_from_code(
+                    part.error_code, topic=topic.name, partition=part.partition_index
+                )
+            if part.committed_offset >= 0:
+                epoch = part.committed_leader_epoch
+                found[TopicPartition(topic.name, part.partition_index)] = OffsetAndMetadata(
+                    part.committed_offset, part.metadata or None, None if epoch < 0 else epoch
+                )
+    return found
+
+
+def _of(request: TransactionalRequest, read: Callable[[Message], _T]) -> Question[_T]:
+    """A request of the producer's, asked from outside."""
+    return Question(
+        request.request_type,
+        request.make,
+        read,
+        None if request.rpc is Rpc.FIND_COORDINATOR else request.coordinator,
+        request.min_version,
+        request.max_version,
+    )
+
+
+def _raise_for(code: int, message: str | None = None) -> None:
+    if code:
+        raise error_from_code(code, message)

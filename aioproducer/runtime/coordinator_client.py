@@ -1,0 +1,182 @@
+"""Asks coordinators something outside of any producer, over connections of its own.
+
+Owns: finding the broker to ask, waiting for its connection, asking again until the time is up. Must
+not know: what a question is about, what an answer leads to.
+
+Invariants
+- Every call ends within `max_block_ms`; a `KafkaTimeoutError` names the last failure.
+- A request that was sent and not answered may have had its effect; whoever asks again must be free
+  to.
+- After `close()` nothing of ours is left on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from aioproducer.config import ProducerConfig
+from aioproducer.core import coordinator_questions as questions
+from aioproducer.core.coordinator_questions import Question
+from aioproducer.core.transaction_requests import CoordinatorKey
+from aioproducer.errors import (
+    CoordinatorNotAvailableError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    NodeDisconnectedError,
+    NotCoordinatorError,
+)
+from aioproducer.net.client import NetworkClient, NodeState, PreparedRequest
+from aioproducer.net.dialer import Dialer
+from aioproducer.runtime import settings
+from aioproducer.types import Node
+
+_T = TypeVar("_T")
+
+_LOOK_AGAIN_S = 1.0
+"""While no broker is ready: a dial that drags on may make another one the better choice."""
+_MAY_BE_ELSEWHERE = (
+    CoordinatorNotAvailableError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NotCoordinatorError,
+)
+"""Failures after which the coordinator is looked for anew."""
+
+
+class CoordinatorClient:
+    """One client of all coordinators of a cluster; lives in the loop it is made in.
+
+    Args:
+        config: connection, time limits and backoff; what concerns records is not looked at.
+        dialer: how connections are made; as the options say when left out.
+    """
+
+    def __init__(self, config: ProducerConfig, *, dialer: Dialer | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._max_block = config.max_block_ms / 1000
+        self._request_timeout = config.request_timeout_ms / 1000
+        self._rng = random.Random()
+        self._backoff = settings.retry_backoff(config)
+        self._changed = asyncio.Event()
+        self._nodes: dict[int, Node] = {}
+        self._coordinators: dict[CoordinatorKey, int] = {}
+        self._client = NetworkClient(
+            settings.net_settings(config),
+            dialer=dialer or settings.make_dialer(config),
+            loop_time=self._loop.time,
+            rng=self._rng,
+            on_event=self._changed.set,
+        )
+        self._client.set_bootstrap(config.bootstrap)
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        await self._client.close(0)
+
+    async def ask(self, question: Question[_T]) -> _T:
+        """The answer, or the error it is; what may pass is asked again until the time is up.
+
+        Raises:
+            KafkaTimeoutError: no answer within `max_block_ms`.
+            KafkaError: an answer that another attempt would only repeat.
+        """
+        return await self._repeated(lambda: self._ask(question))
+
+    async def ask_each(self, question: Question[_T]) -> list[_T]:
+        """The answers of all brokers of the cluster; raises what `ask` raises."""
+
+        async def of_all() -> list[_T]:
+            self._learn(await self._ask(questions.brokers()))
+            return [await self._exchange(node_id, question) for node_id in sorted(self._nodes)]
+
+        return await self._repeated(of_all)
+
+    async def finalized_feature(self, name: str) -> int:
+        """The level of a feature the cluster has agreed on (KIP-584); 0 where it has none."""
+
+        async def connected() -> int:
+            await self._ready(await self._any_node())
+            return self._client.finalized_feature(name) or 0
+
+        return await self._repeated(connected)
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    async def _repeated(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
+        failures, last = 0, ""
+        try:
+            async with asyncio.timeout(self._max_block):
+                while True:
+                    try:
+                        return await attempt()
+                    except KafkaError as error:
+                        if not error.retriable:
+                            raise
+                        last = f": {error}"
+                    await asyncio.sleep(self._backoff.delay(failures, self._rng))
+                    failures += 1
+        except TimeoutError:
+            raise KafkaTimeoutError(
+                f"no outcome within max_block_ms={round(self._max_block * 1000)}{last}",
+                advice="it may have had its effect; it is safe to repeat",
+            ) from None
+
+    async def _ask(self, question: Question[_T]) -> _T:
+        key = question.coordinator
+        if key is None:
+            return await self._exchange(await self._any_node(), question)
+        if key not in self._coordinators:
+            node = await self._ask(questions.find_coordinator(key))
+            self._learn(self._nodes | {node.id: node})
+            self._coordinators[key] = node.id
+        try:
+            return await self._exchange(self._coordinators[key], question)
+        except _MAY_BE_ELSEWHERE:
+            self._coordinators.pop(key, None)
+            raise
+
+    async def _exchange(self, node_id: int, question: Question[_T]) -> _T:
+        await self._ready(node_id)
+        client, api = self._client, question.request_type.API_KEY
+        if api is None:  # pragma: no cover - every request has one
+            raise TypeError(f"{question.request_type.__name__} is no request")
+        version = client.api_version(node_id, api, question.min_version, question.max_version)
+        request = PreparedRequest.of(
+            question.make(version), min_version=version, max_version=version
+        )
+        now = self._loop.time()
+        answer = await client.send(node_id, request, timeout_s=self._request_timeout, now=now)
+        if answer is None:
+            raise NodeDisconnectedError("no answer", node_id=node_id)
+        return question.read(answer)
+
+    async def _any_node(self) -> int:
+        while (node_id := self._client.least_loaded_node(self._loop.time())) is None:
+            await self._event(_LOOK_AGAIN_S)
+        return node_id
+
+    async def _ready(self, node_id: int) -> None:
+        client = self._client
+        while not client.is_ready(node_id, now := self._loop.time()):
+            client.maybe_connect(node_id, now)
+            failure = client.connection_failures(node_id)
+            if failure is not None and client.state(node_id) is NodeState.BACKING_OFF:
+                raise failure
+            await self._event(min(client.ready_at(node_id, now) - now, _LOOK_AGAIN_S))
+
+    async def _event(self, at_most_s: float) -> None:
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(max(0.0, at_most_s)):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def _learn(self, nodes: dict[int, Node]) -> None:
+        if nodes != self._nodes:
+            self._nodes = nodes
+            self._client.set_nodes(nodes)

@@ -1,0 +1,274 @@
+"""From security options to TLS contexts and SASL mechanisms.
+
+Owns: the translation of `ProducerConfig`'s `ssl_*` and `sasl_*` into `net.security`'s terms. Must
+not know: how a handshake goes.
+
+Invariant: what can be found wrong before a connection is tried is found here, as `ConfigError`.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64encode
+from collections.abc import Awaitable, Callable
+from random import Random
+from time import time
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from aioproducer._option_rules_security import PASSWORD_MECHANISMS, jaas_login
+from aioproducer.errors import AuthenticationError, ConfigError
+from aioproducer.net.security.sasl import CredentialsSource, Mechanism, fixed
+from aioproducer.net.security.tokens import CachedTokens, RefreshPolicy, as_token
+from aioproducer.types import OAuthToken, SaslCredentials
+
+if TYPE_CHECKING:
+    from aioproducer._jaas import JaasLogin
+    from aioproducer.config import ProducerConfig
+    from aioproducer.net.security.oidc import Assertions
+    from aioproducer.net.security.tls import TlsContexts
+
+_EXTENSION = "extension_"
+_UNSECURED_CLAIM = "unsecuredLoginStringClaim_"
+_UNSECURED_EXTENSION = "unsecuredLoginExtension_"
+_UNSECURED_LIFE = "unsecuredLoginLifetimeSeconds"
+
+
+# -- TLS -----------------------------------------------------------------------------------------
+
+
+def tls_contexts(config: ProducerConfig) -> TlsContexts | None:
+    """Where connections get their TLS contexts from; None without TLS.
+
+    Raises:
+        ConfigError: a store cannot be used.
+    """
+    if "SSL" not in config.security_protocol:
+        return None
+    from aioproducer.net.security.tls import TlsContexts, TlsSettings
+
+    chosen = config.explicitly_set
+    enabled = config.ssl_enabled_protocols
+    versions = tuple(name for name in enabled if name <= config.ssl_protocol)
+    if not versions:
+        raise ConfigError("ssl_protocol is below every version of ssl_enabled_protocols")
+    return TlsContexts(
+        TlsSettings(
+            context=config.ssl_context,
+            truststore_location=config.ssl_truststore_location,
+            truststore_password=config.ssl_truststore_password,
+            truststore_kind=(
+                config.ssl_truststore_type if "ssl_truststore_type" in chosen else None
+            ),
+            truststore_certificates=config.ssl_truststore_certificates,
+            keystore_location=config.ssl_keystore_location,
+            keystore_password=config.ssl_keystore_password,
+            keystore_kind=config.ssl_keystore_type if "ssl_keystore_type" in chosen else None,
+            keystore_certificate_chain=config.ssl_keystore_certificate_chain,
+            keystore_key=config.ssl_keystore_key,
+            key_location=config.ssl_key_location,
+            key_password=config.ssl_key_password,
+            verify_host_name=config.ssl_endpoint_identification_algorithm == "https",
+            versions=versions,
+            cipher_suites=tuple(config.ssl_cipher_suites),
+        )
+    )
+
+
+# -- SASL ----------------------------------------------------------------------------------------
+
+
+def sasl_mechanism(config: ProducerConfig) -> Mechanism | None:
+    """How connections authenticate; None without SASL.
+
+    Raises:
+        ConfigError: a library is missing, or a file cannot be used.
+    """
+    if "SASL" not in config.security_protocol:
+        return None
+    name = config.sasl_mechanism
+    login = jaas_login(config.sasl_jaas_config, name)
+    if name == "PLAIN":
+        from aioproducer.net.security.sasl.plain import Plain
+
+        return Plain(_credentials(config, login))
+    if name in PASSWORD_MECHANISMS:
+        from aioproducer.net.security.sasl.scram import Scram
+
+        return Scram(name, _credentials(config, login))
+    if name == "OAUTHBEARER":
+        from aioproducer.net.security.sasl.oauthbearer import OAuthBearer
+
+        return OAuthBearer(_tokens(config, login))
+    if name == "AWS_MSK_IAM":
+        from aioproducer.net.security.sasl.aws_credentials import default_chain
+        from aioproducer.net.security.sasl.msk_iam import MskIam
+
+        if config.sasl_credentials is not None:
+            return MskIam(_asked(config.sasl_credentials))
+        return MskIam(default_chain(login.options.get("awsProfileName")))
+    return _kerberos(config, login)
+
+
+def _credentials(config: ProducerConfig, login: JaasLogin) -> CredentialsSource:
+    if config.sasl_credentials is not None:
+        return _asked(config.sasl_credentials)
+    if config.sasl_username is not None and config.sasl_password is not None:
+        return fixed(SaslCredentials(config.sasl_username, config.sasl_password))
+    options = login.options
+    is_token = options.get("tokenauth", "").lower() == "true"
+    extensions = {"tokenauth": "true"} if is_token else {}
+    return fixed(SaslCredentials(options["username"], options["password"], extensions))
+
+
+def _asked(
+    function: Callable[[], Awaitable[tuple[str, str] | SaslCredentials]],
+) -> CredentialsSource:
+    """A source that asks the user's function."""
+
+    async def ask() -> SaslCredentials:
+        given: object = await function()
+        if isinstance(given, tuple) and len(given) == 2:
+            given = SaslCredentials(*given)
+        if not isinstance(given, SaslCredentials) or not all(
+            isinstance(text, str) for text in (given.username, given.password)
+        ):
+            raise AuthenticationError(
+                "sasl_credentials must return (user name, password) or SaslCredentials"
+            )
+        return given
+
+    return ask
+
+
+def _kerberos(config: ProducerConfig, login: JaasLogin) -> Mechanism:
+    from aioproducer.net.security.sasl.gssapi import Gssapi, KerberosSettings
+
+    options = login.options
+    service = config.sasl_kerberos_service_name or options.get("serviceName")
+    if service is None:
+        raise ConfigError(
+            "sasl_kerberos_service_name must be given for GSSAPI; with most brokers it is kafka"
+        )
+    with_keytab = options.get("useKeyTab", "").lower() == "true"
+    if with_keytab and "keyTab" not in options:
+        raise ConfigError("sasl_jaas_config: useKeyTab=true needs keyTab")
+    return Gssapi(
+        KerberosSettings(
+            service,
+            options.get("principal"),
+            options["keyTab"] if with_keytab else None,
+            options.get("ticketCache"),
+        )
+    )
+
+
+# -- tokens --------------------------------------------------------------------------------------
+
+
+def _tokens(config: ProducerConfig, login: JaasLogin) -> CachedTokens:
+    policy = RefreshPolicy(
+        config.sasl_login_refresh_window_factor,
+        config.sasl_login_refresh_window_jitter,
+        config.sasl_login_refresh_min_period_seconds,
+        config.sasl_login_refresh_buffer_seconds,
+    )
+    rng = Random()
+    return CachedTokens(_fetch(config, login, rng), policy, rng=rng)
+
+
+def _fetch(
+    config: ProducerConfig, login: JaasLogin, rng: Random
+) -> Callable[[], Awaitable[OAuthToken]]:
+    """What fetches one token."""
+    function = config.sasl_oauthbearer_token
+    extensions = _prefixed(login, _EXTENSION)
+    if function is not None:
+
+        async def ask() -> OAuthToken:
+            return as_token(await function(), extensions)
+
+        return ask
+    url = config.sasl_oauthbearer_token_endpoint_url
+    if url is None:
+        return _unsecured(login)
+    from aioproducer.net.security.oidc import EndpointSettings, TokenEndpoint, token_file
+
+    if url.lower().startswith("file:"):
+        return token_file(unquote(urlsplit(url).path), extensions)
+    connect_ms = config.sasl_login_connect_timeout_ms
+    read_ms = config.sasl_login_read_timeout_ms
+    settings = EndpointSettings(
+        url,
+        config.sasl_oauthbearer_client_credentials_client_id or login.options.get("clientId"),
+        config.sasl_oauthbearer_client_credentials_client_secret
+        or login.options.get("clientSecret"),
+        config.sasl_oauthbearer_scope or login.options.get("scope"),
+        urlencode_header=config.sasl_oauthbearer_header_urlencode,
+        jwt_bearer=config.sasl_oauthbearer_jwt_retriever_class == "jwt_bearer",
+        connect_timeout_s=10.0 if connect_ms is None else connect_ms / 1000,
+        read_timeout_s=10.0 if read_ms is None else read_ms / 1000,
+        retry_backoff_s=config.sasl_login_retry_backoff_ms / 1000,
+        retry_s=config.sasl_login_retry_backoff_max_ms / 1000,
+    )
+    return TokenEndpoint(
+        settings, extensions=extensions, assertions=_assertions(config), rng=rng
+    ).fetch
+
+
+def _assertions(config: ProducerConfig) -> Assertions | None:
+    ready, key = (
+        config.sasl_oauthbearer_assertion_file,
+        config.sasl_oauthbearer_assertion_private_key_file,
+    )
+    if ready is None and key is None:
+        return None
+    from aioproducer.net.security.assertions import (
+        AssertionSettings,
+        assertion_file,
+        signed_assertions,
+    )
+
+    if ready is not None:
+        return assertion_file(ready)
+    return signed_assertions(
+        AssertionSettings(
+            key or "",
+            config.sasl_oauthbearer_assertion_private_key_passphrase,
+            algorithm=config.sasl_oauthbearer_assertion_algorithm,
+            audience=config.sasl_oauthbearer_assertion_claim_aud,
+            issuer=config.sasl_oauthbearer_assertion_claim_iss,
+            subject=config.sasl_oauthbearer_assertion_claim_sub,
+            life_s=config.sasl_oauthbearer_assertion_claim_exp_seconds,
+            valid_before_s=config.sasl_oauthbearer_assertion_claim_nbf_seconds,
+            with_id=config.sasl_oauthbearer_assertion_claim_jti_include,
+            template_file=config.sasl_oauthbearer_assertion_template_file,
+        )
+    )
+
+
+def _unsecured(login: JaasLogin) -> Callable[[], Awaitable[OAuthToken]]:
+    """Tokens that nobody signed, for development only (Java: OAuthBearerUnsecuredLogin...)."""
+    life = login.options.get(_UNSECURED_LIFE, "3600")
+    if not life.isdecimal():
+        raise ConfigError(f"sasl_jaas_config: {_UNSECURED_LIFE} must be a number of seconds")
+    life_s = int(life)
+    claims = _prefixed(login, _UNSECURED_CLAIM)
+    extensions = _prefixed(login, _UNSECURED_EXTENSION)
+
+    async def make() -> OAuthToken:
+        now = time()
+        body = {**claims, "iat": now, "exp": now + life_s}
+        parts = [_segment({"alg": "none"}), _segment(body), ""]
+        return OAuthToken(".".join(parts), now + life_s, extensions)
+
+    return make
+
+
+def _segment(part: dict[str, object]) -> str:
+    return urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
+
+
+def _prefixed(login: JaasLogin, prefix: str) -> dict[str, str]:
+    options = login.options.items()
+    return {name.removeprefix(prefix): value for name, value in options if name.startswith(prefix)}

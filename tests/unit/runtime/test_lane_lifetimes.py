@@ -1,0 +1,135 @@
+"""The fast lane keeps nothing alive, and gives back every reference it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import tracemalloc
+import weakref
+
+import pytest
+
+from aioproducer.core.producer_batch import ProducerBatch
+
+from .lanes import Bench
+
+pytestmark = pytest.mark.usefixtures("lane_form")
+
+
+class TrackedBatch(ProducerBatch):
+    """A batch that can be watched."""
+
+    __slots__ = ("__weakref__",)
+
+
+async def exercise(bench, topic, value, key, pairs, rounds: int = 400) -> None:
+    """Every way through the lane: taken, refused, cancelled, failing, done before and after."""
+    producer = bench.producer
+    for number in range(rounds):
+        delivery = await producer.send(topic, value, key, headers=pairs, timestamp_ms=number)
+        producer.send(topic, value).close()
+        task = asyncio.create_task(producer.send_and_wait(topic, value, headers=pairs))
+        cancelled = asyncio.create_task(producer.send_and_wait(topic, value))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.gather(cancelled, return_exceptions=True)
+        assert bench.lane.append(topic, value, key, [("h", 1)], None, None) is None
+        assert bench.lane.append(topic, value, key, None, 99, None) is None
+        while bench.settle_oldest() is not None:
+            pass
+        assert (await delivery).topic == topic
+        await delivery
+        await task
+
+
+async def test_references_to_what_was_sent_are_given_back():
+    bench = Bench(batch_size=2000)
+    topic = "topic-of-its-own"
+    bench.know(**{topic.replace("-", "_"): 2})
+    topic = topic.replace("-", "_")
+    value, key = b"v" * 50, b"key-of-its-own"
+    pairs = [("name-of-its-own", b"header-value")]
+    watched = [value, key, pairs, pairs[0], *pairs[0]]
+    await exercise(bench, topic, value, key, pairs, rounds=3)
+    gc.collect()
+    before = [sys.getrefcount(thing) for thing in (*watched, None, bench.lane)]
+    await exercise(bench, topic, value, key, pairs)
+    gc.collect()
+    after = [sys.getrefcount(thing) for thing in (*watched, None, bench.lane)]
+    # None has many users; a reference lost per record would make hundreds.
+    assert [abs(b - a) < 50 for a, b in zip(before, after, strict=True)] == [True] * len(before)
+    assert before[: len(watched)] == after[: len(watched)]
+    bench.end()
+
+
+async def test_memory_does_not_grow_with_the_records_sent():
+    bench = Bench(batch_size=2000)
+    bench.know(a=2)
+    await exercise(bench, "a", b"v" * 50, b"k", [("h", b"x")], rounds=50)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        await exercise(bench, "a", b"v" * 50, b"k", [("h", b"x")], rounds=100)
+        gc.collect()
+        low = tracemalloc.get_traced_memory()[0]
+        await exercise(bench, "a", b"v" * 50, b"k", [("h", b"x")], rounds=400)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - low < 20_000
+    finally:
+        tracemalloc.stop()
+    bench.end()
+
+
+async def test_batch_is_forgotten_with_its_last_delivery(monkeypatch):
+    monkeypatch.setattr("aioproducer.core.accumulator.ProducerBatch", TrackedBatch)
+    bench = Bench()
+    bench.know(a=1)
+    await bench.producer.send("a", b"v")
+    delivery = await bench.producer.send("a", b"v")
+    batch = weakref.ref(bench.settle_oldest())
+    assert await delivery
+    assert batch() is not None
+    del delivery
+    assert batch() is None
+    bench.end()
+
+
+async def test_producer_is_forgotten_without_the_help_of_the_collector():
+    bench = Bench()
+    bench.know(a=1)
+    await bench.producer.send("a", b"v")
+    bench.end()
+    producer = weakref.ref(bench.producer)
+    gc.disable()
+    try:
+        del bench.producer
+        assert producer() is None
+    finally:
+        gc.enable()
+
+
+async def test_call_keeps_its_producer_alive():
+    bench = Bench()
+    bench.know(a=1)
+    await bench.producer.send("a", b"v")
+    bench.end()
+    producer = weakref.ref(bench.producer)
+    call = bench.producer.send("a", b"v")
+    del bench.producer
+    assert producer() is not None
+    await call
+    del call
+    assert producer() is None
+
+
+async def test_abandoned_lane_with_open_batches_is_collected():
+    bench = Bench()
+    bench.know(a=1)
+    await bench.producer.send("a", b"v")
+    bench.end()
+    lane = type(bench.lane)
+    await asyncio.sleep(0)  # the turn's end is noted in the loop
+    del bench
+    gc.collect()
+    assert not [thing for thing in gc.get_objects() if type(thing) is lane]

@@ -1,0 +1,182 @@
+"""`producer.send(...)` is a coroutine to whoever looks at it, on the fast lane too."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Coroutine
+
+import pytest
+
+from aioproducer import Producer
+from aioproducer.errors import KafkaError, ProducerClosedError
+from aioproducer.types import RecordMetadata, TimestampType
+
+from .lanes import NOW_MS, Bench
+
+pytestmark = pytest.mark.usefixtures("lane_form")
+
+
+async def opened(**options) -> Bench:
+    """A producer with a batch that has room."""
+    bench = Bench(**options)
+    bench.know(a=1)
+    await bench.producer.send("a", b"first")
+    return bench
+
+
+@pytest.mark.parametrize("name", ["send", "send_and_wait"])
+async def test_method_of_a_producer_looks_like_the_method_of_the_class(name):
+    bench = await opened()
+    method, function = getattr(bench.producer, name), getattr(Producer, name)
+    assert inspect.iscoroutinefunction(method)
+    assert asyncio.iscoroutinefunction(method)
+    assert method.__doc__ == function.__doc__
+    assert method.__name__ == name
+    assert list(inspect.signature(method).parameters) == [
+        *("topic", "value", "key", "headers", "partition", "timestamp_ms")
+    ]
+    assert f"Producer.{name}" in repr(method)
+    bench.end()
+
+
+async def test_call_is_a_coroutine_that_does_nothing_before_it_is_awaited():
+    bench = await opened()
+    call = bench.producer.send("a", b"second")
+    assert asyncio.iscoroutine(call)
+    assert isinstance(call, Coroutine)
+    assert call.__name__ == "send"
+    assert bench.lane.appended == 1
+    delivery = await asyncio.create_task(call)
+    assert (bench.lane.appended, delivery.partition) == (2, 0)
+    bench.end()
+
+
+async def test_call_that_was_never_awaited_says_so_and_sends_nothing():
+    bench = await opened()
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        bench.producer.send("a", b"second")
+    bench.producer.send("a", b"second").close()
+    assert bench.lane.appended == 1
+    bench.end()
+
+
+async def test_call_is_awaited_once():
+    bench = await opened()
+    for method in (bench.producer.send, bench.producer.send_and_wait):
+        call = method("a", b"v")
+        call.close()
+        with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
+            await call
+        call = method("a", b"v")
+        with pytest.raises(ZeroDivisionError):
+            call.throw(ZeroDivisionError())
+        with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
+            await call
+    assert bench.lane.appended == 1
+    bench.end()
+
+
+async def test_call_driven_by_hand_ends_with_the_delivery():
+    bench = await opened()
+    with pytest.raises(StopIteration) as stop:
+        bench.producer.send("a", b"v").send(None)
+    assert stop.value.value.topic == "a"
+    bench.end()
+
+
+@pytest.mark.parametrize("log_append_time_ms", [None, 12345])
+async def test_awaited_delivery_gives_metadata_at_once_or_when_its_batch_is_done(
+    log_append_time_ms,
+):
+    bench = await opened()
+    delivery = await bench.producer.send("a", b"value", b"k", partition=0)
+    waiting = asyncio.create_task(bench.producer.send_and_wait("a", None, timestamp_ms=7))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    bench.settle_oldest(base_offset=40)
+    created = TimestampType.CREATE_TIME
+    assert await delivery == RecordMetadata("a", 0, 41, NOW_MS, created, 1, 5)
+    assert type(await delivery) is RecordMetadata
+    assert await waiting == RecordMetadata("a", 0, 42, 7, created, -1, -1)
+    assert (await asyncio.wait_for(delivery, 1)).topic_partition == ("a", 0)
+    assert await asyncio.gather(delivery, delivery) == [await delivery] * 2
+    bench.end()
+
+
+async def test_cancelled_awaiter_leaves_the_others_and_the_record_alone():
+    bench = await opened()
+    delivery = await bench.producer.send("a", b"v")
+
+    async def wait():
+        return await delivery
+
+    tasks = [asyncio.create_task(wait()) for _ in range(3)]
+    tasks.append(asyncio.create_task(bench.producer.send_and_wait("a", b"v")))
+    await asyncio.sleep(0)
+    listeners = bench.incomplete()[0]._listeners
+    assert len(listeners) == 4
+    tasks[1].cancel()
+    tasks[3].cancel()
+    await asyncio.gather(tasks[1], tasks[3], return_exceptions=True)
+    assert tasks[1].cancelled()
+    assert tasks[3].cancelled()
+    assert len(listeners) == 2
+    bench.settle_oldest()
+    assert [(await task).offset for task in (tasks[0], tasks[2])] == [1, 1]
+    bench.end()
+
+
+async def test_failure_goes_to_every_awaiter_as_a_copy():
+    bench = await opened()
+    delivery = await bench.producer.send("a", b"v")
+    waiting = asyncio.create_task(bench.producer.send_and_wait("a", b"v"))
+    await asyncio.sleep(0)
+    from aioproducer.core.producer_batch import BatchOutcome
+
+    batch = bench.incomplete()[0]
+    bench.accumulator.take_all()
+    bench.accumulator.complete(batch, BatchOutcome(error=KafkaError("no")))
+    errors = []
+    for awaitable in (delivery, delivery, waiting):
+        with pytest.raises(KafkaError, match="no") as raised:
+            await awaitable
+        errors.append(raised.value)
+    assert len(set(map(id, errors))) == 3
+    bench.end()
+
+
+async def test_subclass_may_override_send_and_call_the_original():
+    class Prefixed(Producer):
+        async def send(self, topic, value=None, key=None, **rest):
+            return await super().send(topic, b"prefix-" + value, key, **rest)
+
+    bench = await opened(producer_type=Prefixed)
+    delivery = await bench.producer.send("a", b"v")
+    assert delivery._value_size == len(b"prefix-v")
+    assert bench.contents()[0][2].count(b"prefix-") == 2
+    bench.end()
+
+
+async def test_serializers_are_never_passed_by():
+    bench = await opened(value_serializer=lambda value: value.upper())
+    await bench.producer.send("a", b"second")
+    waiting = asyncio.create_task(bench.producer.send_and_wait("a", b"third"))
+    await asyncio.sleep(0)
+    bench.producer.send_nowait("a", b"fourth")
+    body = bench.contents()[0][2]
+    for word in (b"FIRST", b"SECOND", b"THIRD", b"FOURTH"):
+        assert word in body
+    bench.settle_oldest()
+    await waiting
+    bench.end()
+
+
+async def test_closed_producer_refuses_through_a_method_kept_from_before():
+    bench = await opened()
+    send = bench.producer.send
+    bench.appender.close()
+    bench.end()
+    with pytest.raises(ProducerClosedError):
+        await send("a", b"v")
+    assert bench.lane.appended == 1
