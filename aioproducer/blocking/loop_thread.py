@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -157,11 +156,6 @@ class LoopThread:
         self._loop = asyncio.get_running_loop()
         self._ready.set()
         await self._end.wait()
-
-
-def remaining(deadline: float | None) -> float | None:
-    """Seconds left until a point of `time.monotonic()`."""
-    return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 def _ended() -> ProducerClosedError:

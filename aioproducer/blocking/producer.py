@@ -14,11 +14,7 @@ Invariants
 
 from __future__ import annotations
 
-import asyncio
-import atexit
-import os
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
@@ -26,9 +22,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from aioproducer import producer as asynchronous
+from aioproducer.blocking import lives
 from aioproducer.blocking.handle import DeliveryHandle
-from aioproducer.blocking.intake import Intake
-from aioproducer.blocking.loop_thread import LoopThread, remaining
+from aioproducer.blocking.inside import Inside
+from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.blocking.reading import BlockReader
 from aioproducer.blocking.transactions import TransactionalCalls
 from aioproducer.config import ProducerConfig
@@ -45,7 +42,6 @@ from aioproducer.types import HeaderPairs, HeadersInput, PartitionInfo, RecordMe
 if TYPE_CHECKING:
     from aioproducer.blocking.intake import Entry
     from aioproducer.runtime.bulk import Item, SendManyResult
-    from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.runtime.health import Health
 
 T = TypeVar("T")
@@ -53,8 +49,6 @@ T = TypeVar("T")
 _EXIT_TIMEOUT_S = 10.0
 _JOIN_S = 5.0
 _TIMESTAMPS = 2**63
-
-_live: set[Producer] = set()
 
 
 class _State(Enum):
@@ -91,8 +85,7 @@ class Producer(TransactionalCalls):
         self._thread = LoopThread(f"aioproducer {settings.client_id}")
         self._state = _State.NEW
         self._life = threading.Lock()
-        self._intake: Intake | None = None
-        self._engine: ProducerEngine | None = None
+        self._inside: Inside | None = None
         self._admit: Callable[[], object] | None = None
 
     @property
@@ -114,12 +107,14 @@ class Producer(TransactionalCalls):
             self._state = _State.CLOSED
             self._thread.start()
             try:
-                self._thread.call(self._start(init_transactions))
+                self._inside = self._thread.call(self._start(init_transactions))
             except BaseException:
                 self._thread.stop(_JOIN_S)
                 raise
+            if self._inside.engine.transactions is not None:
+                self._admit = self._inside.engine.transactions.check_send
             self._state = _State.RUNNING
-            _live.add(self)
+            lives.live.add(self)
 
     def close(self, timeout: float | None = None) -> None:
         """Delivers what was handed over, then releases everything; safe to call again.
@@ -141,10 +136,11 @@ class Producer(TransactionalCalls):
             return
         self._thread.check_may_wait()
         self._state = _State.CLOSED
-        with suppress(ProducerClosedError):  # the thread has ended: nothing is left to be done
-            self._thread.call(self._close(timeout), goes_on=True)
+        if self._inside is not None:
+            with suppress(ProducerClosedError):  # the thread has ended: nothing is left to do
+                self._thread.call(self._inside.close(timeout), goes_on=True)
         self._thread.stop(_JOIN_S)
-        _live.discard(self)
+        lives.live.discard(self)
 
     def __enter__(self) -> Self:
         self.start()
@@ -203,7 +199,7 @@ class Producer(TransactionalCalls):
                 although there is a `transactional_id`.
             TransactionAbortableError: the transaction has failed, see `transaction`.
         """
-        intake = self._usable()
+        inside = self._usable()
         if self._admit is not None:
             self._admit()
         pairs: HeaderPairs = ()
@@ -218,7 +214,7 @@ class Producer(TransactionalCalls):
             size = record_size_bound(key, value, pairs) + HEADER_SIZE
         except (TypeError, ValueError) as error:
             raise SerializationError(str(error), topic=topic) from error
-        partitions = intake.topics.get(topic) if topic.__class__ is str else None
+        partitions = inside.intake.topics.get(topic) if topic.__class__ is str else None
         handle = DeliveryHandle(self._thread)
         entry = (handle, topic, value, key, pairs, partition, timestamp_ms)
         if (
@@ -227,8 +223,8 @@ class Producer(TransactionalCalls):
             or (partition is not None and not _is_usual(partition, partitions))
             or (timestamp_ms is not None and not _is_usual(timestamp_ms, _TIMESTAMPS))
         ):
-            return self._send_through_loop(entry)
-        intake.put(entry, size)
+            return self._send_through_loop(inside, entry)
+        inside.intake.put(entry, size)
         return handle
 
     def send_and_wait(
@@ -262,14 +258,14 @@ class Producer(TransactionalCalls):
         """
         from aioproducer.runtime.bulk import send_blocks
 
-        self._usable()
+        inside = self._usable()
         reader = BlockReader(self._thread, items)
 
         async def sending() -> SendManyResult:
             engine, prepare = self._producer._usable(), self._producer._prepare
             return await send_blocks(engine, prepare, topic, reader.blocks(), partition)
 
-        return self._thread.call(self._in_order(sending), beside=reader.read, on_end=reader.end)
+        return self._thread.call(inside.in_order(sending), beside=reader.read, on_end=reader.end)
 
     def send_arrow(
         self,
@@ -309,8 +305,7 @@ class Producer(TransactionalCalls):
         Returns:
             How many of these records are still undelivered: 0 unless the timeout ended first.
         """
-        self._usable()
-        return self._thread.call(self._flush(timeout))
+        return self._thread.call(self._usable().flush(timeout))
 
     def purge(self, *, queued: bool = True, in_flight: bool = False) -> int:
         """Gives up records that wait; see `aioproducer.Producer.purge`."""
@@ -343,21 +338,28 @@ class Producer(TransactionalCalls):
 
         For what this class does not offer; `work` must have a time limit of its own.
         """
-        self._usable()
-        return self._thread.call(self._in_order(work))
+        return self._thread.call(self._usable().in_order(work))
 
     # -- private ---------------------------------------------------------------------------------
 
-    def _usable(self) -> Intake:
+    def _usable(self) -> Inside:
         """Raises what a call must raise now; thread-safe, since it only looks."""
-        intake, engine = self._intake, self._engine
-        if self._state is not _State.RUNNING or intake is None or engine is None:
+        inside = self._inside
+        if self._state is not _State.RUNNING or inside is None:
             self._refuse()
         if self._thread.forked:
             self._thread.check_alive()
-        if engine.failure is not None:
-            engine.check_usable()
-        return intake
+        if inside.engine.failure is not None:
+            inside.engine.check_usable()
+        return inside
+
+    async def _start(self, init_transactions: bool) -> Inside:
+        await self._producer.start(init_transactions=init_transactions)
+        return Inside(self._producer, self._thread)
+
+    def after_fork_in_child(self) -> None:
+        """This is a child process: the thread is its parent's."""
+        self._thread.after_fork_in_child()
 
     def _refuse(self) -> NoReturn:
         if self._thread.forked:
@@ -379,7 +381,7 @@ class Producer(TransactionalCalls):
 
         return self._thread.call(looking())
 
-    def _send_through_loop(self, entry: Entry) -> DeliveryHandle:
+    def _send_through_loop(self, inside: Inside, entry: Entry) -> DeliveryHandle:
         """Appends before it returns, so that whatever is wrong is raised here."""
         if self._thread.is_here:
             raise BufferFullError(
@@ -387,69 +389,8 @@ class Producer(TransactionalCalls):
                 topic=entry[1],
                 advice="call warm_up([topic]) and send one record first",
             )
-        return self._thread.call(self._in_order(lambda: self._append(entry)))
-
-    # -- private, in the loop --------------------------------------------------------------------
-
-    async def _start(self, init_transactions: bool) -> None:
-        await self._producer.start(init_transactions=init_transactions)
-        engine = self._producer._usable()
-        if engine.transactions is not None:
-            self._admit = engine.transactions.check_send
-        self._intake, self._engine = Intake(self._thread, engine), engine
-
-    async def _append(self, entry: Entry) -> DeliveryHandle:
-        handle, topic, value, key, pairs, partition, timestamp_ms = entry
-        engine = self._producer._usable()
-        delivery = await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
-        handle.hand_over(delivery)
-        meta = engine.metadata.topic(topic)
-        if meta is not None and self._intake is not None:
-            self._intake.topics[topic] = len(meta.partitions)
-        return handle
-
-    async def _in_order(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        if self._intake is not None:
-            await self._intake.drained()
-        return await work()
-
-    async def _flush(self, timeout: float | None) -> int:
-        intake = self._intake
-        deadline = None if timeout is None else time.monotonic() + timeout
-        if intake is not None:
-            try:
-                async with asyncio.timeout(timeout):
-                    await intake.drained()
-            except TimeoutError:
-                return await self._producer.flush(0) + intake.undrained()
-        return await self._producer.flush(remaining(deadline))
-
-    async def _close(self, timeout: float | None) -> None:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        if self._intake is not None:
-            self._intake.refuse_new()
-            await self._intake.ended(timeout)
-        await self._producer.close(remaining(deadline))
-        if self._intake is not None:
-            await self._intake.ended(None)  # at once: a closed producer refuses the rest
-        await asyncio.sleep(0)  # the last callbacks
+        return self._thread.call(inside.in_order(lambda: inside.append(entry)))
 
 
 def _is_usual(number: object, limit: int) -> bool:
     return isinstance(number, int) and 0 <= number < limit
-
-
-def _after_fork_in_child() -> None:
-    for producer in _live:
-        producer._thread.after_fork_in_child()
-    _live.clear()
-
-
-def _close_all() -> None:
-    for producer in list(_live):
-        with suppress(Exception):  # its records' failures have been reported
-            producer.close(producer.exit_timeout)
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
-atexit.register(_close_all)

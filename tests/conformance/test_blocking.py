@@ -7,6 +7,7 @@ import asyncio
 import gc
 import os
 import pickle
+import runpy
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -413,7 +415,7 @@ def test_transactions_commit_abort_and_refuse_what_is_outside(brokers: Brokers) 
             producer.send("t", b"outside")
         with producer.transaction() as tx:
             handles = [producer.send("t", b"%d" % n) for n in range(100)]
-            tx.send_offsets({("in", 0): 42}, "group")
+            tx.send_offsets({("u", 0): 42}, "group")
         assert all(handle.done() for handle in handles)
         with pytest.raises(RuntimeError, match="mine"), producer.transaction():
             lost = producer.send("t", b"aborted")
@@ -456,7 +458,8 @@ def test_what_was_sent_is_delivered_at_the_interpreters_exit(
     program = f"""
 from aioproducer.blocking import Producer
 producer = Producer(
-    bootstrap_servers={brokers.address!r}, linger_ms=60_000, compression_type={compression!r}
+    bootstrap_servers={brokers.address!r}, compression_type={compression!r},
+    linger_ms=60_000, batch_size=1_000_000, compression_threads_threshold_bytes=1_000,
 )
 producer.start()
 for number in range(5_000):
@@ -491,3 +494,12 @@ producer.send("t", b"1")
         assert child.returncode == 0
         assert time.monotonic() - started < 10
     brokers.thaw()
+
+
+def test_the_example_stores_every_reading(
+    brokers: Brokers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    brokers.loop.call_soon_threadsafe(brokers.cluster.create_topic, "readings", 3)
+    program = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "threads.py"))
+    assert program["main"](brokers.address) == 0
+    assert "4000 of 4000" in capsys.readouterr().out
