@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aioproducer.errors import KafkaError
 from aioproducer.types import RecordMetadata, TopicPartition
@@ -142,20 +142,18 @@ def _calling(watcher: Callable[[], object]) -> Callable[[object], object]:
     return lambda _: watcher()
 
 
-class _Posts(Protocol):
-    """What takes a callback to be run in the loop, soon; False when the loop is gone."""
-
-    def __call__(self, callback: Callable[[], object], /) -> bool: ...
+Post = Callable[[Callable[[], object]], bool]
+"""Runs a callback in the loop, soon; False when the loop is gone."""
 
 
 class RefusedGroup:
     """The records of one partition that were refused together; reported once if nobody looks."""
 
-    def __init__(self, where: TopicPartition, report: UnretrievedFailures, post: _Posts) -> None:
+    def __init__(self, where: TopicPartition, report: UnretrievedFailures, post: Post) -> None:
         self.count: int = 0
         self.retrieved: int = 0
         self.last_error: KafkaError | None = None
-        self.post: _Posts = post
+        self.post: Post = post
         self._where = where
         self._report = report
 

@@ -28,10 +28,12 @@ from aioproducer.blocking.handle import DeliveryHandle, Refused, RefusedGroup
 from aioproducer.errors import (
     BufferExhaustedError,
     BufferFullError,
+    IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
     ProducerClosedError,
 )
+from aioproducer.runtime.appender import LOSSES
 from aioproducer.runtime.unretrieved import UnretrievedFailures
 from aioproducer.types import HeaderPairs, TopicPartition
 
@@ -119,6 +121,7 @@ class Intake:
                 )
             waiter = _Waiter(entry, size)
             self._waiters.append(waiter)
+            self._thread.post(self._more.set)  # should an interrupted call have failed to
         self._wait(waiter)
 
     def _has_room(self, size: int) -> bool:
@@ -254,6 +257,10 @@ class Intake:
         return engine.appender.append_nowait(*arguments)
 
     def _refuse(self, topic: str, partition: int | None, error: KafkaError) -> Refused:
+        transactions = self._engine.transactions
+        if transactions is not None and not isinstance(error, (*LOSSES, IllegalStateError)):
+            # Those the appender has told of; no transaction may commit without any other either.
+            transactions.on_send_refused(transactions.manager.number, error)
         error.__traceback__ = None  # its frames would keep everything that is in hand
         where = TopicPartition(topic, -1 if partition is None else partition)
         group = self._refusals.get(where)

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for_futures
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from aioproducer.errors import ForkedError, IllegalStateError, ProducerClosedError
@@ -35,7 +36,7 @@ class LoopThread:
     """
 
     def __init__(self, name: str) -> None:
-        self.lock: threading.RLock | Any = threading.RLock()
+        self.lock: AbstractContextManager[object] = threading.RLock()
         self.forked: bool = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None

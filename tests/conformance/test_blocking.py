@@ -33,6 +33,7 @@ from aioproducer.errors import (
     ProducerClosedError,
     RecordTooLargeError,
     SerializationError,
+    TransactionAbortableError,
     TransactionAbortedError,
 )
 from aioproducer.runtime.bulk import SendManyInterruptedError
@@ -426,6 +427,27 @@ def test_transactions_commit_abort_and_refuse_what_is_outside(brokers: Brokers) 
         assert producer.prepare_transaction().transactional_id == "x"
         producer.commit_transaction()
     assert brokers.values("t")[0] == [*(b"%d" % n for n in range(100)), b"prepared"]
+
+
+def test_a_record_refused_after_the_hand_over_forbids_the_commit(brokers: Brokers) -> None:
+    def broken(topic: str, key: object, value: bytes | None, meta: object) -> int:
+        if value == b"poison":
+            raise ValueError("no partition for this one")
+        return 0
+
+    with Producer(
+        bootstrap_servers=brokers.address, transactional_id="x", partitioner=broken
+    ) as producer:
+        with producer.transaction():
+            producer.send("t", b"0")
+        with pytest.raises(TransactionAbortableError), producer.transaction():
+            producer.send("t", b"1")
+            lost = producer.send("t", b"poison")
+        with pytest.raises(KafkaError, match="no partition for this one"):
+            lost.result(WAIT_S)
+        with producer.transaction():
+            producer.send("t", b"2")
+    assert brokers.values("t") == {0: [b"0", b"2"]}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
