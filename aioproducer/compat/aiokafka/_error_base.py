@@ -48,7 +48,7 @@ def kin(error_class: type[AnyError]) -> type[AnyError]:
 
 
 @cache
-def _joined(own: type[Exception], theirs: type[Exception]) -> type[Exception]:
+def _joined(own: Any, theirs: Any) -> type:
     def reduce(error: Exception) -> tuple[Any, ...]:
         return own, error.args, error.__dict__
 
