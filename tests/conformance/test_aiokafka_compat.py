@@ -15,6 +15,7 @@ from support.confluent import read_all_confluent
 
 from aioproducer.compat import aiokafka as compat
 from aioproducer.compat.aiokafka import partitioner, structs
+from aioproducer.testing import ClusterSettings, EmbeddedCluster
 
 START = 1_700_000_000_000
 Program = Callable[[Any, ClusterUnderTest], Awaitable[Any]]
@@ -102,17 +103,18 @@ async def serializes_json_and_waits(client: Any, cluster: ClusterUnderTest) -> A
             for number in range(5)
         ]
         partitions = await producer.partitions_for(topic)
-        with pytest.raises(AttributeError):
+        with pytest.raises(TypeError, match="descriptor 'encode'"):
             await producer.send(topic, 1, key=5)
         with pytest.raises(TypeError, match="not JSON serializable"):
-            await producer.send(topic, object())
+            await producer.send(topic, object(), "key")
     return answers, partitions, await stored(cluster, topic)
 
 
 async def sends_batches(client: Any, cluster: ClusterUnderTest) -> Any:
     topic = await cluster.create_topic(2)
     answers: list[Any] = []
-    async with producer_of(client, cluster, max_batch_size=300) as producer:
+    # All replicas, so that a consumer sees at once what is acknowledged.
+    async with producer_of(client, cluster, max_batch_size=300, acks="all") as producer:
         for _ in range(3):
             batch = producer.create_batch()
             while batch.append(key=None, value=b"x" * 50, timestamp=START) is not None:
@@ -289,12 +291,23 @@ async def test_calls_in_the_wrong_order_are_refused(cluster: ClusterUnderTest) -
             await producer.start()
 
 
-async def test_an_unknown_topic_and_a_start_without_brokers_end_in_time(
-    cluster: ClusterUnderTest,
-) -> None:
-    async with producer_of(compat, cluster, request_timeout_ms=300) as producer:
+async def test_a_topic_that_does_not_come_ends_the_call_in_time() -> None:
+    settings = ClusterSettings(auto_create_topics=False)
+    async with (
+        EmbeddedCluster(1, settings=settings) as brokers,
+        compat.AIOKafkaProducer(
+            bootstrap_servers=brokers.bootstrap_servers, request_timeout_ms=300
+        ) as producer,
+    ):
         with pytest.raises(aiokafka.errors.UnknownTopicOrPartitionError):
-            await producer.send("no such topic", b"v")
+            await producer.send("absent", b"v")
+        with pytest.raises(aiokafka.errors.UnknownTopicOrPartitionError):
+            await producer.partitions_for("absent")
+        with pytest.raises(aiokafka.errors.InvalidTopicError):
+            await producer.send("no name for a topic", b"v")
+
+
+async def test_a_start_without_brokers_ends_in_time_and_may_be_repeated() -> None:
     lonely = compat.AIOKafkaProducer(bootstrap_servers="127.0.0.1:1", request_timeout_ms=300)
     for _ in range(2):  # a loop around start() is how programs wait for their brokers
         with pytest.raises(aiokafka.errors.KafkaConnectionError):
@@ -345,7 +358,6 @@ async def test_aiokafkas_partitioner_and_consumer_stay_in_use(cluster: ClusterUn
         for number in range(20):
             await producer.send_and_wait(topic, b"%d" % number)
     consumer = aiokafka.AIOKafkaConsumer(
-        topic,
         bootstrap_servers=cluster.bootstrap_servers,
         group_id=group,
         auto_offset_reset="earliest",
@@ -355,6 +367,7 @@ async def test_aiokafkas_partitioner_and_consumer_stay_in_use(cluster: ClusterUn
         consumer,
         producer_of(compat, cluster, transactional_id=unique_topic()) as producer,
     ):
+        consumer.assign([aiokafka.TopicPartition(topic, number) for number in range(3)])
         record = await asyncio.wait_for(consumer.getone(), 30)
         place = aiokafka.TopicPartition(record.topic, record.partition)
         async with producer.transaction():

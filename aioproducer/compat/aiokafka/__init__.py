@@ -25,6 +25,7 @@ What differs, on purpose:
   of the first
   a failed `start()` leaves connections open        nothing is left open; `start()` may be repeated
   `start()` gives up at the first refusal           goes on trying for `request_timeout_ms`
+  waits for topics whose names no topic can have    InvalidTopicError at once
   a second `start()`, `send()` before `start()`     IllegalStateError
   leak or hang
   an expired batch of an idempotent producer lets   the producer goes on (KIP-360)

@@ -43,8 +43,9 @@ class KafkaError(RuntimeError):
 
 def kin(error_class: type[AnyError]) -> type[AnyError]:
     """The class to raise for one of ours: also a subclass of aiokafka's, where that is loaded."""
-    theirs = getattr(sys.modules.get("aiokafka.errors"), error_class.__name__, None)
-    return error_class if theirs is None else cast("type[AnyError]", _joined(error_class, theirs))
+    own: Any = error_class
+    theirs = getattr(sys.modules.get("aiokafka.errors"), own.__name__, None)
+    return error_class if theirs is None else cast("type[AnyError]", _joined(own, theirs))
 
 
 @cache
