@@ -372,5 +372,9 @@ async def test_aiokafkas_partitioner_and_consumer_stay_in_use(cluster: ClusterUn
         place = aiokafka.TopicPartition(record.topic, record.partition)
         async with producer.transaction():
             await producer.send_offsets_to_transaction({place: record.offset + 1}, consumer)
+        async with asyncio.timeout(20):
+            # The group hears of it once the transaction's marker is written, soon after the commit.
+            while await consumer.committed(place) is None:  # noqa: ASYNC110 - there is no event
+                await asyncio.sleep(0.05)
         assert await consumer.committed(place) == record.offset + 1
     assert place == structs.TopicPartition(record.topic, record.partition)

@@ -111,6 +111,8 @@ class BrokerResponseError(KafkaError):
 
     errno: ClassVar[int] = -1
     message: ClassVar[str] = "UNKNOWN"
+    retriable: ClassVar[bool] = False
+    invalid_metadata: ClassVar[bool] = False
 
     def __init_subclass__(
         cls,
@@ -123,7 +125,9 @@ class BrokerResponseError(KafkaError):
         super().__init_subclass__()
         if errno is None:  # a user's class, or one that `kin` makes
             return
-        cls.errno, cls.retriable, cls.invalid_metadata = errno, retriable or stale, stale
+        cls.errno = errno
+        cls.retriable = retriable or stale
+        cls.invalid_metadata = stale
         cls.message = message or _WORD.sub("_", cls.__name__.removesuffix("Error")).upper()
         kafka_errors[errno] = cls
 
