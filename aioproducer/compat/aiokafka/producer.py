@@ -35,7 +35,7 @@ from aioproducer.compat.aiokafka._connection import Connection
 from aioproducer.compat.aiokafka._error_base import kin
 from aioproducer.compat.aiokafka._offsets import checked_group, checked_offsets
 from aioproducer.compat.aiokafka._outcomes import batch_future, record_future
-from aioproducer.compat.aiokafka._translation import record_metadata, translating
+from aioproducer.compat.aiokafka._translation import record_metadata, translated, translating
 from aioproducer.compat.aiokafka.abc import AbstractTokenProvider
 from aioproducer.compat.aiokafka.errors import (
     IllegalOperation,
@@ -46,7 +46,7 @@ from aioproducer.compat.aiokafka.errors import (
 from aioproducer.compat.aiokafka.partitioner import DefaultPartitioner, KeyPartitioner, adapted
 from aioproducer.compat.aiokafka.structs import RecordMetadata
 from aioproducer.config import ProducerConfig
-from aioproducer.errors import BufferFullError
+from aioproducer.errors import BufferFullError, KafkaError
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.transactions import Transaction
 from aioproducer.types import HeaderPairs, Record
@@ -395,21 +395,21 @@ class AIOKafkaProducer:
         if value is None and key is None:
             raise AssertionError("Need at least one: key or value")
         connection = self._running()
-        with translating():
+        try:  # not `translating()`: this is done for each record
             if partition is not None:
                 await self._check_partition(connection, topic, partition)
-            self._check_transaction(connection)
-        key, value = (
-            serialized(self._key_serializer, key),
-            serialized(self._value_serializer, value),
-        )
-        pairs = checked_headers(headers)
-        self._check_size(key, value, pairs)
-        stamp = checked_timestamp(timestamp_ms)
-        with translating():
+            if self._config.transactional_id is not None:
+                self._check_transaction(connection)
+            key = serialized(self._key_serializer, key)
+            value = serialized(self._value_serializer, value)
+            pairs = checked_headers(headers)
+            self._check_size(key, value, pairs)
+            stamp = checked_timestamp(timestamp_ms)
             return await connection.send(
                 topic, value, key, headers=pairs, partition=partition, timestamp_ms=stamp
             )
+        except KafkaError as error:
+            raise translated(error) from error
 
     async def _check_partition(
         self, connection: Connection, topic: str, partition: int | None
