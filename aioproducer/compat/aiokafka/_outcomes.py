@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import cast
 
 from aioproducer.compat.aiokafka._translation import record_metadata, translated
 from aioproducer.compat.aiokafka.structs import RecordMetadata
@@ -22,18 +23,26 @@ Outcome = asyncio.Future[RecordMetadata | None]
 def record_future(delivery: Delivery, *, acknowledged: bool) -> Outcome:
     """A future of one record; of None where brokers acknowledge nothing."""
     future: Outcome = asyncio.get_running_loop().create_future()
-
-    def done(delivery: Delivery) -> None:
-        if future.done():
-            return
-        error = delivery.exception()
-        if error is not None:
-            future.set_exception(translated(error))
-        else:
-            future.set_result(record_metadata(delivery.result()) if acknowledged else None)
-
-    delivery.add_done_callback(done)
+    batch, _ = delivery.batch_and_index()
+    # A listener of the batch is far cheaper than a callback with a context, and setting a future's
+    # result runs nobody else's code.
+    listener = (future, delivery, acknowledged)
+    if batch.outcome is None:
+        batch.add_listener(listener, _settle_record)
+    else:
+        _settle_record(listener)
     return future
+
+
+def _settle_record(listener: object) -> None:
+    future, delivery, acknowledged = cast("tuple[Outcome, Delivery, bool]", listener)
+    if future.done():
+        return
+    error = delivery.exception()
+    if error is not None:
+        future.set_exception(translated(error))
+    else:
+        future.set_result(record_metadata(delivery.result()) if acknowledged else None)
 
 
 def batch_future(deliveries: Sequence[Delivery], *, acknowledged: bool) -> Outcome:
