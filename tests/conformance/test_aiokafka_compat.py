@@ -378,3 +378,15 @@ async def test_aiokafkas_partitioner_and_consumer_stay_in_use(cluster: ClusterUn
                 await asyncio.sleep(0.05)
         assert await consumer.committed(place) == record.offset + 1
     assert place == structs.TopicPartition(record.topic, record.partition)
+
+
+async def test_each_record_of_a_batch_that_goes_out_in_halves_has_its_outcome(
+    cluster: ClusterUnderTest,
+) -> None:
+    topic = await cluster.create_topic(1, configs={"max.message.bytes": "3000"})
+    async with producer_of(compat, cluster, linger_ms=50, enable_idempotence=True) as producer:
+        futures = [await producer.send(topic, bytes(1_000)) for _ in range(10)]
+        futures.append(await producer.send(topic, bytes(5_000)))
+        *answers, too_large = await asyncio.gather(*futures, return_exceptions=True)
+    assert [answer.offset for answer in answers] == list(range(10))
+    assert isinstance(too_large, aiokafka.errors.MessageSizeTooLargeError)
