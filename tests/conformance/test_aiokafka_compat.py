@@ -31,6 +31,8 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[ClusterUnderT
 
 
 def producer_of(client: Any, cluster: ClusterUnderTest, **options: Any) -> Any:
+    # With acks=1, the default, what is acknowledged may not be there for readers yet.
+    options = {"acks": "all", **options}
     return client.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, **options)
 
 
