@@ -37,7 +37,7 @@ class BatchBuilder:
     """A batch under way; `AIOKafkaProducer.create_batch()` makes one.
 
     Args:
-        batch_size: the most bytes of a batch of more than one record.
+        batch_size: a batch of more than one record stays below this many bytes.
         key_serializer: turns keys into bytes.
         value_serializer: turns values into bytes.
     """
@@ -97,7 +97,8 @@ class BatchBuilder:
         place = len(self._records)
         body = 1 + _varint(when - (first or 0)) + _varint(place) + content_size(key, value, pairs)
         size = body + _varint(body)
-        if self._records and self._size + size > self._limit:
+        # As aiokafka's compiled builder: a record that would just fill the batch is refused too.
+        if self._records and self._size + size >= self._limit:
             self._closed = True
             return None
         self._records.append(Record(value, key, pairs, when))

@@ -9,7 +9,7 @@ from typing import Any
 
 import aiokafka
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aioproducer.compat.aiokafka import AIOKafkaProducer, TopicPartition
@@ -265,7 +265,11 @@ def theirs(limit: int) -> Any:
     return Theirs(limit, 0, is_transactional=False)
 
 
+FILLS_200_BYTES = [(0, None, b"v" * 60, []), (0, None, b"v" * 63, [])]
+
+
 @given(rows=ROWS, limit=st.sampled_from([0, 200, 1_000, 16_384]))
+@example(rows=FILLS_200_BYTES, limit=200)
 def test_a_batch_has_the_sizes_and_the_end_of_aiokafkas(rows: list[Any], limit: int) -> None:
     batches = (BatchBuilder(limit), theirs(limit))
     for timestamp, key, value, headers in rows:
