@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from aioproducer.errors import ConfigError
+from aioproducer.serializers import primitives
 
 
 class Alias(NamedTuple):
@@ -62,16 +63,19 @@ COMPRESSION_LEVEL: Final = "compression.level"
 """librdkafka's one level for whichever codec is chosen."""
 
 
-def _utf8(text: str | None) -> bytes | None:
-    """Encode as Java's `StringSerializer` does."""
-    return None if text is None else text.encode()
-
-
+_SERIALIZATION: Final = "org.apache.kafka.common.serialization"
 _SERIALIZERS: Final = {
-    "org.apache.kafka.common.serialization.ByteArraySerializer": None,
-    "org.apache.kafka.common.serialization.BytesSerializer": None,
-    "org.apache.kafka.common.serialization.ByteBufferSerializer": None,
-    "org.apache.kafka.common.serialization.StringSerializer": _utf8,
+    f"{_SERIALIZATION}.ByteArraySerializer": None,
+    f"{_SERIALIZATION}.BytesSerializer": None,
+    f"{_SERIALIZATION}.ByteBufferSerializer": None,
+    f"{_SERIALIZATION}.StringSerializer": primitives.StringSerializer(),
+    f"{_SERIALIZATION}.UUIDSerializer": primitives.UuidSerializer(),
+    f"{_SERIALIZATION}.BooleanSerializer": primitives.BooleanSerializer(),
+    f"{_SERIALIZATION}.ShortSerializer": primitives.ShortSerializer(),
+    f"{_SERIALIZATION}.IntegerSerializer": primitives.IntegerSerializer(),
+    f"{_SERIALIZATION}.LongSerializer": primitives.LongSerializer(),
+    f"{_SERIALIZATION}.FloatSerializer": primitives.FloatSerializer(),
+    f"{_SERIALIZATION}.DoubleSerializer": primitives.DoubleSerializer(),
 }
 _PARTITIONERS: Final = {
     "org.apache.kafka.clients.producer.RoundRobinPartitioner": "round_robin",

@@ -21,15 +21,23 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from aioproducer import log
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import (
+    BufferFullError,
     ForkedError,
     IllegalStateError,
     InvalidTopicError,
     ProducerClosedError,
-    SerializationError,
     WrongLoopError,
 )
+from aioproducer.serializers.calling import (
+    Prepared,
+    RecordSerializers,
+    UnfinishedRecord,
+    header_pairs,
+    is_plain,
+    unchanging,
+)
 from aioproducer.transactions import TransactionalCalls
-from aioproducer.types import HeaderPairs, HeadersInput, PartitionInfo, RecordMetadata
+from aioproducer.types import HeadersInput, PartitionInfo, RecordMetadata
 
 if TYPE_CHECKING:
     from aioproducer.runtime.bulk import Item, SendManyResult
@@ -79,6 +87,8 @@ class Producer(TransactionalCalls):
         self._engine: ProducerEngine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lane: Lane | None = None
+        plain = is_plain(self._config)
+        self._serializers = None if plain else RecordSerializers(self._config)
 
     @property
     def config(self) -> ProducerConfig:
@@ -214,9 +224,7 @@ class Producer(TransactionalCalls):
             )
             if delivery is not None:
                 return delivery
-        engine = self._usable()
-        key, value, pairs = self._prepare(topic, key, value, headers)
-        return await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
+        return await self._append(topic, value, key, headers, partition, timestamp_ms)
 
     def send_nowait(
         self,
@@ -236,7 +244,15 @@ class Producer(TransactionalCalls):
             if delivery is not None:
                 return delivery
         engine = self._usable()
-        key, value, pairs = self._prepare(topic, key, value, headers)
+        prepared = self._prepare(topic, key, value, headers)
+        if not isinstance(prepared, tuple):
+            prepared.close()
+            raise BufferFullError(
+                f"the {prepared.part}_serializer has to wait",
+                topic=topic,
+                advice="use send(), which waits",
+            )
+        key, value, pairs = prepared
         return engine.appender.append_nowait(topic, key, value, pairs, partition, timestamp_ms)
 
     async def send_and_wait(
@@ -260,11 +276,7 @@ class Producer(TransactionalCalls):
             )
             if delivery is not None:
                 return await delivery
-        engine = self._usable()
-        key, value, pairs = self._prepare(topic, key, value, headers)
-        return await (
-            await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
-        )
+        return await (await self._append(topic, value, key, headers, partition, timestamp_ms))
 
     async def send_many(
         self,
@@ -420,7 +432,7 @@ class Producer(TransactionalCalls):
 
     def _open_lane(self, engine: ProducerEngine) -> None:
         """Lets records that need neither a serializer nor a wait past everything here."""
-        if self._config.key_serializer is not None or self._config.value_serializer is not None:
+        if self._serializers is not None:
             return
         self._lane = engine.appender.lane
         for name, waits in (("send", False), ("send_and_wait", True)):
@@ -467,30 +479,38 @@ class Producer(TransactionalCalls):
                 advice="use one producer per loop, from coroutines and callbacks of that loop",
             )
 
+    async def _append(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: HeadersInput,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Delivery:
+        engine = self._usable()
+        prepared = self._prepare(topic, key, value, headers)
+        if not isinstance(prepared, tuple):
+            prepared = await engine.appender.finished(prepared)
+        key, value, pairs = prepared
+        if self._serializers is not None:
+            # What is bytes by now may take the fast lane like any other record.
+            lane = engine.appender.lane
+            delivery: Delivery | None = lane.append(
+                topic, value, key, pairs, partition, timestamp_ms
+            )
+            if delivery is not None:
+                return delivery
+        return await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
+
     def _prepare(
         self, topic: str, key: Any, value: Any, headers: HeadersInput
-    ) -> tuple[bytes | None, bytes | None, HeaderPairs]:
+    ) -> Prepared | UnfinishedRecord:
         if not isinstance(topic, str):
             raise InvalidTopicError(f"a topic's name is a str, not {type(topic).__name__}")
-        config = self._config
-        if config.key_serializer is not None:
-            key = _serialize(config.key_serializer, key, topic, "key")
-        if config.value_serializer is not None:
-            value = _serialize(config.value_serializer, value, topic, "value")
-        # A mutable buffer is copied now: it may change while the call waits.
-        if isinstance(key, bytearray | memoryview):
-            key = bytes(key)
-        if isinstance(value, bytearray | memoryview):
-            value = bytes(value)
-        if not headers:
-            return key, value, ()
-        pairs = headers.items() if isinstance(headers, Mapping) else headers
-        try:
-            return key, value, tuple((name, content) for name, content in pairs)
-        except (TypeError, ValueError) as error:
-            raise SerializationError(
-                f"headers must be pairs of name and bytes or None: {error}", topic=topic
-            ) from error
+        if self._serializers is not None:
+            return self._serializers.prepare(topic, key, value, headers)
+        return unchanging(key), unchanging(value), header_pairs(topic, headers)
 
 
 def _check_in_task(what: str) -> None:
@@ -500,13 +520,6 @@ def _check_in_task(what: str) -> None:
             f"{what}() can only be awaited in a task, not in a callback (KIP-1118)",
             advice=f"start a task there: asyncio.create_task(producer.{what}())",
         )
-
-
-def _serialize(serializer: Any, data: Any, topic: str, what: str) -> Any:
-    try:
-        return serializer(data)
-    except Exception as error:
-        raise SerializationError(f"the {what}_serializer raised {error!r}", topic=topic) from error
 
 
 def _after_fork_in_child() -> None:

@@ -16,10 +16,10 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from operator import index
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from aioproducer.core.accumulator import RecordAccumulator
 from aioproducer.core.outgoing import OutgoingRecord
@@ -54,6 +54,9 @@ _TIMESTAMPS = 2**63
 _RECORDS_PER_TURN = 1000
 """Some ms of work: what a loop of sends that finds room everywhere may do in one go."""
 
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
 ChoosePartition = Callable[[str, bytes | None, bytes | None, "TopicMetadata"], int | None]
 """Decides a record's partition; None leaves it to the sticky partitioner."""
 
@@ -72,6 +75,16 @@ class MetadataWaits(Protocol):
         self, topic: str, partition: int, deadline: float
     ) -> TopicMetadata:
         """Returns once the topic has that partition."""
+
+
+class Unfinished(Protocol[T_co]):
+    """A record, or some of them, one of whose serializers waits."""
+
+    def __await__(self) -> Generator[Any, None, T_co]:
+        """What the serializers make of it."""
+
+    def close(self) -> None:
+        """Gives it up before it was awaited."""
 
 
 class Admission(Protocol):
@@ -258,6 +271,34 @@ class RecordAppender:
             topic=topic,
             advice="send less at a time, raise buffer_memory, or use send() which waits",
         )
+
+    async def finished(self, pending: Unfinished[T]) -> T:
+        """What the serializers make of a record, waiting at most `max_block_ms`.
+
+        The record belongs to the transaction that was open before the wait, or to none.
+
+        Raises:
+            KafkaTimeoutError: the serializer takes longer.
+        """
+        try:
+            ticket = self._ticket()
+        except KafkaError:
+            pending.close()
+            raise
+        try:
+            try:
+                async with asyncio.timeout(self._settings.max_block):
+                    made = await pending
+            except TimeoutError as error:
+                raise KafkaTimeoutError(
+                    "the record's serializer took longer than "
+                    f"max_block_ms={round(self._settings.max_block * 1000)}"
+                ) from error
+            self._check_open(ticket)
+        except (*LOSSES, IllegalStateError) as error:
+            self._on_refused(ticket, error)
+            raise
+        return made
 
     # -- steps -----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Generator, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,8 @@ from aioproducer.runtime.bulk_result import (
     SendManyResult,
 )
 from aioproducer.runtime.bulk_run import BulkRun, RowParts
-from aioproducer.types import HeaderPairs, HeadersInput, Record
+from aioproducer.serializers.calling import Prepared, UnfinishedRecord, is_plain
+from aioproducer.types import HeadersInput, Record
 
 if TYPE_CHECKING:
     from aioproducer.runtime.engine import ProducerEngine
@@ -33,7 +34,7 @@ __all__ = ["FailedRecord", "Item", "SendManyInterruptedError", "SendManyResult",
 Item = Any
 """A value, a `(key, value[, headers[, timestamp_ms[, partition]]])` tuple, or a `Record`."""
 
-Prepare = Callable[[str, Any, Any, HeadersInput], tuple[bytes | None, bytes | None, HeaderPairs]]
+Prepare = Callable[[str, Any, Any, HeadersInput], Prepared | UnfinishedRecord]
 
 _LONGEST_TUPLE = 5
 _ITEMS_AT_ONCE = 512
@@ -48,7 +49,7 @@ async def send_many(
 ) -> SendManyResult:
     """Appends every item and waits for all outcomes; see `Producer.send_many`."""
     run = BulkRun(engine)
-    rows = _ItemRows(prepare, topic, partition, _is_plain(engine))
+    rows = _ItemRows(prepare, topic, partition, is_plain(engine.config))
     return await run.complete(_feed(run, rows, topic, items))
 
 
@@ -61,12 +62,8 @@ async def send_blocks(
 ) -> SendManyResult:
     """`send_many` of items that somebody else reads, some at a time."""
     run = BulkRun(engine)
-    rows = _ItemRows(prepare, topic, partition, _is_plain(engine))
+    rows = _ItemRows(prepare, topic, partition, is_plain(engine.config))
     return await run.complete(_feed_blocks(run, rows, topic, blocks))
-
-
-def _is_plain(engine: ProducerEngine) -> bool:
-    return engine.config.key_serializer is None and engine.config.value_serializer is None
 
 
 async def _feed_blocks(
@@ -148,13 +145,39 @@ class _ItemRows:
             budget,
         )
 
-    def record(self, row: int) -> RowParts:
+    def record(self, row: int) -> RowParts | UnfinishedRow:
         """One item as `send()` would take it."""
         record = _as_record(self.items[row])
         topic = record.topic or self._topic
-        key, value, headers = self._prepare(topic, record.key, record.value, record.headers)
+        prepared = self._prepare(topic, record.key, record.value, record.headers)
         partition = self._partition if record.partition is None else record.partition
-        return topic, key, value, headers, partition, record.timestamp_ms
+        if isinstance(prepared, tuple):
+            return (topic, *prepared, partition, record.timestamp_ms)
+        return UnfinishedRow(topic, prepared, partition, record.timestamp_ms)
+
+
+class UnfinishedRow:
+    """An item one of whose serializers waits."""
+
+    def __init__(
+        self,
+        topic: str,
+        record: UnfinishedRecord,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> None:
+        self._topic = topic
+        self._record = record
+        self._partition = partition
+        self._timestamp_ms = timestamp_ms
+
+    def close(self) -> None:
+        """Gives it up before it was awaited."""
+        self._record.close()
+
+    def __await__(self) -> Generator[Any, None, RowParts]:
+        prepared = yield from self._record.__await__()
+        return (self._topic, *prepared, self._partition, self._timestamp_ms)
 
 
 def _as_record(item: Item) -> Record:

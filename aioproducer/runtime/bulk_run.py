@@ -23,8 +23,15 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Protocol
 
-from aioproducer.errors import IllegalStateError, InvalidTopicError, KafkaError, KafkaTimeoutError
+from aioproducer.errors import (
+    BufferFullError,
+    IllegalStateError,
+    InvalidTopicError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 from aioproducer.records.bulk import OpenBatches, Rows, Share
+from aioproducer.runtime.appender import Unfinished
 from aioproducer.runtime.bulk_result import (
     FailedRecord,
     SendManyInterruptedError,
@@ -50,8 +57,8 @@ RowParts = tuple[str | None, bytes | None, bytes | None, HeaderPairs, int | None
 class RowSource(Rows, Protocol):
     """Rows that can also be had one by one."""
 
-    def record(self, row: int) -> RowParts:
-        """One row.
+    def record(self, row: int) -> RowParts | Unfinished[RowParts]:
+        """One row, or what has to be awaited for it.
 
         Raises:
             KafkaError: it cannot be sent.
@@ -162,7 +169,7 @@ class BulkRun:
     async def _append(self, rows: RowSource, row: int, topic: str | None, number: int) -> bool:
         """Sends one row as `send()` would; whether it was accepted."""
         try:
-            name, key, value, headers, partition, timestamp_ms = rows.record(row)
+            name, key, value, headers, partition, timestamp_ms = await self._parts(rows, row)
             name = topic if name is None else name
             if name is None:
                 raise InvalidTopicError("the record names no topic, nor does the call")
@@ -192,6 +199,15 @@ class BulkRun:
         sticks = self._sticks and partition is None and (key is None or not self._hashes_keys)
         self._track(delivery, number, self._target(name), sticks)
         return True
+
+    async def _parts(self, rows: RowSource, row: int) -> RowParts:
+        parts = rows.record(row)
+        if isinstance(parts, tuple):
+            return parts
+        if not self._patient:
+            parts.close()
+            raise BufferFullError("a serializer has to wait, and one has waited in vain before")
+        return await self._appender.finished(parts)
 
     def _target(self, topic: str | None) -> _Target:
         if not isinstance(topic, str):
