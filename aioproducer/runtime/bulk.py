@@ -147,7 +147,7 @@ class _ItemRows:
 
     def record(self, row: int) -> RowParts | UnfinishedRow:
         """One item as `send()` would take it."""
-        record = _as_record(self.items[row])
+        record = as_record(self.items[row])
         topic = record.topic or self._topic
         prepared = self._prepare(topic, record.key, record.value, record.headers)
         partition = self._partition if record.partition is None else record.partition
@@ -180,7 +180,12 @@ class UnfinishedRow:
         return (self._topic, *prepared, self._partition, self._timestamp_ms)
 
 
-def _as_record(item: Item) -> Record:
+def as_record(item: Item) -> Record:
+    """An item of `send_many` as a record.
+
+    Raises:
+        SerializationError: it is a tuple of a length that means nothing.
+    """
     if isinstance(item, Record):
         return item
     if not isinstance(item, tuple):

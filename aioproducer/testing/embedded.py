@@ -24,6 +24,7 @@ from aioproducer import log
 from aioproducer.errors import IllegalStateError
 from aioproducer.testing.broker import BrokerSpec, ClusterSettings, ClusterState, TopicSpec
 from aioproducer.testing.embedded_server import BrokerServer, PartitionWatch
+from aioproducer.testing.faults import FaultScript
 from aioproducer.testing.security import ListenerSecurity
 from aioproducer.types import TopicPartition
 
@@ -104,6 +105,11 @@ class EmbeddedCluster:
     def bootstrap_servers(self) -> str:
         """`host:port` of every broker, up or down."""
         return ",".join(f"{node.host}:{node.port}" for node in self.state.brokers.values())
+
+    @property
+    def faults(self) -> FaultScript:
+        """What the brokers are to do wrong, in words."""
+        return FaultScript(self.state.faults)
 
     async def __aenter__(self) -> Self:
         await self.start()
