@@ -120,8 +120,8 @@ bench-full: $(STAMP) ## The whole matrix: sizes, codecs, partitions, keys (hours
 instructions: $(STAMP) ## Count instructions per record, beside those recorded (needs valgrind)
 	$(BIN)/python -m bench instructions
 
-docs: $(STAMP) ## Check the README's snippets and ARCHITECTURE.md against the code
-	$(BIN)/python -m pytest tests/test_docs.py $(PYTEST_ARGS)
+docs: $(STAMP) ## Check the snippets of README and guides, and ARCHITECTURE.md, against the code
+	$(BIN)/python -m pytest tests/test_docs.py tests/test_guides.py $(PYTEST_ARGS)
 
 system-deps: ## Install what only the system has (kcat, Kerberos, Chromium, wrk, Maven, Java, valgrind)
 	@.ci/system-deps $(SYSTEM_PACKAGES)

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from aioproducer import OffsetAndMetadata, Producer, SourcePosition, TopicPartition
+from aioproducer.errors import DeliveryTimeoutError
+from aioproducer.testing import MockProducer
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
 from aioproducer.transaction_admin import TransactionAdmin
@@ -84,6 +86,18 @@ async def test_the_snippets_about_exactly_once_work() -> None:
         records = await read_topic(servers, "orders", isolation_level="read_committed")
         values = sorted(record.value or b"" for some in records.values() for record in some)
         assert values == [b"row 1", b"value"]
+
+
+async def test_the_snippet_about_testing_works() -> None:
+    body = textwrap.indent(blocks(README, "python")[5], "    ")
+    scope: dict[str, object] = {
+        "DeliveryTimeoutError": DeliveryTimeoutError,
+        "EmbeddedCluster": EmbeddedCluster,
+        "MockProducer": MockProducer,
+    }
+    exec(f"async def snippet():\n{body}\n    return delivery", scope)
+    delivery = await scope["snippet"]()  # type: ignore[operator]
+    assert isinstance(delivery.exception(), DeliveryTimeoutError)
 
 
 def test_make_targets_named_in_the_documents_exist() -> None:
