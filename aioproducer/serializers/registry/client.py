@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MOST_REFERENCES: Final = 500
+_UNSAID: Final = ("the registry does not say how they differ",)
 _TYPES: Final[dict[str, SchemaType]] = {"AVRO": "AVRO", "JSON": "JSON", "PROTOBUF": "PROTOBUF"}
 
 
@@ -247,7 +248,7 @@ class SchemaRegistry:
         messages = answer.get("messages")
         texts = [str(text) for text in messages] if isinstance(messages, list) else []
         found = [detail for text in texts for detail in details_in(text)]
-        return tuple(found) or ("the registry does not say how they differ",)
+        return tuple(found) or _UNSAID
 
     async def referenced(self, schema: Schema) -> list[tuple[SchemaReference, Schema]]:
         """Every schema this one builds on, each behind those it builds on itself.
@@ -290,10 +291,12 @@ class SchemaRegistry:
         if error.details != (error.message.partition(": ")[2],):
             return
         try:
-            error.details = await self.incompatibilities(subject, schema) or error.details
+            details = await self.incompatibilities(subject, schema)
         except SchemaRegistryError:
             return
-        error.args = (f"{error.message}: {'; '.join(error.details)}",)
+        if details and details != _UNSAID:
+            error.details = details
+            error.args = (f"{error.message}: {'; '.join(details)}",)
 
     async def _not_found(
         self, error: SchemaNotFoundError, subject: str, schema: Schema
