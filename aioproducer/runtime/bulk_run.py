@@ -169,7 +169,10 @@ class BulkRun:
     async def _append(self, rows: RowSource, row: int, topic: str | None, number: int) -> bool:
         """Sends one row as `send()` would; whether it was accepted."""
         try:
-            name, key, value, headers, partition, timestamp_ms = await self._parts(rows, row)
+            parts = rows.record(row)
+            if not isinstance(parts, tuple):
+                parts = await self._finished(parts)
+            name, key, value, headers, partition, timestamp_ms = parts
             name = topic if name is None else name
             if name is None:
                 raise InvalidTopicError("the record names no topic, nor does the call")
@@ -200,14 +203,11 @@ class BulkRun:
         self._track(delivery, number, self._target(name), sticks)
         return True
 
-    async def _parts(self, rows: RowSource, row: int) -> RowParts:
-        parts = rows.record(row)
-        if isinstance(parts, tuple):
-            return parts
+    async def _finished(self, row: Unfinished[RowParts]) -> RowParts:
         if not self._patient:
-            parts.close()
+            row.close()
             raise BufferFullError("a serializer has to wait, and one has waited in vain before")
-        return await self._appender.finished(parts)
+        return await self._appender.finished(row)
 
     def _target(self, topic: str | None) -> _Target:
         if not isinstance(topic, str):

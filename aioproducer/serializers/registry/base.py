@@ -6,8 +6,11 @@ topic. Must not know: any format.
     serialize(data) -- plan known --> bytes at once
                     -- not yet -----> an awaitable: asks the registry, then bytes
 
-Invariant: a plan is used as long as its answer is believed; so all but the first record of a topic
-cost no wait and no task.
+Invariants
+- A plan is used as long as its answer is believed; so all but the first record of a topic cost no
+  wait and no task.
+- A registry that cannot be asked for the latest version again does not stop a producer: the last
+  one known stays in use.
 """
 
 from __future__ import annotations
@@ -15,11 +18,12 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Final
 
-from aioproducer.errors import ConfigError
+from aioproducer import log
+from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.serializers.protocol import SerializationContext
 from aioproducer.serializers.registry.client import SchemaRegistry
 from aioproducer.serializers.registry.schema import Schema
@@ -30,6 +34,7 @@ Encode = Callable[[Any, SerializationContext], bytes]
 """Writes what follows the schema's id."""
 
 _MOST_PLANS: Final = 10_000
+_log = log.get("producer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +78,18 @@ class RegistrySerializer(ABC):
         return plan.prefix + plan.encode(data, context)
 
     async def _serialize_later(self, data: Any, context: SerializationContext) -> bytes:
-        plan = await self._plan(context)
+        place = (context.topic, context.part)
+        try:
+            plan = await self._plan(context)
+        except SchemaRegistryError as error:
+            old = self._plans.get(place)
+            if old is None or not error.retriable:
+                raise
+            _log.warning("the schema of %s-%s is not asked for anew: %s", *place, error)
+            plan = replace(old, good_until=time.monotonic() + self._registry.latest_ttl)
         if len(self._plans) >= _MOST_PLANS:
             self._plans.clear()
-        self._plans[context.topic, context.part] = plan
+        self._plans[place] = plan
         return plan.prefix + plan.encode(data, context)
 
     async def _plan(self, context: SerializationContext) -> _Plan:

@@ -143,7 +143,7 @@ class RegistryConnection:
             url = settings.urls[(self._first + attempt) % len(settings.urls)]
             try:
                 status, answer = await self._ask(method, url + path, body)
-            except (self._httpx.TransportError, TimeoutError) as error:
+            except (self._httpx.RequestError, TimeoutError) as error:
                 failure = _unreachable(what, url, error)
             else:
                 if 200 <= status < 300:
@@ -163,6 +163,9 @@ class RegistryConnection:
             headers = await self._headers()
             content = None if body is None else json.dumps(body).encode()
             async with client.stream(method, url, headers=headers, content=content) as response:
+                # What is not compressed cannot grow: so the bound is one of memory, too.
+                if response.headers.get("Content-Encoding", "identity") != "identity":
+                    raise SchemaRegistryError("the schema registry compressed its answer unasked")
                 received = bytearray()
                 async for part in response.aiter_bytes():
                     received += part
@@ -189,6 +192,7 @@ class RegistryConnection:
     async def _headers(self) -> dict[str, str]:
         settings = self._settings
         headers = {"Accept": f"{_MEDIA_TYPE}, application/json", "Content-Type": _MEDIA_TYPE}
+        headers["Accept-Encoding"] = "identity"
         headers |= settings.headers
         token = settings.bearer_token
         if callable(token):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import pickle
 from collections.abc import Callable
@@ -207,6 +208,17 @@ async def test_an_endless_answer_is_cut_off() -> None:
 
     async with answering(handle) as registry:
         with pytest.raises(SchemaRegistryError, match="exceeds"):
+            await registry.schema(1)
+
+
+async def test_a_compressed_answer_is_not_unpacked() -> None:
+    def handle(request: httpx.Request) -> httpx.Response:
+        assert request.headers["Accept-Encoding"] == "identity"
+        packed = gzip.compress(b" " * 1000)
+        return httpx.Response(200, content=packed, headers={"Content-Encoding": "gzip"})
+
+    async with answering(handle) as registry:
+        with pytest.raises(SchemaRegistryError, match="compressed its answer unasked"):
             await registry.schema(1)
 
 

@@ -237,6 +237,27 @@ async def test_the_latest_version_writes_whatever_it_is(stub: StubSchemaRegistry
     assert await made(serializer, {"street": "s"}) == prefix(2) + b"\x02s\x02"
 
 
+async def test_an_outage_of_the_registry_stops_nobody_who_knows_a_schema(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stub = StubSchemaRegistry()
+    registry = SchemaRegistry(
+        "http://r", transport=stub.transport, latest_cache_ttl_ms=0, retries=1, retry_backoff_ms=0
+    )
+    stub.register("orders-value", ADDRESS)
+    serializer = AvroSerializer(registry, use_latest_version=True)
+    expected = await made(serializer, {"street": "s"})
+    stub.failures += [503, 503]
+    assert await made(serializer, {"street": "s"}) == expected
+    assert "orders-value is not asked for anew" in caplog.text
+    stub.failures += [403]
+    with pytest.raises(SerializationError):
+        await made(serializer, {"street": "s"})
+    stub.failures += [503, 503]
+    with pytest.raises(SerializationError):
+        await made(serializer, {"street": "s"}, KEY)
+
+
 @pytest.mark.parametrize(
     ("strategy", "subject"),
     [
