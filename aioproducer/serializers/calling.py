@@ -57,7 +57,7 @@ class RecordSerializers:
         pairs = list(header_pairs(topic, headers))
         if self._key is not None:
             made = _start(self._key, key, SerializationContext(topic, "key", pairs))
-            if not _is_made(made):
+            if made.__class__ is not bytes and not _is_made(made):
                 rest = partial(self._rest, topic, value, pairs)
                 return UnfinishedRecord(topic, "key", made, rest)
             key = made
@@ -68,7 +68,7 @@ class RecordSerializers:
     ) -> Prepared | UnfinishedRecord:
         if self._value is not None:
             made = _start(self._value, value, SerializationContext(topic, "value", pairs))
-            if not _is_made(made):
+            if made.__class__ is not bytes and not _is_made(made):
                 rest = partial(_finish, key, pairs)
                 return UnfinishedRecord(topic, "value", made, rest)
             value = made
@@ -76,7 +76,11 @@ class RecordSerializers:
 
 
 class UnfinishedRecord:
-    """A record one of whose serializers waits; await it once, or `close` it."""
+    """A record one of whose serializers waits; await it once, or `close` it.
+
+    Raises:
+        SerializationError: what the serializer returned is neither bytes nor an awaitable.
+    """
 
     __slots__ = ("_made", "_part", "_rest", "_topic")
 
@@ -87,6 +91,8 @@ class UnfinishedRecord:
         made: Awaitable[Any],
         rest: Callable[[Any], Prepared | UnfinishedRecord],
     ) -> None:
+        if not isinstance(made, Awaitable):
+            raise _no_bytes(topic, part, made)
         self._topic = topic
         self._part: Part = part
         self._made = made
@@ -138,6 +144,8 @@ def header_pairs(topic: str, headers: HeadersInput) -> HeaderPairs:
 
 def unchanging(part: Any) -> Any:
     """A copy of a mutable buffer, which may change while a call waits."""
+    if part.__class__ is bytes or part is None:
+        return part
     return bytes(part) if isinstance(part, bytearray | memoryview) else part
 
 
@@ -152,14 +160,11 @@ def _call_of(serializer: Serializer | SerializerFunction | None) -> _Call | None
 
 def _start(call: _Call, data: Any, context: SerializationContext) -> Any:
     try:
-        made = call(data, context)
+        return call(data, context)
     except SerializationError as error:
         raise error.with_context(topic=context.topic) from error.__cause__
     except Exception as error:
         raise _failure(error, context.topic, context.part) from error
-    if not _is_made(made) and not isinstance(made, Awaitable):
-        raise _no_bytes(context.topic, context.part, made)
-    return made
 
 
 def _is_made(made: Any) -> bool:
