@@ -110,6 +110,7 @@ class TransactionTask:
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
         manager.on_work = self._on_work
+        dialogue.on_outdated = metadata.request_update
 
     # -- life ------------------------------------------------------------------------------------
 
