@@ -42,6 +42,7 @@ from aioproducer.net.connection import Connection, IdleConnectionError
 from aioproducer.net.dialer import Address
 from aioproducer.net.dialing import Streams, open_stream
 from aioproducer.net.handshake import Session, shake_hands
+from aioproducer.net.old_brokers import Age
 from aioproducer.net.security.hang_ups import on_first_request
 from aioproducer.net.security.sasl.authentication import authenticate
 from aioproducer.net.surroundings import NodeState, Surroundings
@@ -83,6 +84,7 @@ class BrokerLink:
         self._state = NodeState.DISCONNECTED
         self._connection: Connection | None = None  # the last one; usable only while READY
         self._session: Session | None = None  # that connection's
+        self._age = Age.UNKNOWN
         self._renew_at = _INFINITY
         self._doubtful_address: Address | None = None  # accepted us and has not answered yet
         self._dial_task: asyncio.Task[None] | None = None
@@ -246,6 +248,7 @@ class BrokerLink:
             self._failures = 0
         if isinstance(error, IdleConnectionError):
             return
+        self._age = Age.UNKNOWN
         if around.settings.sasl is None and not self._proved_useful:
             error = on_first_request(error)
         self._failed(error, now, "connection to %s lost: %s", worth_a_warning=lost > 0)
@@ -287,9 +290,12 @@ class BrokerLink:
         address = self._doubtful_address
         host = (address and address.canonical_name) or node.host
         self._session = Session(
-            connection, around.settings, around.check, host, self._handshake_deadline()
+            connection, around.settings, around.check, host, self._handshake_deadline(), self._age
         )
-        await self._agree(self._session, shake_hands)
+        try:
+            await self._agree(self._session, shake_hands)
+        finally:
+            self._age = self._session.age
 
     async def _renew(self) -> None:
         """Authenticates again on the connection there is."""
@@ -347,7 +353,14 @@ class BrokerLink:
         self._end_dial()
         self.versions = None
         self._state = NodeState.DISCONNECTED
-        self._failed(error, self._around.loop_time(), "%s is not reachable: %s")
+        # That a broker may be too old for ApiVersions is found out in steps, none of which is news.
+        learning = self._age is not Age.UNKNOWN
+        self._failed(
+            error,
+            self._around.loop_time(),
+            "%s is not reachable: %s",
+            worth_a_warning=not learning,
+        )
 
     def _end_dial(self) -> None:
         self._dial_task = None
