@@ -31,6 +31,7 @@ from aioproducer.records.reader import DecodedRecord, parse_header
 
 _FIRST_WITH_TIMESTAMPS = 2
 _FIRST_WITH_BATCHES = 3
+_NO_LIMIT = 2**15 - 1
 
 _OFFSET_SIZE = Struct(">qi")
 _CRC = Struct(">I")
@@ -40,6 +41,8 @@ _FRONTS = (Struct(">bb"), Struct(">bbq"))
 
 MESSAGE_OVERHEAD = 34
 """Bytes of a message besides key and value, in the larger of the two formats."""
+MESSAGE_GROWTH = 27
+"""What a record may grow by: in a RecordBatch it has 7 bytes at least besides key and value."""
 
 
 def magic_for(produce_version: int) -> int:
@@ -50,8 +53,12 @@ def magic_for(produce_version: int) -> int:
 
 
 def produce_versions_for(magic: int) -> tuple[int, int]:
-    """The first and the last version of Produce that carry the old format `magic`."""
-    return (0, _FIRST_WITH_TIMESTAMPS - 1) if magic == 0 else (_FIRST_WITH_TIMESTAMPS,) * 2
+    """The first and the last version of Produce that carry the record format `magic`."""
+    if magic == MAGIC:
+        return _FIRST_WITH_BATCHES, _NO_LIMIT
+    if magic == 1:
+        return _FIRST_WITH_TIMESTAMPS, _FIRST_WITH_BATCHES - 1
+    return 0, _FIRST_WITH_TIMESTAMPS - 1
 
 
 @dataclass(frozen=True, slots=True)
