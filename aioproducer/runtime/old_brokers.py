@@ -35,18 +35,24 @@ def refuse_what_they_lack(config: ProducerConfig, produce_version: int | None) -
     if produce_version is None:
         return
     if are_old(produce_version):
-        what = None
         if config.transactional_id is not None:
-            what = "transactions (transactional_id)"
-        elif config.effective_idempotence and "enable_idempotence" in config.explicitly_set:
-            what = "idempotence (enable_idempotence)"
-        if what is not None:
-            raise UnsupportedVersionError(
-                f"the brokers are older than Kafka 0.11 and do not know {what}",
-                advice="leave the option out, or upgrade the brokers",
-            )
+            raise _before_0_11("transactions (transactional_id)")
+        if config.effective_idempotence and "enable_idempotence" in config.explicitly_set:
+            raise without_producer_ids()
     if config.compression_type == "zstd" and produce_version < FIRST_PRODUCE_WITH_ZSTD:
         raise UnsupportedVersionError(
             "the brokers are older than Kafka 2.1 and do not know zstd (compression_type)",
             advice="choose another compression_type, or upgrade the brokers",
         )
+
+
+def without_producer_ids() -> UnsupportedVersionError:
+    """Says that the brokers know no idempotence."""
+    return _before_0_11("idempotence (enable_idempotence)")
+
+
+def _before_0_11(what: str) -> UnsupportedVersionError:
+    return UnsupportedVersionError(
+        f"the brokers are older than Kafka 0.11 and do not know {what}",
+        advice="leave the option out, or upgrade the brokers",
+    )

@@ -26,12 +26,14 @@ from aioproducer.errors import (
     KafkaError,
     NodeDisconnectedError,
     ProducerFailedError,
+    UnsupportedVersionError,
     error_from_code,
 )
 from aioproducer.net.client import NetworkClient, PreparedRequest
 from aioproducer.records.message_set import magic_for, produce_versions_for
 from aioproducer.runtime.answers import outcome_of
 from aioproducer.runtime.encoder import BatchEncoder
+from aioproducer.runtime.old_brokers import without_producer_ids
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -193,6 +195,8 @@ class SenderTask:
         try:
             future = self._client.send(node_id, request, timeout_s=self._request_timeout, now=now)
         except KafkaError as error:
+            if isinstance(error, UnsupportedVersionError):
+                error = without_producer_ids()
             self._sender.on_identity_failure(error, now)
             return
         self._sender.on_identity_requested()
