@@ -117,9 +117,9 @@ class CoreOptions:
     broker_version_fallback: str = option(
         "0.8.2",
         Kind.STRING,
-        "The release that a broker is taken for which hangs up when asked for its versions, as "
-        "those before 0.10 do; what 0.8.2 understands, 0.9 does too. From `0.10.0` on no broker "
-        "is taken for an old one.",
+        "The release that a broker is taken for which does not say what it speaks, as those before "
+        "0.10 do not; what 0.8.2 understands, 0.9 does too. Given explicitly, brokers are probed "
+        "for their age at once, which spares 10 s with 0.9. From `0.10.0` on none counts as old.",
         release(),
         source="librdkafka",
     )

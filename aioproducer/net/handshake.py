@@ -19,11 +19,13 @@ for ApiVersions strictly falls, so negotiation ends.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from aioproducer.errors import (
     NodeDisconnectedError,
+    ProtocolError,
     RebootstrapRequiredError,
     RequestTimeoutError,
     UnsupportedVersionError,
@@ -112,13 +114,21 @@ async def negotiate_versions(session: Session) -> None:
         session.versions = BrokerVersions(ranges, node_id=session.connection.node_id)
         return
     suspected, session.age = session.age is Age.SUSPECTED, Age.UNKNOWN
-    if suspected:
-        await session.request(ListOffsetsRequest(replica_id=-1), 0)
+    if not suspected:
+        try:
+            await _ask_for_versions(session)
+        except NodeDisconnectedError:
+            session.age = Age.SUSPECTED
+            raise
+        return
+    known_to_all_old = ListOffsetsRequest(replica_id=-1)
+    await session.request(known_to_all_old, 0)
     try:
-        await _ask_for_versions(session)
-    except NodeDisconnectedError as error:
+        # A broker answers in order: an answer to the second means that the first gets none.
+        await asyncio.gather(_ask_for_versions(session), session.request(known_to_all_old, 0))
+    except (NodeDisconnectedError, ProtocolError) as error:
         if not isinstance(error.__cause__, RequestTimeoutError):
-            session.age = Age.OLD if suspected else Age.SUSPECTED
+            session.age = Age.OLD
         raise
 
 

@@ -42,7 +42,7 @@ from aioproducer.net.connection import Connection, IdleConnectionError
 from aioproducer.net.dialer import Address
 from aioproducer.net.dialing import Streams, open_stream
 from aioproducer.net.handshake import Session, shake_hands
-from aioproducer.net.old_brokers import Age
+from aioproducer.net.old_brokers import PATIENCE_S, Age
 from aioproducer.net.security.hang_ups import on_first_request
 from aioproducer.net.security.sasl.authentication import authenticate
 from aioproducer.net.surroundings import NodeState, Surroundings
@@ -84,7 +84,7 @@ class BrokerLink:
         self._state = NodeState.DISCONNECTED
         self._connection: Connection | None = None  # the last one; usable only while READY
         self._session: Session | None = None  # that connection's
-        self._age = Age.UNKNOWN
+        self._age = Age.SUSPECTED if settings.expects_old_brokers else Age.UNKNOWN
         self._renew_at = _INFINITY
         self._doubtful_address: Address | None = None  # accepted us and has not answered yet
         self._dial_task: asyncio.Task[None] | None = None
@@ -248,7 +248,8 @@ class BrokerLink:
             self._failures = 0
         if isinstance(error, IdleConnectionError):
             return
-        self._age = Age.UNKNOWN
+        if self._age is Age.OLD:
+            self._age = Age.SUSPECTED
         if around.settings.sasl is None and not self._proved_useful:
             error = on_first_request(error)
         self._failed(error, now, "connection to %s lost: %s", worth_a_warning=lost > 0)
@@ -318,7 +319,11 @@ class BrokerLink:
         self._setup_succeeded(session)
 
     def _handshake_deadline(self) -> float:
-        return self._around.loop_time() + self._around.settings.request_timeout_s
+        settings = self._around.settings
+        allowed = settings.request_timeout_s
+        if settings.old_broker_versions is not None and self._age is Age.UNKNOWN:
+            allowed = min(allowed, PATIENCE_S)
+        return self._around.loop_time() + allowed
 
     async def _open_stream(self) -> Streams:
         around, settings = self._around, self._around.settings

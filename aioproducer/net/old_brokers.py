@@ -1,17 +1,18 @@
-"""Brokers before 0.10, which hang up on ApiVersions instead of saying what they speak (KIP-35).
+"""Brokers before 0.10: instead of answering ApiVersions (KIP-35), 0.8 hangs up and 0.9 is silent.
 
 Owns: what such brokers speak, by release, and the proof that a broker is one. Must not know:
 sockets, dialing.
 
-A hang-up alone proves nothing: brokers that shut down, balancers without a broker and ports for TLS
+That alone proves nothing: brokers that shut down, balancers without a broker and ports for TLS
 hang up too, and a recent broker taken for an old one would quietly lose idempotence. So a broker
 counts as old only when it answered what every old one knows and then, on the same connection, hung
-up on ApiVersions:
+up on ApiVersions or left it out and answered what came behind it:
 
-    UNKNOWN    --hangs up on ApiVersions---------------------------> SUSPECTED
-    SUSPECTED  --answers ListOffsets v0, hangs up on ApiVersions---> OLD
+    UNKNOWN    --hangs up on ApiVersions, or no answer in time-----> SUSPECTED
+    SUSPECTED  --answers ListOffsets v0, not ApiVersions-----------> OLD
+    SUSPECTED  --answers both--------------------------------------> UNKNOWN, and ready
     SUSPECTED  --anything else-------------------------------------> UNKNOWN
-    OLD        --its connection is lost----------------------------> UNKNOWN (it may be upgraded)
+    OLD        --its connection is lost----------------------------> SUSPECTED (may be upgraded)
 
 Invariant: each step takes a connection of its own and the usual backoff, so that nobody is stormed.
 """
@@ -24,6 +25,9 @@ from enum import Enum
 from aioproducer.wire.api_keys import ApiKey
 
 Ranges = Mapping[int, tuple[int, int]]
+
+PATIENCE_S = 10.0
+"""How long a broker of unknown age may take for ApiVersions (librdkafka's default)."""
 
 _FIRST_WITH_API_VERSIONS = (0, 10)
 _FIRST_WITH_THROTTLE_TIMES = (0, 9)

@@ -46,6 +46,8 @@ class NetSettings:
     """Tell brokers which cluster and node is meant (KIP-1242); only with `rebootstrap`."""
     old_broker_versions: Mapping[int, tuple[int, int]] | None = None
     """What a broker that does not know ApiVersions is taken to speak; None: there is no such."""
+    expects_old_brokers: bool = False
+    """Whether brokers are probed for their age before anything else."""
     sasl: Mechanism | None = None
     """How to authenticate; None: not at all."""
     software_name: str = "aioproducer"

@@ -48,7 +48,11 @@ def refuse_what_they_lack(config: ProducerConfig, produce_version: int | None) -
 
 def without_producer_ids() -> UnsupportedVersionError:
     """Says that the brokers know no idempotence."""
-    return _before_0_11("idempotence (enable_idempotence)")
+    return UnsupportedVersionError(
+        "the brokers speak no INIT_PRODUCER_ID (older than Kafka 0.11, or not quite Kafka), which "
+        "idempotence needs (enable_idempotence)",
+        advice="leave the option out, or upgrade the brokers",
+    )
 
 
 def _before_0_11(what: str) -> UnsupportedVersionError:

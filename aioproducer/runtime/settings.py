@@ -89,6 +89,7 @@ def net_settings(config: ProducerConfig) -> NetSettings:
         rebootstrap=config.metadata_recovery_strategy == "rebootstrap",
         check_cluster=config.metadata_cluster_check_enable,
         old_broker_versions=ranges_of_old_broker(config.broker_version_fallback),
+        expects_old_brokers="broker_version_fallback" in config.explicitly_set,
         sasl=sasl_mechanism(config),
         software_version=__version__,
     )

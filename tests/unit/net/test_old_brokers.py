@@ -80,13 +80,16 @@ async def test_after_a_lost_connection_the_broker_may_have_been_upgraded() -> No
         it.client.disconnect(1, NodeDisconnectedError("the broker restarts"))
         await it.wait_for_state(NodeState.DISCONNECTED, NodeState.BACKING_OFF)
         await asyncio.sleep(2)
-        assert await connect_within(it, 1) == 1
+        # A recent one hangs up on the old probe.
+        assert await connect_within(it, 2) == 2
         assert it.client.highest_version(ApiKey.INIT_PRODUCER_ID) != -1
 
 
 async def obedient_after_handshake(peer: Peer) -> None:
-    await peer.handshake()
-    await obedient(peer)
+    header = await peer.request()
+    if header.api_key == ApiKey.API_VERSIONS:
+        peer.respond(header, versions_response())
+        await obedient(peer)
 
 
 @virtual_time
@@ -101,6 +104,7 @@ async def test_a_recent_broker_that_hung_up_once_is_not_taken_for_an_old_one() -
             return
         peer.respond(await peer.expect(ApiKey.LIST_OFFSETS), ListOffsetsResponse())
         peer.respond(await peer.expect(ApiKey.API_VERSIONS), versions_response())
+        peer.respond(await peer.expect(ApiKey.LIST_OFFSETS), ListOffsetsResponse())
         await obedient(peer)
 
     dialer = MemoryDialer({"broker": restarting})
@@ -127,7 +131,7 @@ def test_who_hangs_up_on_everything_is_never_taken_for_a_broker(fallback) -> Non
 
 
 @virtual_time
-async def test_silence_says_nothing_of_age() -> None:
+async def test_silence_alone_proves_no_age() -> None:
     asked: list[int] = []
 
     async def silent(peer: Peer) -> None:
@@ -136,7 +140,32 @@ async def test_silence_says_nothing_of_age() -> None:
 
     async with harness(MemoryDialer({"broker": silent}), old_broker_versions=OLD) as it:
         assert await connect_within(it, 3) == -1
-        assert asked == [ApiKey.API_VERSIONS] * 3
+        assert asked == [ApiKey.API_VERSIONS, ApiKey.LIST_OFFSETS, ApiKey.API_VERSIONS]
+
+
+@pytest.mark.parametrize(("expected", "dials"), [(False, 3), (True, 2)])
+def test_a_broker_that_leaves_api_versions_out_counts_as_old(expected: bool, dials: int) -> None:
+    @virtual_time
+    async def run() -> None:
+        async def broker_0_9(peer: Peer) -> None:
+            while True:
+                header = await peer.request()
+                if header.api_key == ApiKey.LIST_OFFSETS:
+                    peer.respond(header, ListOffsetsResponse())
+                elif header.api_key == ApiKey.METADATA:
+                    peer.respond(header, MetadataResponse())
+
+        async with harness(
+            MemoryDialer({"broker": broker_0_9}),
+            old_broker_versions=OLD,
+            expects_old_brokers=expected,
+        ) as it:
+            start = it.now
+            assert await connect_within(it, 5) == dials
+            assert it.now - start < (3 if expected else 16)
+            assert it.client.highest_version(ApiKey.PRODUCE) == 0
+
+    run()
 
 
 def test_what_old_releases_speak() -> None:
