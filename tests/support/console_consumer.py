@@ -16,8 +16,9 @@ Row = tuple[str, str]
 """Key and value as they are printed; a null key is the word `null`."""
 
 _SEPARATOR = "\t"
+_TAIL_BYTES = 2000
 _FIRST_WITHOUT_ZOOKEEPER = (0, 10, 2)
-_FIRST_WITH_INCLUDE = (2, 8)
+_FIRST_WITH_INCLUDE = (3,)
 _FIRST_IN_TOOLS = (3, 8)
 
 
@@ -49,16 +50,19 @@ def consume(cluster: KafkaCluster, topics: str, count: int, timeout_s: float) ->
 
 def _output(command: Sequence[str], timeout_s: float) -> bytes:
     try:
-        return subprocess.run(
+        answer = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            capture_output=True,
             timeout=timeout_s,
             check=False,
-        ).stdout
+        )
     except subprocess.TimeoutExpired as expired:
         return expired.stdout or b""
+    if answer.returncode:
+        end = answer.stderr[-_TAIL_BYTES:].decode(errors="replace")
+        raise RuntimeError(f"the console consumer failed ({answer.returncode}):\n{end}")
+    return answer.stdout
 
 
 def _rows(output: bytes) -> list[Row]:
