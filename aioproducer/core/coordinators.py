@@ -201,8 +201,11 @@ class CoordinatorDialogue:
         return [partition for partition in asked if not answers[partition].code]
 
     def _react(self, request: TransactionalRequest, answer: Answered, now: float) -> None:
-        aborting = self._manager.state is TransactionState.ABORTING
-        reaction = reaction_to(request.rpc, answer.code, aborting=aborting)
+        manager = self._manager
+        # Who looks for the coordinator again may have had the transaction committed already.
+        asked_again = request.rpc is not Rpc.END and manager.contents.may_have_ended
+        aborting = manager.state is TransactionState.ABORTING
+        reaction = reaction_to(request.rpc, answer.code, ending=aborting or asked_again)
         if reaction is Reaction.RETRY:
             self._back_off(now, concurrent=answer.code == CONCURRENT_TRANSACTIONS)
         elif reaction is Reaction.FIND_COORDINATOR:
@@ -217,7 +220,7 @@ class CoordinatorDialogue:
                 partition=partition,
                 node_id=request.node_id,
             )
-            self._manager.on_refused(request.rpc, reaction, error)
+            manager.on_refused(request.rpc, reaction, error)
 
     def _back_off(self, now: float, *, concurrent: bool = False) -> None:
         backoff = concurrent_backoff(self._backoff) if concurrent else self._backoff

@@ -121,20 +121,20 @@ _RULES: Final = {
 }
 
 
-def reaction_to(rpc: Rpc, code: int, *, aborting: bool = False) -> Reaction:
+def reaction_to(rpc: Rpc, code: int, *, ending: bool = False) -> Reaction:
     """The reaction to an error code.
 
     Args:
         rpc: the request that was answered.
         code: the error code, not 0.
-        aborting: whether the transaction is being aborted already: all that is left to try is that
-            again, or nothing when it is the EndTxn that is refused (KIP-890).
+        ending: whether the transaction is being aborted already, or may have ended: all that is
+            left to try is that again, or nothing when it is the EndTxn that is refused (KIP-890).
     """
     rules = _RULES[rpc]
     reaction = rules.by_code.get(code)
     if reaction is None:
         reaction = Reaction.RETRY if error_for_code(code).retriable else rules.others
-    if aborting and reaction is Reaction.ABORTABLE:
+    if ending and reaction is Reaction.ABORTABLE:
         return Reaction.FATAL if rpc is Rpc.END else Reaction.RETRY
     return reaction
 

@@ -48,10 +48,34 @@ async def send_many(
 ) -> SendManyResult:
     """Appends every item and waits for all outcomes; see `Producer.send_many`."""
     run = BulkRun(engine)
-    config = engine.config
-    plain = config.key_serializer is None and config.value_serializer is None
-    rows = _ItemRows(prepare, topic, partition, plain)
+    rows = _ItemRows(prepare, topic, partition, _is_plain(engine))
     return await run.complete(_feed(run, rows, topic, items))
+
+
+async def send_blocks(
+    engine: ProducerEngine,
+    prepare: Prepare,
+    topic: str,
+    blocks: AsyncIterable[list[Item]],
+    partition: int | None,
+) -> SendManyResult:
+    """`send_many` of items that somebody else reads, some at a time."""
+    run = BulkRun(engine)
+    rows = _ItemRows(prepare, topic, partition, _is_plain(engine))
+    return await run.complete(_feed_blocks(run, rows, topic, blocks))
+
+
+def _is_plain(engine: ProducerEngine) -> bool:
+    return engine.config.key_serializer is None and engine.config.value_serializer is None
+
+
+async def _feed_blocks(
+    run: BulkRun, rows: _ItemRows, topic: str, blocks: AsyncIterable[list[Item]]
+) -> None:
+    number = 0
+    async for rows.items in blocks:
+        await run.feed(rows, topic, 0, len(rows.items), number)
+        number += len(rows.items)
 
 
 async def _feed(

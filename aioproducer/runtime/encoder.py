@@ -71,7 +71,13 @@ class BatchEncoder:
             self._executor = ThreadPoolExecutor(2, thread_name_prefix="aioproducer-compress")
         loop = asyncio.get_running_loop()
         left = [batch for batch in batches if _lacks(batch, magic)]
-        jobs = [loop.run_in_executor(self._executor, self._encode, b, magic) for b in left]
+        try:
+            jobs = [loop.run_in_executor(self._executor, self._encode, b, magic) for b in left]
+        except RuntimeError:
+            # At the interpreter's exit no thread takes work any more; what is left must go out yet.
+            for batch in left:
+                batch.encoded = self._encode(batch, magic)
+            return
         for batch, encoded in zip(left, await asyncio.gather(*jobs), strict=True):
             batch.encoded = encoded
 

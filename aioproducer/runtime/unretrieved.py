@@ -45,7 +45,12 @@ class UnretrievedFailures:
         outcome = batch.outcome
         if outcome is None or outcome.error is None:
             return
-        report = (batch.topic_partition, batch.count - batch.retrieved, batch.count, outcome.error)
+        unseen = batch.count - batch.retrieved
+        self.report_soon(batch.topic_partition, unseen, batch.count, outcome.error)
+
+    def report_soon(self, where: TopicPartition, unseen: int, of: int, error: KafkaError) -> None:
+        """Reports `unseen` failures among `of` records, on the loop; in any thread."""
+        report = (where, unseen, of, error)
         try:
             self._loop.call_soon_threadsafe(self._report, *report)
         except RuntimeError:  # the loop is closed

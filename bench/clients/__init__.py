@@ -129,3 +129,31 @@ class Adapter(ABC):
             done()
 
         return wait()
+
+
+class AwaitedClient(Adapter):
+    """A producer whose awaited `send` gives something to await: ours and aiokafka's."""
+
+    def __init__(self, job: Job, producer: Any) -> None:
+        super().__init__(job)
+        self._producer = producer
+
+    async def each(self, records: Iterable[Pair]) -> None:
+        producer, topic = self._producer, self.job.topic
+        deliveries = [await producer.send(topic, value, key) for value, key in records]
+        for delivery in deliveries:
+            await delivery
+
+    async def forget(self, records: Iterable[Pair]) -> None:
+        producer, topic = self._producer, self.job.topic
+        for value, key in records:
+            await producer.send(topic, value, key)
+        await producer.flush()
+
+    async def gather(self, records: Iterable[Pair]) -> None:
+        producer, topic = self._producer, self.job.topic
+        await asyncio.gather(*[await producer.send(topic, value, key) for value, key in records])
+
+    async def ask(self, record: Pair) -> object:
+        value, key = record
+        return await self._producer.send_and_wait(self.job.topic, value, key)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Iterable
 from typing import Any, Self
 
 from aioproducer import Producer
 from bench.cells import KNOWN_FEW
-from bench.clients import Adapter, Job, Pair
+from bench.clients import AwaitedClient, Job, Pair
 
 _NAMES = {"linger": "linger_ms", "batch": "batch_size", "codec": "compression_type"}
 
 
-class Client(Adapter):
+class Client(AwaitedClient):
     def __init__(self, job: Job) -> None:
-        super().__init__(job)
-        self._producer = Producer(bootstrap_servers=job.bootstrap, **job.options(_NAMES))
+        producer = Producer(bootstrap_servers=job.bootstrap, **job.options(_NAMES))
+        super().__init__(job, producer)
 
     async def __aenter__(self) -> Self:
         await self._producer.start()
@@ -26,26 +25,6 @@ class Client(Adapter):
 
     async def __aexit__(self, *error: object) -> None:
         await self._producer.close()
-
-    async def each(self, records: Iterable[Pair]) -> None:
-        producer, topic = self._producer, self.job.topic
-        deliveries = [await producer.send(topic, value, key) for value, key in records]
-        for delivery in deliveries:
-            await delivery
-
-    async def forget(self, records: Iterable[Pair]) -> None:
-        producer, topic = self._producer, self.job.topic
-        for value, key in records:
-            await producer.send(topic, value, key)
-        await producer.flush()
-
-    async def gather(self, records: Iterable[Pair]) -> None:
-        producer, topic = self._producer, self.job.topic
-        await asyncio.gather(*[await producer.send(topic, value, key) for value, key in records])
-
-    async def ask(self, record: Pair) -> object:
-        value, key = record
-        return await self._producer.send_and_wait(self.job.topic, value, key)
 
     def prepare(self, mode: str, records: Iterable[Pair]) -> Any:
         if mode == "many" and self.job.keyed:

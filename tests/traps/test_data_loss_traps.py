@@ -206,7 +206,7 @@ def test_trap_05_no_error_code_of_a_transactional_request_passes_for_success() -
     for rpc in Rpc:
         assert reaction_to(rpc, -1) not in harmless  # and there is no reaction called success
     assert reaction_to(Rpc.END, -1) is Reaction.FATAL
-    assert reaction_to(Rpc.END, -1, aborting=True) is Reaction.FATAL
+    assert reaction_to(Rpc.END, -1, ending=True) is Reaction.FATAL
 
 
 @pytest.mark.parametrize("applied", [False, True])

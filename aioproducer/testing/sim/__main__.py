@@ -72,9 +72,10 @@ def _many(seeds: range, jobs: int) -> int:
             done = summary.seeds / len(seeds)
             bar = "#" * int(done * _BAR_WIDTH)
             elapsed = time.monotonic() - began
+            which = "".join(f" {outcome.seed}" for outcome in summary.failures[:_REPORTED_FAILURES])
             print(
                 f"[{bar:<{_BAR_WIDTH}}] {summary.seeds}/{len(seeds)} seeds, "
-                f"{len(summary.failures)} failed, {elapsed:.0f} s",
+                f"{len(summary.failures)} failed{which}, {elapsed:.0f} s",
                 end="\r" if show else "\n",
                 file=sys.stderr,
                 flush=True,

@@ -41,7 +41,7 @@ def test_what_all_coordinators_have_in_common(
 
 def test_an_end_is_never_confirmed_by_an_error() -> None:
     assert reaction_to(Rpc.END, -1) is R.FATAL
-    assert reaction_to(Rpc.END, -1, aborting=True) is R.FATAL
+    assert reaction_to(Rpc.END, -1, ending=True) is R.FATAL
 
 
 def test_a_busy_group_coordinator_is_looked_up_anew() -> None:
@@ -52,13 +52,13 @@ def test_a_busy_group_coordinator_is_looked_up_anew() -> None:
 @pytest.mark.parametrize("rpc", [Rpc.ADD_PARTITIONS, Rpc.ADD_OFFSETS, Rpc.END])
 def test_an_unknown_producer_id_is_mended_by_a_new_epoch(rpc: Rpc) -> None:
     assert reaction_to(rpc, 59) is R.BUMP
-    assert reaction_to(rpc, 59, aborting=True) is R.BUMP
+    assert reaction_to(rpc, 59, ending=True) is R.BUMP
 
 
 def test_only_the_abort_itself_cannot_be_aborted() -> None:
     assert reaction_to(Rpc.END, 120) is R.ABORTABLE
-    assert reaction_to(Rpc.END, 120, aborting=True) is R.FATAL
-    assert reaction_to(Rpc.FIND_COORDINATOR, 120, aborting=True) is R.RETRY
+    assert reaction_to(Rpc.END, 120, ending=True) is R.FATAL
+    assert reaction_to(Rpc.FIND_COORDINATOR, 120, ending=True) is R.RETRY
 
 
 def test_the_gravest_of_several_codes_counts() -> None:

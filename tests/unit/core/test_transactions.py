@@ -667,6 +667,20 @@ def test_a_coordinator_that_cannot_be_looked_up_during_an_abort_is_asked_again_l
     stage.request(END)
 
 
+@pytest.mark.parametrize("code", [30, 120])
+def test_a_commit_that_may_have_worked_is_not_called_failed_by_a_failed_lookup(code: int) -> None:
+    stage = Stage().begun()
+    produced(stage)
+    commit = stage.manager.commit()
+    stage.lose(stage.request(END))
+    stage.wait()
+    stage.respond(stage.request(Rpc.FIND_COORDINATOR), code)
+    assert stage.manager.state is S.COMMITTING
+    assert stage.next_request() is None
+    stage.wait()
+    stage.done(commit)
+
+
 def test_an_upgrade_of_the_cluster_is_followed_at_the_next_begin_with_one_new_epoch() -> None:
     stage = Stage(level=1).begun()
     produced(stage)

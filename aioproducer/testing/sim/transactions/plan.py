@@ -23,6 +23,8 @@ _SHARE = 0.38
 
 _LEAST_TIMEOUT_IN_LATENCIES = 80
 """A transaction over many partitions takes dozens of round trips before V2."""
+_LEAST_BLOCK_IN_LATENCIES = 40
+"""With memory for two batches a record waits for others' announcements and acknowledgements."""
 
 _MEANINGLESS = ("enable_idempotence", "retries")
 
@@ -104,6 +106,8 @@ def with_plan(scenario: Scenario, plan: Plan, rng: random.Random) -> Scenario:
     }
     least = int(_LEAST_TIMEOUT_IN_LATENCIES * scenario.base_latency_s * 1000)
     options |= {"acks": "all", "transaction_timeout_ms": max(least, plan.timeout_ms)}
+    least = int(_LEAST_BLOCK_IN_LATENCIES * scenario.base_latency_s * 1000)
+    options["max_block_ms"] = max(least, options["max_block_ms"])
     topics: Mapping[str, TopicSpec] = scenario.topics
     if any(seat.reads for seat in plan.seats):
         topics = {**topics, OUTPUT_TOPIC: TopicSpec(rng.randint(1, 3), rng.choice((3, 3, 2, 1)))}

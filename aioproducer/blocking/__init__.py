@@ -1,0 +1,17 @@
+"""The producer for synchronous callers: one event loop in a daemon thread of its own.
+
+    from aioproducer.blocking import Producer
+
+    with Producer(bootstrap_servers="localhost:9092") as producer:
+        handle = producer.send("orders", b"value", key=b"key")
+        print(handle.result(timeout=10).offset)
+
+Owns: the thread, the bounded hand-over to it, waiting in threads. Must not know: batches, requests,
+connections; `aioproducer.Producer` does the work.
+"""
+
+from aioproducer.blocking.handle import DeliveryHandle
+from aioproducer.blocking.producer import Producer
+from aioproducer.blocking.transactions import Transaction
+
+__all__ = ["DeliveryHandle", "Producer", "Transaction"]

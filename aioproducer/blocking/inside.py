@@ -1,0 +1,75 @@
+"""The part of the blocking producer that runs in the loop.
+
+Owns: the asynchronous producer, the intake in front of it, the order between the two. Must not
+know: who waits for what.
+
+Invariants
+- Everything here runs in the loop's thread; what other threads look at is set before they may look.
+- A call takes effect after the records handed over before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aioproducer.blocking.intake import Intake
+
+if TYPE_CHECKING:
+    from aioproducer.blocking.handle import DeliveryHandle
+    from aioproducer.blocking.intake import Entry
+    from aioproducer.blocking.loop_thread import LoopThread
+    from aioproducer.producer import Producer
+    from aioproducer.runtime.engine import ProducerEngine
+
+T = TypeVar("T")
+
+
+class Inside:
+    """An asynchronous producer that has started, and its intake."""
+
+    def __init__(self, producer: Producer, thread: LoopThread) -> None:
+        self.engine: ProducerEngine = producer._usable()
+        self.intake: Intake = Intake(thread, self.engine)
+        self._producer = producer
+
+    async def append(self, entry: Entry) -> DeliveryHandle:
+        """Appends one record as `send()` does, and learns of its topic."""
+        handle, topic, value, key, pairs, partition, timestamp_ms = entry
+        engine = self._producer._usable()
+        delivery = await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
+        handle.hand_over(delivery)
+        meta = engine.metadata.topic(topic)
+        if meta is not None:
+            self.intake.topics[topic] = len(meta.partitions)
+        return handle
+
+    async def in_order(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Runs a call after what was handed over."""
+        await self.intake.drained()
+        return await work()
+
+    async def flush(self, timeout: float | None) -> int:
+        """See `Producer.flush`."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            async with asyncio.timeout(timeout):
+                await self.intake.drained()
+        except TimeoutError:
+            return await self._producer.flush(0) + self.intake.undrained()
+        return await self._producer.flush(_remaining(deadline))
+
+    async def close(self, timeout: float | None) -> None:
+        """See `Producer.close`."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        self.intake.refuse_new()
+        await self.intake.ended(timeout)
+        await self._producer.close(_remaining(deadline))
+        await self.intake.ended(None)  # at once: a closed producer refuses the rest
+        await asyncio.sleep(0)  # the last callbacks
+
+
+def _remaining(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())

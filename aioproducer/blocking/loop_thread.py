@@ -1,0 +1,165 @@
+"""One event loop in a daemon thread.
+
+Owns: the thread, its start and end, how other threads call coroutines in it, the guards against
+waiting where that would never end. Must not know: records.
+
+Invariants
+- Every wait looks every `_LOOK_S` whether the thread still lives: a loop that died hangs nobody.
+- `lock` can be taken again by its owner, since a signal handler may send in the middle of a send.
+- An interrupted wait cancels its coroutine, unless the call says that it must go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import warnings
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for_futures
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
+
+from aioproducer.errors import ForkedError, IllegalStateError, ProducerClosedError
+
+T = TypeVar("T")
+
+_LOOK_S = 1.0
+
+
+class LoopThread:
+    """Runs coroutines for other threads.
+
+    Attributes:
+        lock: guards what threads and the loop share; held for some instructions at a time.
+        forked: this is a child process, which has no such thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.lock: AbstractContextManager[object] = threading.RLock()
+        self.forked: bool = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._end: asyncio.Event | None = None
+        self._ident: int | None = None
+        self._warned = False
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Returns when the loop runs."""
+        self._thread.start()
+        while not self._ready.wait(_LOOK_S):
+            self.check_alive()
+
+    def stop(self, timeout: float) -> None:
+        """Ends the loop and waits for the thread, at most `timeout` seconds."""
+        if self._end is not None:
+            self.post(self._end.set)
+        self._thread.join(timeout)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller runs in this thread."""
+        return threading.get_ident() == self._ident and not self.forked
+
+    def post(self, callback: Callable[[], object]) -> bool:
+        """Runs a callback in the loop, soon; False when the loop has ended."""
+        if self._loop is None or self.forked:
+            return False
+        try:
+            self._loop.call_soon_threadsafe(callback)
+        except RuntimeError:
+            return False
+        return True
+
+    def call(
+        self,
+        work: Coroutine[Any, Any, T],
+        *,
+        goes_on: bool = False,
+        beside: Callable[[], object] | None = None,
+        on_end: Callable[[], object] | None = None,
+    ) -> T:
+        """Runs a coroutine in the loop and waits for its end.
+
+        Args:
+            work: has time limits of its own.
+            goes_on: whether it runs to its end when the wait is interrupted.
+            beside: what this thread does meanwhile.
+            on_end: called as soon as the coroutine has ended.
+        """
+        future = self._begin(work)
+        if on_end is not None:
+            future.add_done_callback(lambda _: on_end())
+        try:
+            if beside is not None:
+                beside()
+            while not wait_for_futures((future,), _LOOK_S).done:
+                self.check_alive()
+            return future.result()
+        except BaseException:
+            if not goes_on:
+                future.cancel()
+            raise
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        try:
+            self.check_may_wait()
+            self.check_alive()
+            if self._loop is None or self._loop.is_closed():
+                raise _ended()
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+        except BaseException:
+            work.close()
+            raise
+
+    def wait(self, waiting: Callable[[float], bool], timeout: float | None) -> bool:
+        """Waits once with `waiting(seconds)`, at most until it is time to look around."""
+        return waiting(_LOOK_S if timeout is None else max(0.0, min(timeout, _LOOK_S)))
+
+    def check_alive(self) -> None:
+        """Raises when the thread will never answer."""
+        if self.forked:
+            raise ForkedError(
+                "this producer was started before fork(); its thread is the parent's",
+                advice="create a producer in each process after the fork",
+            )
+        if not self._thread.is_alive():
+            raise _ended()
+
+    def check_may_wait(self) -> None:
+        """Raises in the loop's own thread; warns once where another loop would be held up."""
+        if self.is_here:
+            raise IllegalStateError(
+                "a callback of the producer cannot wait for it: both run in the same thread",
+                advice="do it in another thread",
+            )
+        if not self._warned and asyncio._get_running_loop() is not None:
+            self._warned = True
+            warnings.warn(
+                "the blocking producer holds up the event loop that runs in this thread; "
+                "use aioproducer.Producer there, or call this one in asyncio.to_thread()",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+    def after_fork_in_child(self) -> None:
+        """Somebody may have held the lock, who does not exist here."""
+        self.forked = True
+        self.lock = threading.RLock()
+
+    def _run(self) -> None:
+        asyncio.run(self._main())
+
+    async def _main(self) -> None:
+        self._ident = threading.get_ident()
+        self._end = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._ready.set()
+        await self._end.wait()
+
+
+def _ended() -> ProducerClosedError:
+    return ProducerClosedError(
+        "the producer's thread has ended", advice="create a new producer to send more"
+    )

@@ -1,0 +1,396 @@
+"""Producer for synchronous callers.
+
+Owns: the public calls, the checks that let a mistake be raised by the call that made it, the life
+of the thread, fork and the interpreter's exit. Must not know: batches, requests, connections.
+
+    new --start()--> running --close()--> closed
+
+Invariants
+- `send()` costs no trip to the loop, unless the topic is new, or its partition or time unusual.
+- What one thread calls takes effect in the order of its calls: whatever goes through the loop
+  waits first until everything handed over before is appended.
+- No wait is without a bound, not even at exit (`exit_timeout`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+
+from aioproducer import producer as asynchronous
+from aioproducer.blocking import lives
+from aioproducer.blocking.handle import DeliveryHandle
+from aioproducer.blocking.inside import Inside
+from aioproducer.blocking.loop_thread import LoopThread
+from aioproducer.blocking.reading import BlockReader
+from aioproducer.blocking.transactions import TransactionalCalls
+from aioproducer.config import ProducerConfig
+from aioproducer.errors import (
+    BufferFullError,
+    IllegalStateError,
+    ProducerClosedError,
+    SerializationError,
+)
+from aioproducer.records import record_size_bound
+from aioproducer.records.layout import HEADER_SIZE
+from aioproducer.types import HeaderPairs, HeadersInput, PartitionInfo, RecordMetadata
+
+if TYPE_CHECKING:
+    from aioproducer.blocking.intake import Entry
+    from aioproducer.runtime.bulk import Item, SendManyResult
+    from aioproducer.runtime.health import Health
+
+T = TypeVar("T")
+
+_EXIT_TIMEOUT_S = 10.0
+_JOIN_S = 5.0
+_TIMESTAMPS = 2**63
+
+
+class _State(Enum):
+    NEW = "not started"
+    RUNNING = "running"
+    CLOSED = "closed"
+
+
+class Producer(TransactionalCalls):
+    """A Kafka producer for threads: `aioproducer.Producer` in a loop and a thread of its own.
+
+    Use it from any number of threads, as a context manager or with `start()` and `close()`. One
+    that is not closed is closed at the interpreter's exit. After `fork()` the child's copy raises
+    `ForkedError`; it cannot be pickled. In a thread that runs an event loop it works, but holds
+    that loop up: a `RuntimeWarning` says so once.
+
+    Args:
+        config: a ready `ProducerConfig`; options given by keyword then override its fields.
+        **options: the fields of `ProducerConfig`: Kafka's property names with underscores.
+
+    Attributes:
+        exit_timeout: seconds that deliveries may take at the interpreter's exit; 10.
+
+    Raises:
+        ConfigError: an option is unknown, out of range or contradicts another.
+    """
+
+    def __init__(self, config: ProducerConfig | None = None, /, **options: Any) -> None:
+        self._producer = asynchronous.Producer(config, **options)
+        self.exit_timeout: float = _EXIT_TIMEOUT_S
+        settings = self._producer.config
+        self._plain = settings.key_serializer is None and settings.value_serializer is None
+        self._size_limit = min(settings.max_request_size, settings.buffer_memory)
+        self._thread = LoopThread(f"aioproducer {settings.client_id}")
+        self._state = _State.NEW
+        self._life = threading.Lock()
+        self._inside: Inside | None = None
+        self._admit: Callable[[], object] | None = None
+
+    @property
+    def config(self) -> ProducerConfig:
+        """The options in force."""
+        return self._producer.config
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def start(self, *, init_transactions: bool = True) -> None:
+        """Connects to the cluster; waits and raises as `aioproducer.Producer.start`."""
+        self._thread.check_may_wait()
+        with self._life:
+            if self._state is not _State.NEW:
+                raise IllegalStateError(
+                    f"a producer starts once; this one is {self._state.value}",
+                    advice="create a new Producer",
+                )
+            self._state = _State.CLOSED
+            self._thread.start()
+            try:
+                self._inside = self._thread.call(self._start(init_transactions))
+            except BaseException:
+                self._thread.stop(_JOIN_S)
+                raise
+            if self._inside.engine.transactions is not None:
+                self._admit = self._inside.engine.transactions.check_send
+            self._state = _State.RUNNING
+            lives.live.add(self)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Delivers what was handed over, then releases everything; safe to call again.
+
+        An open transaction is aborted, unless it is prepared. A `send()` that waits for room
+        meanwhile raises `ProducerClosedError`.
+
+        Args:
+            timeout: seconds to wait for deliveries; what is left then fails with
+                `ProducerClosedError`. None waits as long as the records' own time limits allow.
+
+        Raises:
+            IllegalStateError: called in a callback, which runs where the closing would.
+        """
+        if self._thread.forked:
+            return
+        if self._state is _State.NEW:
+            self._state = _State.CLOSED
+            return
+        self._thread.check_may_wait()
+        self._state = _State.CLOSED
+        if self._inside is not None:
+            with suppress(ProducerClosedError):  # the thread has ended: nothing is left to do
+                self._thread.call(self._inside.close(timeout), goes_on=True)
+        self._thread.stop(_JOIN_S)
+        lives.live.discard(self)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Producer has a thread and connections and cannot be pickled; "
+            "pass its config on and create one in each process"
+        )
+
+    def __repr__(self) -> str:
+        state = "forked" if self._thread.forked else self._state.value
+        return f"<blocking Producer {self.config.client_id} {state}>"
+
+    # -- sending ---------------------------------------------------------------------------------
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: HeadersInput = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> DeliveryHandle:
+        """Hands a record over; returns before it is sent.
+
+        Waits, at most `max_block_ms`, when `buffer_memory` is used up, and for the metadata of a
+        new topic. Records of one thread keep their order per partition. Ask the handle for the
+        outcome; a failure nobody asks for is logged and passed to `on_delivery_error`.
+
+        Args:
+            topic: topic name.
+            value: bytes, or what `value_serializer` takes; None is a tombstone.
+            key: bytes, or what `key_serializer` takes; equal keys go to the same partition.
+            headers: pairs of name and bytes (or None); copied now.
+            partition: a partition id, instead of the partitioner's choice.
+            timestamp_ms: milliseconds since the epoch; the time of the append when left out.
+
+        Raises:
+            MetadataTimeoutError: the topic or partition did not appear in time.
+            BufferExhaustedError: no memory became free in time.
+            BufferFullError: in a callback, where nothing can wait.
+            RecordTooLargeError: larger than `max_request_size` or `buffer_memory`.
+            SerializationError: a serializer failed, or the types cannot be sent.
+            IllegalStateError: not started, closed or after `fork()`; outside a transaction
+                although there is a `transactional_id`.
+            TransactionAbortableError: the transaction has failed, see `transaction`.
+        """
+        inside = self._usable()
+        if self._admit is not None:
+            self._admit()
+        pairs: HeaderPairs = ()
+        if (
+            headers
+            or not self._plain
+            or (value.__class__ is not bytes and value is not None)
+            or (key.__class__ is not bytes and key is not None)
+        ):
+            key, value, pairs = self._producer._prepare(topic, key, value, headers)
+        try:
+            size = record_size_bound(key, value, pairs) + HEADER_SIZE
+        except (TypeError, ValueError) as error:
+            raise SerializationError(str(error), topic=topic) from error
+        partitions = inside.intake.topics.get(topic) if topic.__class__ is str else None
+        handle = DeliveryHandle(self._thread)
+        entry = (handle, topic, value, key, pairs, partition, timestamp_ms)
+        if (
+            partitions is None
+            or size > self._size_limit
+            or (partition is not None and not _is_usual(partition, partitions))
+            or (timestamp_ms is not None and not _is_usual(timestamp_ms, _TIMESTAMPS))
+        ):
+            return self._send_through_loop(inside, entry)
+        inside.intake.put(entry, size)
+        return handle
+
+    def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: HeadersInput = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """`send`, then wait for the outcome.
+
+        Raises:
+            KafkaError: what `send` raises, or why the delivery failed.
+        """
+        self._thread.check_may_wait()
+        return self.send(topic, value, key, headers, partition, timestamp_ms).result()
+
+    def send_many(
+        self, topic: str, items: Iterable[Item], *, partition: int | None = None
+    ) -> SendManyResult:
+        """Sends many records and waits until each is acknowledged or has failed.
+
+        As `aioproducer.Producer.send_many`; the items are read in this thread, lazily, some
+        thousand ahead of the sending. Serializers run in the thread of the loop.
+
+        Raises:
+            SendManyInterruptedError: the items raised, or the producer was closed or failed
+                meanwhile; its `result` says what became of the items up to there.
+        """
+        from aioproducer.runtime.bulk import send_blocks
+
+        inside = self._usable()
+        reader = BlockReader(self._thread, items)
+
+        async def sending() -> SendManyResult:
+            engine, prepare = self._producer._usable(), self._producer._prepare
+            return await send_blocks(engine, prepare, topic, reader.blocks(), partition)
+
+        return self._thread.call(inside.in_order(sending), beside=reader.read, on_end=reader.end)
+
+    def send_arrow(
+        self,
+        topic: str | None,
+        data: object,
+        *,
+        value: str | None = "value",
+        key: str | None = None,
+        headers: str | None = None,
+        partition: str | None = None,
+        timestamp: str | None = None,
+        topic_column: str | None = None,
+    ) -> SendManyResult:
+        """Sends the rows of a table; arguments, result and errors of the asynchronous one.
+
+        A stream (a reader of pyarrow's, say) is read in a thread beside this one.
+        """
+        return self.run(
+            lambda: self._producer.send_arrow(
+                topic,
+                data,
+                value=value,
+                key=key,
+                headers=headers,
+                partition=partition,
+                timestamp=timestamp,
+                topic_column=topic_column,
+            )
+        )
+
+    def flush(self, timeout: float | None = None) -> int:
+        """Sends what was handed over so far without lingering, and waits for the outcomes.
+
+        Args:
+            timeout: seconds; None waits as long as the records' own time limits allow.
+
+        Returns:
+            How many of these records are still undelivered: 0 unless the timeout ended first.
+        """
+        return self._thread.call(self._usable().flush(timeout))
+
+    def purge(self, *, queued: bool = True, in_flight: bool = False) -> int:
+        """Gives up records that wait; see `aioproducer.Producer.purge`."""
+
+        async def purge() -> int:
+            return self._producer.purge(queued=queued, in_flight=in_flight)
+
+        return self.run(purge)
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The topic's partitions, waiting at most `max_block_ms` for its metadata."""
+        return self.run(lambda: self._producer.partitions_for(topic))
+
+    def warm_up(self, topics: Sequence[str]) -> None:
+        """Fetches the topics' metadata and connects to their leaders before the first `send`."""
+        self.run(lambda: self._producer.warm_up(topics))
+
+    def health(self) -> Health:
+        """What works right now; see `aioproducer.Producer.health`."""
+        return self._look(self._producer.health)
+
+    def metrics(self) -> Mapping[str, float]:
+        """Totals and gauges by Java's metric names (with underscores)."""
+        return self._look(self._producer.metrics)
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Runs a call of the asynchronous producer in its loop, after what was handed over.
+
+        For what this class does not offer; `work` must have a time limit of its own.
+        """
+        return self._thread.call(self._usable().in_order(work))
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _usable(self) -> Inside:
+        """Raises what a call must raise now; thread-safe, since it only looks."""
+        inside = self._inside
+        if self._state is not _State.RUNNING or inside is None:
+            self._refuse()
+        if self._thread.forked:
+            self._thread.check_alive()
+        if inside.engine.failure is not None:
+            inside.engine.check_usable()
+        return inside
+
+    async def _start(self, init_transactions: bool) -> Inside:
+        await self._producer.start(init_transactions=init_transactions)
+        return Inside(self._producer, self._thread)
+
+    def after_fork_in_child(self) -> None:
+        """This is a child process: the thread is its parent's."""
+        self._thread.after_fork_in_child()
+
+    def _refuse(self) -> NoReturn:
+        if self._thread.forked:
+            self._thread.check_alive()
+        if self._state is _State.NEW:
+            raise IllegalStateError(
+                "the producer is not started", advice="call start() first, or use `with`"
+            )
+        raise ProducerClosedError(
+            "the producer is closed", advice="create a new producer to send more"
+        )
+
+    def _look(self, at: Callable[[], T]) -> T:
+        if self._state is not _State.RUNNING or self._thread.is_here:
+            return at()
+
+        async def looking() -> T:
+            return at()
+
+        return self._thread.call(looking())
+
+    def _send_through_loop(self, inside: Inside, entry: Entry) -> DeliveryHandle:
+        """Appends before it returns, so that whatever is wrong is raised here."""
+        if self._thread.is_here:
+            raise BufferFullError(
+                "the record's topic or partition is new, and a callback cannot wait for it",
+                topic=entry[1],
+                advice="call warm_up([topic]) and send one record first",
+            )
+        return self._thread.call(inside.in_order(lambda: inside.append(entry)))
+
+
+def _is_usual(number: object, limit: int) -> bool:
+    return isinstance(number, int) and 0 <= number < limit

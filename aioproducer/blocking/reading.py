@@ -1,0 +1,63 @@
+"""Items that the calling thread reads and the loop sends, some at a time.
+
+Owns: the two blocks that may be under way. Must not know: what an item is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterable
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aioproducer.blocking.loop_thread import LoopThread
+    from aioproducer.runtime.bulk import Item
+
+_ITEMS_AT_ONCE = 2048
+_BLOCKS = 2
+
+
+class BlockReader:
+    """Reads items in one thread; an asynchronous iterator of blocks of them in the loop."""
+
+    def __init__(self, thread: LoopThread, items: Iterable[Item]) -> None:
+        self._thread = thread
+        self._items = items
+        self._room = threading.Semaphore(_BLOCKS)
+        self._blocks: asyncio.Queue[list[Item] | Exception | None] = asyncio.Queue()
+        self._ended = False
+
+    def read(self) -> None:
+        """Reads until the items or the sending end; in the caller's thread."""
+        end: Exception | None = None
+        source = iter(self._items)
+        while end is None and not self._ended:
+            block: list[Item] = []
+            try:
+                block.extend(islice(source, _ITEMS_AT_ONCE))
+            except Exception as error:
+                end = error
+            if not block:
+                break
+            self._hand_over(block)
+        self._thread.post(lambda: self._blocks.put_nowait(end))
+
+    def end(self) -> None:
+        """Nobody sends any more."""
+        self._ended = True
+        self._room.release()
+
+    async def blocks(self) -> AsyncIterator[list[Item]]:
+        """The blocks; raises what the items raised."""
+        while isinstance(block := await self._blocks.get(), list):
+            yield block
+            self._room.release()
+        if block is not None:
+            raise block
+
+    def _hand_over(self, block: list[Item]) -> None:
+        while not self._thread.wait(lambda s: self._room.acquire(timeout=s), None):
+            self._thread.check_alive()
+        self._thread.post(lambda: self._blocks.put_nowait(block))

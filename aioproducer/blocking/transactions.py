@@ -1,0 +1,95 @@
+"""Transactions for threads: the calls of `aioproducer.Producer`, and a `with` block.
+
+Owns: what leaving the block does. Must not know: loops, threads, how a call is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from aioproducer.types import PreparedTransaction
+
+if TYPE_CHECKING:
+    from aioproducer.producer import Producer
+    from aioproducer.transactions import GroupInput, OffsetsInput
+    from aioproducer.transactions import Transaction as AsyncTransaction
+
+T = TypeVar("T")
+
+
+class TransactionalCalls:
+    """The transactional part of the blocking `Producer`; needs `transactional_id`."""
+
+    _producer: Producer
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Runs a call of the asynchronous producer in its loop, after what was handed over."""
+        raise NotImplementedError
+
+    def init_transactions(self) -> None:
+        """See `aioproducer.Producer.init_transactions`, as for all calls here."""
+        self.run(self._producer.init_transactions)
+
+    def begin_transaction(self) -> None:
+        """Begins a transaction; what any thread sends until its end belongs to it."""
+        self.run(self._producer.begin_transaction)
+
+    def prepare_transaction(self) -> PreparedTransaction:
+        """Waits for every record and leaves the transaction open, to be ended from anywhere."""
+        return self.run(self._producer.prepare_transaction)
+
+    def commit_transaction(self) -> None:
+        """Sends what is left without lingering, waits for every record, and commits."""
+        self.run(self._producer.commit_transaction)
+
+    def abort_transaction(self) -> None:
+        """Aborts; records that were not sent yet fail with `TransactionAbortedError`."""
+        self.run(self._producer.abort_transaction)
+
+    def send_offsets_to_transaction(
+        self, offsets: OffsetsInput, group_metadata: GroupInput
+    ) -> None:
+        """Makes a consumer group's positions part of the transaction (KIP-447)."""
+        self.run(lambda: self._producer.send_offsets_to_transaction(offsets, group_metadata))
+
+    def transaction(self) -> Transaction:
+        """A block whose records become visible together, or not at all.
+
+        Left normally it commits, left by an exception it aborts.
+
+        Example:
+            >>> with producer.transaction() as tx:
+            ...     producer.send("orders", b"value")
+            ...     tx.send_offsets({TopicPartition("in", 0): 42}, "group")
+        """
+        return Transaction(self, self._producer.transaction())
+
+
+class Transaction:
+    """One transaction as a context manager; see `Producer.transaction`."""
+
+    def __init__(self, producer: TransactionalCalls, transaction: AsyncTransaction) -> None:
+        self._producer = producer
+        self._transaction = transaction
+
+    def send_offsets(self, offsets: OffsetsInput, group_metadata: GroupInput) -> None:
+        """See `Producer.send_offsets_to_transaction`."""
+        self._producer.run(lambda: self._transaction.send_offsets(offsets, group_metadata))
+
+    def prepare(self) -> PreparedTransaction:
+        """See `Producer.prepare_transaction`; leaving the block then does nothing more."""
+        return self._producer.run(self._transaction.prepare)
+
+    def __enter__(self) -> Self:
+        self._producer.run(self._transaction.__aenter__)
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._producer.run(lambda: self._transaction.__aexit__(exc_type, exc, traceback))

@@ -1,0 +1,79 @@
+"""aiokafka 0.14's producer with one import changed.
+
+    from aioproducer.compat.aiokafka import AIOKafkaProducer  # was: from aiokafka import ...
+
+Owns: aiokafka's names; `errors`, `structs`, `helpers`, `abc` and `partitioner` are modules here as
+they are there. Must not know: aiokafka itself, which need not be installed. Its consumer stays in
+use beside this producer: its `TopicPartition` and `OffsetAndMetadata`, its consumers (also as
+`group_id`) and its token providers are taken as they are.
+
+Errors have aiokafka's names, codes and attributes and tell more in `__cause__`. In a program that
+has imported `aiokafka.errors` they are instances of aiokafka's classes as well, so that a handler
+such as `except aiokafka.errors.KafkaError` needs no change.
+
+What differs, on purpose:
+
+  aiokafka                                          here
+  ------------------------------------------------  ------------------------------------------------
+  commits a transaction although a record of it     the commit raises that record's error; then
+  failed                                            abort
+  `stop()`, a commit, an idempotent record wait     each wait ends: `request_timeout_ms` for calls,
+  for ever                                          the delivery limit below for records
+  a batch fails `request_timeout_ms` after its      after twice that and `linger_ms`; with
+  creation, an idempotent one never                 idempotence after two minutes at least
+  every record of a batch reports the timestamp     each its own
+  of the first
+  a failed `start()` leaves connections open        nothing is left open; `start()` may be repeated
+  `start()` gives up at the first refusal           goes on trying for `request_timeout_ms`
+  waits for topics whose names no topic can have    InvalidTopicError at once
+  a second `start()`, `send()` before `start()`     IllegalStateError
+  leak or hang
+  an expired batch of an idempotent producer lets   the producer goes on (KIP-360)
+  every later one fail
+  begin, commit or abort at the wrong time is an    IllegalOperation, always
+  AssertionError, and nothing under `python -O`
+  after a fatal error: AssertionError               that error again: ProducerFenced and others
+  `abort_transaction()` sends what is queued first  records not yet sent fail with KafkaError
+  negative timestamps and offsets are sent          ValueError
+  wrong addresses, negative times and sizes are     ValueError from the constructor
+  met later, or never
+  `send_batch()` of something else kills the        TypeError
+  producer
+  the constructor needs a running loop              it needs none; the loop of `start()` counts
+  records without a key: a random partition each    the same share of batches per partition
+                                                    (KIP-794); `partitioner=DefaultPartitioner()`
+                                                    chooses for each record
+  one batch of a partition may wait                 32 MiB of batches, over all partitions
+  `send_batch()` sends one batch                    its records follow each other; those that do
+                                                    not fit into the open batch go in the next
+  `log_start_offset` is the broker's                None
+  `producer.client` and its metadata                not offered
+  `sasl_kerberos_domain_name` is used               ValueError: brokers go by their own host names
+"""
+
+from aioproducer.compat.aiokafka import abc, errors, helpers, partitioner, structs
+from aioproducer.compat.aiokafka.abc import ConsumerRebalanceListener
+from aioproducer.compat.aiokafka.errors import ConsumerStoppedError, IllegalOperation
+from aioproducer.compat.aiokafka.producer import AIOKafkaProducer
+from aioproducer.compat.aiokafka.structs import (
+    ConsumerRecord,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
+
+__all__ = [
+    "AIOKafkaProducer",
+    "ConsumerRebalanceListener",
+    "ConsumerRecord",
+    "ConsumerStoppedError",
+    "IllegalOperation",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "TopicPartition",
+    "abc",
+    "errors",
+    "helpers",
+    "partitioner",
+    "structs",
+]

@@ -1,0 +1,192 @@
+"""`BatchBuilder`: records a program gathers itself and sends in one call.
+
+Owns: the records, their sizes, the checks of one record's parts (for `send()` too). Must not know:
+how they are sent.
+
+Invariants: sizes are those of Kafka's record format 2; a builder that has refused a record for want
+of room, or was closed, takes no more; the first record always fits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from numbers import Real
+from typing import Any, Final, NamedTuple
+
+from aioproducer.types import HeaderPairs, Record
+
+__all__ = ["BatchBuilder", "RecordInBatch"]
+
+BATCH_OVERHEAD: Final = 61
+"""Bytes of a batch's header."""
+
+RECORD_OVERHEAD: Final = 21
+"""The most that a record's own fields take, beside key, value and headers."""
+
+
+class RecordInBatch(NamedTuple):
+    """What a builder says of a record it took: its place, its bytes, its timestamp."""
+
+    offset: int
+    size: int
+    timestamp: int
+
+
+class BatchBuilder:
+    """A batch under way; `AIOKafkaProducer.create_batch()` makes one.
+
+    Args:
+        batch_size: a batch of more than one record stays below this many bytes.
+        key_serializer: turns keys into bytes.
+        value_serializer: turns values into bytes.
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        *,
+        key_serializer: Callable[[Any], Any] | None = None,
+        value_serializer: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self._limit = batch_size
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._records: list[Record] = []
+        self._size = BATCH_OVERHEAD
+        self._closed = False
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """The records so far, serialized."""
+        return self._records
+
+    def append(
+        self,
+        *,
+        timestamp: float | None,
+        key: Any,
+        value: Any,
+        headers: list[tuple[str, bytes | None]] | None = None,
+    ) -> RecordInBatch | None:
+        """Adds a record.
+
+        Args:
+            timestamp: milliseconds since the epoch; now if None.
+            key: bytes, or what the key serializer takes.
+            value: bytes, or what the value serializer takes.
+            headers: pairs of name and bytes.
+
+        Returns:
+            Its place and size; None if the batch is full or closed, which closes it.
+
+        Raises:
+            TypeError: a part has a type that cannot be sent.
+            ValueError: the timestamp is negative.
+        """
+        if self._closed:
+            return None
+        key, value = (
+            serialized(self._key_serializer, key),
+            serialized(self._value_serializer, value),
+        )
+        pairs = checked_headers(headers)
+        stamp = checked_timestamp(timestamp)
+        when = time.time_ns() // 1_000_000 if stamp is None else stamp
+        first = self._records[0].timestamp_ms if self._records else when
+        place = len(self._records)
+        body = 1 + _varint(when - (first or 0)) + _varint(place) + content_size(key, value, pairs)
+        size = body + _varint(body)
+        # As aiokafka's compiled builder: a record that would just fill the batch is refused too.
+        if self._records and self._size + size >= self._limit:
+            self._closed = True
+            return None
+        self._records.append(Record(value, key, pairs, when))
+        self._size += size
+        return RecordInBatch(place, size, when)
+
+    def close(self) -> None:
+        """Takes no more records."""
+        self._closed = True
+
+    def closed(self) -> bool:
+        """Whether it takes no more records."""
+        return self._closed
+
+    def size(self) -> int:
+        """Bytes of the batch so far, uncompressed."""
+        return self._size
+
+    def record_count(self) -> int:
+        """How many records it has."""
+        return len(self._records)
+
+
+def serialized(serializer: Callable[[Any], Any] | None, part: Any) -> bytes | None:
+    """A key or value as bytes; what the serializer raises goes on to the caller.
+
+    Raises:
+        TypeError: it is no bytes-like object.
+    """
+    data = part if serializer is None else serializer(part)
+    if data is None or type(data) is bytes:
+        return data
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        name = type(data).__name__
+        raise TypeError(f"a bytes-like object is required, not {name!r}") from None
+
+
+def checked_headers(headers: list[tuple[str, bytes | None]] | None) -> HeaderPairs:
+    """Headers as they are stored.
+
+    Raises:
+        TypeError, ValueError: they are no list of pairs of str and bytes.
+    """
+    if not headers:
+        return ()
+    if not isinstance(headers, list):
+        raise TypeError(f"Expected list, got {type(headers).__name__}")
+    pairs = []
+    for name, content in headers:
+        if not isinstance(name, str):
+            raise TypeError(f"Expected str, got {type(name).__name__}")
+        if content is not None and not isinstance(content, bytes):
+            raise TypeError(f"Expected bytes, got {type(content).__name__}")
+        pairs.append((name, content))
+    return tuple(pairs)
+
+
+def checked_timestamp(timestamp: float | None) -> int | None:
+    """A timestamp in whole milliseconds.
+
+    Raises:
+        TypeError: it is no number.
+        ValueError: it is negative, which no broker keeps.
+    """
+    if timestamp is None:
+        return None
+    if not isinstance(timestamp, Real):
+        raise TypeError("an integer is required")
+    if timestamp < 0:
+        raise ValueError(f"a timestamp is not negative, got {timestamp}")
+    return int(timestamp)
+
+
+def content_size(key: bytes | None, value: bytes | None, headers: HeaderPairs) -> int:
+    """Bytes that key, value and headers take in a record."""
+    size = _field(key) + _field(value) + _varint(len(headers))
+    for name, content in headers:
+        size += _field(name.encode()) + _field(content)
+    return size
+
+
+def _field(content: bytes | None) -> int:
+    return 1 if content is None else _varint(len(content)) + len(content)
+
+
+def _varint(number: int) -> int:
+    """Bytes of a number in the zig-zag form."""
+    zigzag = number * 2 if number >= 0 else -number * 2 - 1
+    return max(1, (zigzag.bit_length() + 6) // 7)

@@ -1,0 +1,182 @@
+"""From aiokafka's constructor arguments to the options of `Producer`.
+
+Owns: their checks, with aiokafka's types and texts, and the option each becomes. Must not know:
+what the options do. Values aiokafka takes and cannot use (a negative timeout, an address without a
+host) are refused by `ProducerConfig`, whose `ConfigError` is a ValueError.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from numbers import Real
+from ssl import SSLContext
+from typing import Any, Final
+
+from aioproducer.compat.aiokafka.abc import AbstractTokenProvider
+from aioproducer.errors import UnsupportedCodecError
+from aioproducer.records.codecs import codec_for
+from aioproducer.types import OAuthToken
+
+_DEFAULT_PORT: Final = 9092
+_PLAIN_DELIVERY_MS: Final = 120_000
+_BUFFER_MEMORY: Final = 33_554_432
+_LONGEST_BACKOFF_MS: Final = 1_000
+_MECHANISMS: Final = ("PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_numbers = itertools.count(1)
+
+
+def acks_option(acks: Any, *, given: bool, idempotent: bool) -> int:
+    """`acks` as a number; 1 unless given, or all for an idempotent producer.
+
+    Raises:
+        ValueError: no such value, or one that idempotence excludes.
+    """
+    if not given:
+        return -1 if idempotent else 1
+    if acks not in (0, 1, -1, "all"):
+        raise ValueError("Invalid ACKS parameter")
+    if idempotent and acks not in ("all", -1):
+        raise ValueError(f"acks={acks} not supported if enable_idempotence=True")
+    return -1 if acks == "all" else int(acks)
+
+
+def compression_option(compression_type: str | None) -> str:
+    """The codec's name, once its library is known to be there.
+
+    Raises:
+        ValueError: no such codec.
+        RuntimeError: its library cannot be imported.
+    """
+    if compression_type is None:
+        return "none"
+    if compression_type not in ("gzip", "snappy", "lz4", "zstd"):
+        raise ValueError("Invalid compression type!")
+    try:
+        codec_for(compression_type)
+    except UnsupportedCodecError as error:
+        raise RuntimeError(f"Compression library for {compression_type} not found") from error
+    return compression_type
+
+
+def next_client_id() -> str:
+    """A name no other producer of this process has."""
+    return f"aiokafka-producer-{next(_numbers)}"
+
+
+def servers_option(servers: str | Iterable[str]) -> list[str]:
+    """Addresses with their ports, 9092 where none is given."""
+    if isinstance(servers, str):
+        servers = servers.split(",")
+    addresses = [str(server).strip() for server in servers]
+    return list(dict.fromkeys(map(_with_port, addresses)))
+
+
+def time_options(
+    *,
+    idempotent: bool,
+    request_timeout_ms: float,
+    linger_ms: float,
+    retry_backoff_ms: float,
+    metadata_max_age_ms: float,
+    connections_max_idle_ms: float | None,
+) -> dict[str, Any]:
+    """Every wait, bounded.
+
+    aiokafka gives a batch `request_timeout_ms` and one request more, an idempotent one any time;
+    here the latter has Kafka's own two minutes, or more if that is shorter.
+    """
+    request, linger = _milliseconds(request_timeout_ms), _milliseconds(linger_ms)
+    backoff = _milliseconds(retry_backoff_ms)
+    delivery = linger + 2 * request
+    idle = connections_max_idle_ms
+    return {
+        "request_timeout_ms": request,
+        "max_block_ms": request,
+        "linger_ms": linger,
+        "delivery_timeout_ms": max(_PLAIN_DELIVERY_MS, delivery) if idempotent else delivery,
+        "retry_backoff_ms": backoff,
+        "retry_backoff_max_ms": max(_LONGEST_BACKOFF_MS, backoff),
+        "metadata_max_age_ms": _milliseconds(metadata_max_age_ms),
+        "connections_max_idle_ms": -1 if idle is None else _milliseconds(idle),
+    }
+
+
+def size_options(max_batch_size: int, max_request_size: int) -> dict[str, Any]:
+    """Sizes; the memory always holds the largest record."""
+    return {
+        "batch_size": max_batch_size,
+        "max_request_size": max_request_size,
+        "buffer_memory": max(_BUFFER_MEMORY, 2 * max_request_size, 2 * max_batch_size),
+    }
+
+
+def security_options(
+    *,
+    security_protocol: str,
+    ssl_context: SSLContext | None,
+    sasl_mechanism: str,
+    username: str | None,
+    password: str | None,
+    kerberos_service: str,
+    kerberos_domain: str | None,
+    token_provider: AbstractTokenProvider | None,
+) -> dict[str, Any]:
+    """What the brokers are to be convinced of, and how.
+
+    Raises:
+        ValueError: the arguments contradict each other, or name something unknown.
+    """
+    if security_protocol not in ("SSL", "PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL"):
+        raise ValueError("`security_protocol` should be SSL or PLAINTEXT")
+    options: dict[str, Any] = {"security_protocol": security_protocol}
+    if security_protocol in ("SSL", "SASL_SSL"):
+        if ssl_context is None:
+            raise ValueError("`ssl_context` is mandatory if security_protocol=='SSL'")
+        options["ssl_context"] = ssl_context
+    if not security_protocol.startswith("SASL_"):
+        return options
+    if sasl_mechanism not in _MECHANISMS:
+        raise ValueError(
+            "only `PLAIN`, `GSSAPI`, `SCRAM-SHA-256`, `SCRAM-SHA-512` and `OAUTHBEARER`"
+            "sasl_mechanism are supported at the moment"
+        )
+    options["sasl_mechanism"] = sasl_mechanism
+    if sasl_mechanism == "OAUTHBEARER":
+        if token_provider is None:
+            raise ValueError("sasl_oauth_token_provider required for OAUTHBEARER sasl")
+        options["sasl_oauthbearer_token"] = _token_source(token_provider)
+    elif sasl_mechanism == "GSSAPI":
+        if kerberos_domain is not None:
+            raise ValueError("sasl_kerberos_domain_name is not supported: brokers go by their host")
+        options["sasl_kerberos_service_name"] = kerberos_service
+    else:
+        if username is None or password is None:
+            raise ValueError(
+                f"sasl_plain_username and sasl_plain_password required for {sasl_mechanism} sasl"
+            )
+        options |= {"sasl_username": username, "sasl_password": password}
+    return options
+
+
+def _milliseconds(value: float) -> int:
+    if not isinstance(value, Real):
+        raise TypeError(f"unsupported operand type(s) for /: {type(value).__name__!r} and 'int'")
+    return int(value)
+
+
+def _with_port(address: str) -> str:
+    if address.startswith("["):
+        return address if "]:" in address else f"{address}:{_DEFAULT_PORT}"
+    if address.count(":") > 1:  # IPv6 without brackets has no port
+        return f"[{address}]:{_DEFAULT_PORT}"
+    return address if ":" in address else f"{address}:{_DEFAULT_PORT}"
+
+
+def _token_source(provider: AbstractTokenProvider) -> Callable[[], Awaitable[OAuthToken]]:
+    async def token() -> OAuthToken:
+        value = await provider.token()
+        extensions: Mapping[str, str] = provider.extensions()
+        return OAuthToken(value, extensions=extensions)
+
+    return token

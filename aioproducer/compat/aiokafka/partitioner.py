@@ -1,0 +1,49 @@
+"""aiokafka's partitioner: a callable of the key and the partitions.
+
+Owns: `DefaultPartitioner`, and the way from such a callable to a partitioner of `Producer`. Must
+not know: topics, batches.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from aioproducer.records import murmur2 as _signed_murmur2
+
+if TYPE_CHECKING:
+    from aioproducer.core.cluster import TopicMetadata
+    from aioproducer.partitioners import PartitionFunction
+
+__all__ = ["DefaultPartitioner", "KeyPartitioner", "murmur2"]
+
+KeyPartitioner = Callable[[bytes | None, list[int], list[int]], int]
+"""`(key, all partitions, those with a leader) -> partition`, called once per record."""
+
+
+def murmur2(data: bytes) -> int:
+    """The hash of Java's client, as an unsigned number of 32 bits."""
+    return _signed_murmur2(data) & 0xFFFF_FFFF
+
+
+class DefaultPartitioner:
+    """Equal keys to equal partitions, as in Java; a record without a key to a random one."""
+
+    def __call__(
+        self, key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]
+    ) -> int:
+        """Chooses one of `all_partitions`; without a key, one of `available` if there are any."""
+        if key is None:
+            return random.choice(available or all_partitions)
+        return all_partitions[(murmur2(key) & 0x7FFF_FFFF) % len(all_partitions)]
+
+
+def adapted(partitioner: KeyPartitioner) -> PartitionFunction:
+    """The same choice in the form `Producer` asks for it."""
+
+    def choose(topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata) -> int:
+        del topic, value
+        return partitioner(key, list(range(len(cluster.partitions))), list(cluster.available))
+
+    return choose

@@ -1,0 +1,492 @@
+"""`AIOKafkaProducer`: aiokafka's interface, this package's producer behind it.
+
+Owns: the calls, their argument errors, the futures they give, the warning about an unclosed
+producer. Must not know: options by their names here (`_settings`), which error is which
+(`_translation`).
+
+Invariants
+- Each `start()` that fails leaves nothing open and may be repeated; one that succeeds is the last.
+- Serializers run here, so that what they raise reaches the caller as it is.
+- Argument errors of aiokafka's `assert` statements are raised under `python -O` as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from ssl import SSLContext
+from types import TracebackType
+from typing import Any, Final, Self
+
+from aioproducer.compat.aiokafka import _settings as settings
+from aioproducer.compat.aiokafka._batch import (
+    BATCH_OVERHEAD,
+    RECORD_OVERHEAD,
+    BatchBuilder,
+    checked_headers,
+    checked_timestamp,
+    content_size,
+    serialized,
+)
+from aioproducer.compat.aiokafka._connection import Connection
+from aioproducer.compat.aiokafka._error_base import kin
+from aioproducer.compat.aiokafka._offsets import checked_group, checked_offsets
+from aioproducer.compat.aiokafka._outcomes import batch_future, record_future
+from aioproducer.compat.aiokafka._translation import record_metadata, translated, translating
+from aioproducer.compat.aiokafka.abc import AbstractTokenProvider
+from aioproducer.compat.aiokafka.errors import (
+    IllegalOperation,
+    IllegalStateError,
+    MessageSizeTooLargeError,
+    ProducerClosed,
+)
+from aioproducer.compat.aiokafka.partitioner import DefaultPartitioner, KeyPartitioner, adapted
+from aioproducer.compat.aiokafka.structs import RecordMetadata
+from aioproducer.config import ProducerConfig
+from aioproducer.errors import BufferFullError, KafkaError
+from aioproducer.runtime.delivery import Delivery
+from aioproducer.transactions import Transaction
+from aioproducer.types import HeaderPairs, Record
+
+__all__ = ["AIOKafkaProducer", "TransactionContext"]
+
+_NOT_GIVEN: Final[Any] = object()
+_DEFAULT_PARTITIONER: Final = DefaultPartitioner()
+
+Headers = list[tuple[str, bytes | None]] | None
+
+
+class AIOKafkaProducer:
+    """aiokafka 0.14's producer; its parameters, defaults and calls.
+
+    See `aioproducer.compat.aiokafka` for what is different on purpose.
+
+    Raises:
+        ValueError: an argument has a wrong value or contradicts another.
+        RuntimeError: the compression's library cannot be imported.
+    """
+
+    _closed: bool = True  # until the constructor is through, there is nothing to warn about
+    _loop: asyncio.AbstractEventLoop | None = None
+    _source_traceback: traceback.StackSummary | None = None
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        bootstrap_servers: str | Iterable[str] = "localhost",
+        client_id: str | None = None,
+        metadata_max_age_ms: int = 300000,
+        request_timeout_ms: int = 40000,
+        api_version: str | None = None,
+        acks: Any = _NOT_GIVEN,
+        key_serializer: Callable[[Any], Any] | None = None,
+        value_serializer: Callable[[Any], Any] | None = None,
+        compression_type: str | None = None,
+        max_batch_size: int = 16384,
+        partitioner: KeyPartitioner = _DEFAULT_PARTITIONER,
+        max_request_size: int = 1048576,
+        linger_ms: int = 0,
+        retry_backoff_ms: int = 100,
+        security_protocol: str = "PLAINTEXT",
+        ssl_context: SSLContext | None = None,
+        connections_max_idle_ms: int | None = 540000,
+        enable_idempotence: bool = False,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60000,
+        sasl_mechanism: str = "PLAIN",
+        sasl_plain_password: str | None = None,
+        sasl_plain_username: str | None = None,
+        sasl_kerberos_service_name: str = "kafka",
+        sasl_kerberos_domain_name: str | None = None,
+        sasl_oauth_token_provider: AbstractTokenProvider | None = None,
+    ) -> None:
+        self._bind_loop(loop)
+        if api_version is not None:
+            warnings.warn(
+                "The `api_version` parameter has no effect and is deprecated",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+        idempotent = bool(enable_idempotence) or transactional_id is not None
+        acks = settings.acks_option(acks, given=acks is not _NOT_GIVEN, idempotent=idempotent)
+        compression = settings.compression_option(compression_type)
+        security = settings.security_options(
+            security_protocol=security_protocol,
+            ssl_context=ssl_context,
+            sasl_mechanism=sasl_mechanism,
+            username=sasl_plain_username,
+            password=sasl_plain_password,
+            kerberos_service=sasl_kerberos_service_name,
+            kerberos_domain=sasl_kerberos_domain_name,
+            token_provider=sasl_oauth_token_provider,
+        )
+        times = settings.time_options(
+            idempotent=idempotent,
+            request_timeout_ms=request_timeout_ms,
+            linger_ms=linger_ms,
+            retry_backoff_ms=retry_backoff_ms,
+            metadata_max_age_ms=metadata_max_age_ms,
+            connections_max_idle_ms=connections_max_idle_ms,
+        )
+        self._config = ProducerConfig(
+            bootstrap_servers=settings.servers_option(bootstrap_servers),
+            client_id=settings.next_client_id() if client_id is None else str(client_id),
+            acks=acks,
+            compression_type=compression,
+            enable_idempotence=idempotent,
+            # Without idempotence, one request at a time is what keeps the order under retries.
+            max_in_flight_requests_per_connection=5 if idempotent else 1,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=transaction_timeout_ms,
+            partitioner=(
+                "default" if partitioner is _DEFAULT_PARTITIONER else adapted(partitioner)
+            ),
+            **settings.size_options(max_batch_size, max_request_size),
+            **times,
+            **security,
+        )
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._connection: Connection | None = None
+        self._stopped = False
+        self._closed = False
+
+    def _bind_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        if loop is None:
+            loop = asyncio._get_running_loop()
+        else:
+            warnings.warn(
+                "The `loop` parameter is deprecated: the producer runs in the loop that starts it",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+        self._loop = loop
+        if loop is not None and loop.get_debug():
+            self._source_traceback = traceback.extract_stack(sys._getframe(2))
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connects to the cluster; a transactional producer is initialized as well.
+
+        Raises:
+            KafkaConnectionError: no bootstrap server answered within `request_timeout_ms`. Nothing
+                is left open, and the call may be repeated.
+            AuthenticationFailedError: the brokers refuse the credentials.
+            IllegalStateError: it is started already.
+        """
+        loop = asyncio.get_running_loop()
+        if self._loop is not None and self._loop is not loop:
+            raise AssertionError("Please create objects with the same loop as running with")
+        if self._stopped:
+            raise kin(ProducerClosed)()
+        if self._connection is not None:
+            raise kin(IllegalStateError)("the producer is started already")
+        self._loop = loop
+        connection = self._connection = Connection(self._config)
+        try:
+            with translating():
+                await connection.start()
+        except BaseException:
+            self._connection = None
+            self._closed = True
+            raise
+        self._closed = self._stopped
+
+    async def stop(self) -> None:
+        """Delivers what was accepted, then closes every connection; may be called again.
+
+        It waits as long as the records' own time limits allow, not longer. An open transaction is
+        aborted.
+        """
+        self._closed = self._stopped = True
+        if self._connection is not None:
+            with translating():
+                await self._connection.close()
+
+    async def flush(self) -> None:
+        """Sends what was accepted so far without lingering, and waits for the outcomes."""
+        if self._connection is not None and not self._stopped:
+            with translating():
+                await self._connection.flush()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    def __del__(self) -> None:
+        if self._closed:
+            return
+        warnings.warn(
+            f"Unclosed AIOKafkaProducer {self!r}", ResourceWarning, source=self, stacklevel=2
+        )
+        if self._loop is not None:
+            context: dict[str, Any] = {"producer": self, "message": "Unclosed AIOKafkaProducer"}
+            if self._source_traceback is not None:
+                context["source_traceback"] = self._source_traceback
+            self._loop.call_exception_handler(context)
+
+    # -- sending ---------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: float | None = None,
+        headers: Headers = None,
+    ) -> asyncio.Future[RecordMetadata | None]:
+        """Accepts a record, waiting at most `request_timeout_ms` for metadata and for memory.
+
+        Returns:
+            A future of the record's `RecordMetadata`, of None with `acks=0`. Cancelling it does not
+            take the record back.
+
+        Raises:
+            AssertionError: neither key nor value, or no such partition.
+            TypeError, ValueError: a part cannot be sent.
+            MessageSizeTooLargeError: larger than `max_request_size`.
+            UnknownTopicOrPartitionError: the topic did not become known in time.
+            KafkaTimeoutError: no memory became free in time.
+            IllegalOperation: outside a transaction, although there is a `transactional_id`.
+            ProducerClosed: the producer is stopped.
+        """
+        delivery = await self._accept(topic, value, key, partition, timestamp_ms, headers)
+        return record_future(delivery, acknowledged=self._acknowledges)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: float | None = None,
+        headers: Headers = None,
+    ) -> RecordMetadata | None:
+        """`send`, then await the outcome."""
+        delivery = await self._accept(topic, value, key, partition, timestamp_ms, headers)
+        with translating():
+            metadata = await delivery
+        return record_metadata(metadata) if self._acknowledges else None
+
+    def create_batch(self) -> BatchBuilder:
+        """An empty batch of at most `max_batch_size`, to fill and give to `send_batch`."""
+        return BatchBuilder(
+            self._config.batch_size,
+            key_serializer=self._key_serializer,
+            value_serializer=self._value_serializer,
+        )
+
+    async def send_batch(
+        self, batch: BatchBuilder, topic: str, *, partition: int | None
+    ) -> asyncio.Future[RecordMetadata | None]:
+        """Accepts the records of a batch, in order and with none of this producer between them.
+
+        Returns:
+            A future of the first record's `RecordMetadata` (without a timestamp of its own: -1);
+            of None for an empty batch and with `acks=0`. If a record fails, its error.
+
+        Raises:
+            TypeError: `batch` is no `BatchBuilder`.
+            AssertionError, IllegalOperation and others: see `send`.
+        """
+        if not isinstance(batch, BatchBuilder):
+            raise TypeError(f"create_batch() makes what can be sent, not {type(batch).__name__}")
+        connection = self._running()
+        with translating():
+            await self._check_partition(connection, topic, partition)
+            self._check_transaction(connection)
+            batch.close()
+            deliveries: list[Delivery] = []
+            for record in batch.records:
+                delivery = await _send_at_once(connection, topic, record, partition)
+                partition = delivery.partition
+                deliveries.append(delivery)
+        return batch_future(deliveries, acknowledged=self._acknowledges)
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """The topic's partitions, waiting at most `request_timeout_ms` for its metadata."""
+        connection = self._running()
+        with translating():
+            return {info.partition for info in await connection.partitions_for(topic)}
+
+    # -- transactions ----------------------------------------------------------------------------
+
+    async def begin_transaction(self) -> None:
+        """Begins a transaction; every record sent until its end belongs to it."""
+        with translating():
+            await self._transactional().begin_transaction()
+
+    async def commit_transaction(self) -> None:
+        """Waits for every record, then commits.
+
+        Raises:
+            KafkaError: of the class of whatever failed in the transaction: it must be aborted.
+            KafkaTimeoutError: no outcome within `request_timeout_ms`; calling this again tells.
+            ProducerFenced: only `stop()` is left.
+            IllegalOperation: no transaction is open.
+        """
+        with translating():
+            await self._transactional().commit_transaction()
+
+    async def abort_transaction(self) -> None:
+        """Aborts; the futures of records that were not sent yet fail."""
+        with translating():
+            await self._transactional().abort_transaction()
+
+    def transaction(self) -> TransactionContext:
+        """A block that commits when it is left normally, and aborts when by an exception."""
+        return TransactionContext(self)
+
+    async def send_offsets_to_transaction(self, offsets: Mapping[Any, Any], group_id: Any) -> None:
+        """Makes a consumer group's positions part of the transaction.
+
+        Args:
+            offsets: per `TopicPartition`, aiokafka's or ours, an offset, or offset and metadata.
+            group_id: the group; or the consumer itself, so that the broker can refuse the positions
+                of a member the group has expelled (KIP-447).
+
+        Raises:
+            IllegalOperation: no transaction is open.
+            ValueError, TypeError: the arguments are something else.
+        """
+        connection = self._transactional()
+        if not connection.in_transaction:
+            raise kin(IllegalOperation)("Not in the middle of a transaction")
+        group = checked_group(group_id)
+        with translating():
+            await connection.send_offsets_to_transaction(checked_offsets(offsets), group)
+
+    # -- private ---------------------------------------------------------------------------------
+
+    @property
+    def _acknowledges(self) -> bool:
+        return self._config.acks_value != 0
+
+    def _running(self) -> Connection:
+        if self._stopped:
+            raise kin(ProducerClosed)()
+        if self._connection is None:
+            raise kin(IllegalStateError)("the producer is not started")
+        return self._connection
+
+    async def _accept(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: float | None,
+        headers: Headers,
+    ) -> Delivery:
+        if value is None and key is None:
+            raise AssertionError("Need at least one: key or value")
+        connection = self._running()
+        try:  # not `translating()`: this is done for each record
+            if partition is not None:
+                await self._check_partition(connection, topic, partition)
+            if self._config.transactional_id is not None:
+                self._check_transaction(connection)
+            key = serialized(self._key_serializer, key)
+            value = serialized(self._value_serializer, value)
+            pairs = checked_headers(headers)
+            self._check_size(key, value, pairs)
+            stamp = checked_timestamp(timestamp_ms)
+            return await connection.send(
+                topic, value, key, headers=pairs, partition=partition, timestamp_ms=stamp
+            )
+        except KafkaError as error:
+            raise translated(error) from error
+
+    async def _check_partition(
+        self, connection: Connection, topic: str, partition: int | None
+    ) -> None:
+        known = await connection.partition_ids(topic)
+        if partition is None:
+            return
+        if not partition >= 0:  # so that a str is refused in aiokafka's words
+            raise AssertionError
+        if partition not in known:
+            raise AssertionError("Unrecognized partition")
+
+    def _check_transaction(self, connection: Connection) -> None:
+        if self._config.transactional_id is not None and not connection.in_transaction:
+            raise kin(IllegalOperation)("Can't send messages while not in transaction")
+
+    def _check_size(self, key: bytes | None, value: bytes | None, pairs: HeaderPairs) -> None:
+        size = BATCH_OVERHEAD + RECORD_OVERHEAD + content_size(key, value, pairs)
+        if size > self._config.max_request_size:
+            raise kin(MessageSizeTooLargeError)(
+                f"The message is {size} bytes when serialized which is larger than the maximum "
+                "request size you have configured with the max_request_size configuration"
+            )
+
+    def _transactional(self) -> Connection:
+        if self._config.transactional_id is None:
+            raise kin(IllegalOperation)("You need to configure transaction_id to use transactions")
+        return self._running()
+
+
+class TransactionContext:
+    """The block `AIOKafkaProducer.transaction()` gives.
+
+    Left normally it commits, and if that is refused, aborts and raises why. Left by an exception it
+    aborts, and the exception goes on; what goes wrong with that abort becomes a note of it.
+    """
+
+    def __init__(self, producer: AIOKafkaProducer) -> None:
+        self._producer = producer
+        self._block: Transaction | None = None
+
+    async def __aenter__(self) -> Self:
+        self._block = self._producer._transactional().transaction()
+        with translating():
+            await self._block.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._block is not None:
+            with translating():
+                await self._block.__aexit__(exc_type, exc_value, traceback)
+
+
+async def _send_at_once(
+    connection: Connection, topic: str, record: Record, partition: int | None
+) -> Delivery:
+    """Lets nobody else in between unless memory has run out."""
+    try:
+        return connection.send_nowait(
+            topic,
+            record.value,
+            record.key,
+            headers=record.headers,
+            partition=partition,
+            timestamp_ms=record.timestamp_ms,
+        )
+    except BufferFullError:
+        return await connection.send(
+            topic,
+            record.value,
+            record.key,
+            headers=record.headers,
+            partition=partition,
+            timestamp_ms=record.timestamp_ms,
+        )

@@ -1,0 +1,94 @@
+"""aiokafka's value types by their names and fields.
+
+Owns: names and shapes. Must not know: who makes them. Tuples of theirs and of ours with the same
+content are equal, and either does where one is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from aioproducer.compat.aiokafka.errors import KafkaError
+from aioproducer.types import TopicPartition as TopicPartition  # noqa: PLC0414
+
+__all__ = [
+    "BrokerMetadata",
+    "ConsumerRecord",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "PartitionMetadata",
+    "RecordMetadata",
+    "TopicPartition",
+]
+
+KT_co = TypeVar("KT_co", covariant=True)
+VT_co = TypeVar("VT_co", covariant=True)
+
+
+class BrokerMetadata(NamedTuple):
+    """One broker."""
+
+    nodeId: int | str  # noqa: N815 - aiokafka's spelling
+    host: str
+    port: int
+    rack: str | None
+
+
+class PartitionMetadata(NamedTuple):
+    """One partition as the cluster describes it."""
+
+    topic: str
+    partition: int
+    leader: int
+    replicas: list[int]
+    isr: list[int]
+    error: KafkaError | None
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A position to commit, and free text beside it."""
+
+    offset: int
+    metadata: str
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """Where a consumer finds the first record of a time."""
+
+    offset: int
+    timestamp: int | None
+
+
+class RecordMetadata(NamedTuple):
+    """Where an acknowledged record stands.
+
+    `offset` is -1 where the broker gives none; `timestamp` is the record's own, or the broker's
+    where `timestamp_type` is 1 (LogAppendTime). `log_start_offset` is always None here.
+    """
+
+    topic: str
+    partition: int
+    topic_partition: TopicPartition
+    offset: int
+    timestamp: int | None
+    timestamp_type: int
+    log_start_offset: int | None
+
+
+@dataclass
+class ConsumerRecord(Generic[KT_co, VT_co]):
+    """A record as a consumer gets it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: KT_co | None
+    value: VT_co | None
+    checksum: int | None
+    serialized_key_size: int
+    serialized_value_size: int
+    headers: Sequence[tuple[str, bytes]]

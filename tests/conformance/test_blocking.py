@@ -1,0 +1,527 @@
+"""The producer for threads: order, back-pressure, and nothing lost or hung however it ends."""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import gc
+import os
+import pickle
+import runpy
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from aioproducer.blocking import DeliveryHandle, Producer
+from aioproducer.errors import (
+    BufferExhaustedError,
+    BufferFullError,
+    ForkedError,
+    IllegalStateError,
+    InvalidTopicError,
+    KafkaError,
+    MetadataTimeoutError,
+    ProducerClosedError,
+    RecordTooLargeError,
+    SerializationError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+)
+from aioproducer.runtime.bulk import SendManyInterruptedError
+from aioproducer.testing.embedded import EmbeddedCluster
+from aioproducer.testing.reader import read_topic
+
+T = TypeVar("T")
+
+WAIT_S = 20.0
+
+
+class Brokers:
+    """An embedded cluster in a thread of its own."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.cluster = EmbeddedCluster(brokers=1, topics={"t": 1, "u": 3})
+        self._thread = threading.Thread(target=self.loop.run_forever)
+        self._thread.start()
+        self.run(self.cluster.start())
+        self.address = self.cluster.bootstrap_servers
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(WAIT_S)
+
+    def freeze(self) -> None:
+        self.loop.call_soon_threadsafe(self.cluster.freeze_broker, 1)
+
+    def thaw(self) -> None:
+        self.loop.call_soon_threadsafe(self.cluster.thaw_broker, 1)
+
+    def values(self, topic: str) -> dict[int, list[bytes | None]]:
+        found = self.run(read_topic(self.address, topic))
+        return {partition: [r.value for r in records] for partition, records in found.items()}
+
+    def close(self) -> None:
+        self.run(self.cluster.stop())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(WAIT_S)
+        self.loop.close()
+
+
+@pytest.fixture
+def brokers() -> Iterator[Brokers]:
+    brokers = Brokers()
+    try:
+        yield brokers
+    finally:
+        brokers.close()
+
+
+@pytest.fixture
+def producer(brokers: Brokers) -> Iterator[Producer]:
+    with Producer(bootstrap_servers=brokers.address) as producer:
+        yield producer
+
+
+def eventually(what: Callable[[], object]) -> None:
+    end = time.monotonic() + WAIT_S
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def fill(producer: Producer, topic: str = "t") -> list[DeliveryHandle]:
+    """Sends until there is no room."""
+    accepted: list[DeliveryHandle] = []
+    with pytest.raises(BufferExhaustedError, match="max_block_ms"):
+        accepted.extend(producer.send(topic, b"v" * 10_000) for _ in range(1000))
+    return accepted
+
+
+def test_a_delivery_tells_where_the_record_stands(producer: Producer, brokers: Brokers) -> None:
+    first = producer.send_and_wait("u", b"a", b"k", {"h": b"1"}, 2, 1_700_000_000_000)
+    assert (first.partition, first.offset, first.timestamp_ms) == (2, 0, 1_700_000_000_000)
+    handle = producer.send("u", b"b", partition=2)
+    assert handle.result(WAIT_S).offset == 1
+    assert handle.done()
+    assert handle.exception() is None
+    (record, _) = brokers.run(read_topic(brokers.address, "u"))[2]
+    assert (record.key, tuple(record.headers)) == (b"k", (("h", b"1"),))
+    assert producer.health().ready
+    assert producer.metrics()["record_send_total"] == 2
+    assert len(producer.partitions_for("u")) == 3
+
+
+def test_many_threads_lose_nothing_and_keep_each_ones_order(
+    producer: Producer, brokers: Brokers
+) -> None:
+    def hammer(name: int) -> list[DeliveryHandle]:
+        return [producer.send("u", b"%d:%d" % (name, n), b"%d" % name) for n in range(3_000)]
+
+    with ThreadPoolExecutor(6) as pool:
+        handles = list(pool.map(hammer, range(6)))
+    assert producer.flush(WAIT_S) == 0
+    assert all(handle.result(0).offset is not None for each in handles for handle in each)
+    seen: defaultdict[int, list[int]] = defaultdict(list)
+    for values in brokers.values("u").values():
+        for value in values:
+            name, number = map(int, (value or b"").split(b":"))
+            seen[name].append(number)
+    assert seen == {name: list(range(3_000)) for name in range(6)}
+
+
+def test_calls_of_one_thread_take_effect_in_order(producer: Producer, brokers: Brokers) -> None:
+    expected: list[bytes] = []
+    for turn in range(20):
+        block = [b"%d-%d" % (turn, n) for n in range(50)]
+        for value in block[:20]:
+            producer.send("t", value)
+        assert producer.send_many("t", iter(block[20:])).delivered == 30
+        expected += block
+    assert brokers.values("t") == {0: expected}
+
+
+def test_senders_wait_while_memory_is_used_up_and_go_on_in_order(brokers: Brokers) -> None:
+    with Producer(bootstrap_servers=brokers.address, buffer_memory=32_768, linger_ms=0) as producer:
+        producer.send_and_wait("t", b"0")
+        brokers.freeze()
+        accepted: list[int] = []
+
+        def send() -> list[DeliveryHandle]:
+            handles = []
+            for number in range(1, 60):
+                handles.append(producer.send("t", b"%06d" % number + b"v" * 2_000))
+                accepted.append(number)
+            return handles
+
+        with ThreadPoolExecutor(1) as pool:
+            sending = pool.submit(send)
+            eventually(lambda: producer.health().waiting_for_memory)
+            time.sleep(0.1)
+            assert len(accepted) < 59
+            assert not sending.done()
+            brokers.thaw()
+            offsets = [handle.result(WAIT_S).offset for handle in sending.result(WAIT_S)]
+        assert offsets == list(range(1, 60))
+        assert producer.health().buffer_available == 32_768
+
+
+def test_waiting_for_room_ends_and_everything_accepted_ends_too(brokers: Brokers) -> None:
+    with Producer(
+        bootstrap_servers=brokers.address, buffer_memory=32_768, max_block_ms=300, linger_ms=0
+    ) as producer:
+        producer.send_and_wait("t", b"0")
+        brokers.freeze()
+        started = time.monotonic()
+        accepted = fill(producer)
+        assert time.monotonic() - started < 10
+        assert producer.flush(0.1) > 0
+        brokers.thaw()
+        assert producer.flush(WAIT_S) == 0
+        offsets = [handle.result(WAIT_S).offset for handle in accepted]
+        assert offsets == list(range(1, len(accepted) + 1))
+        assert producer.send_and_wait("t", b"last").offset == len(accepted) + 1
+
+
+def test_a_refusal_nobody_looks_at_is_reported(brokers: Brokers) -> None:
+    reported: list[int] = []
+    with Producer(
+        bootstrap_servers=brokers.address,
+        buffer_memory=32_768,
+        max_block_ms=200,
+        linger_ms=0,
+        request_timeout_ms=400,
+        delivery_timeout_ms=500,
+        on_delivery_error=lambda where, count, error: reported.append(count),
+    ) as producer:
+        producer.send_and_wait("t", b"0")
+        brokers.freeze()
+        handles = fill(producer)
+        eventually(lambda: any(handle.done() for handle in handles))
+        refused = sum(handle.done() for handle in handles)
+        handles.clear()
+        gc.collect()  # the caught error knows the frame that made them
+        eventually(lambda: sum(reported) >= refused)
+        brokers.thaw()
+
+
+def test_mistakes_are_raised_by_the_call(brokers: Brokers) -> None:
+    with Producer(bootstrap_servers=brokers.address, max_block_ms=300) as producer:
+        producer.send_and_wait("t", b"0")
+        with pytest.raises(RecordTooLargeError):
+            producer.send("t", b"v" * 2_000_000)
+        with pytest.raises(SerializationError):
+            producer.send("t", "text")
+        with pytest.raises(InvalidTopicError):
+            producer.send(5, b"v")  # type: ignore[arg-type]
+        with pytest.raises(MetadataTimeoutError):
+            producer.send("t", b"v", partition=7)
+        with pytest.raises(KafkaError):
+            producer.send("no such topic", b"v")
+        with pytest.raises(SerializationError):
+            producer.send("t", b"v", timestamp_ms=-1)
+        with pytest.raises(TypeError, match="cannot be pickled"):
+            pickle.dumps(producer)
+        assert producer.send_and_wait("t", b"1").offset == 1
+
+
+def test_before_start_and_after_close_it_says_so(brokers: Brokers) -> None:
+    producer = Producer(bootstrap_servers=brokers.address)
+    with pytest.raises(IllegalStateError, match="start"):
+        producer.send("t", b"v")
+    producer.start()
+    handle = producer.send("t", b"v")
+    with pytest.raises(IllegalStateError, match="starts once"):
+        producer.start()
+    producer.close()
+    producer.close()
+    assert handle.result(0).offset == 0
+    for call in (lambda: producer.send("t", b"v"), producer.flush):
+        with pytest.raises(ProducerClosedError):
+            call()
+    assert not producer.health().ready
+
+
+def test_a_cluster_that_is_not_there_fails_the_start_and_leaves_no_thread() -> None:
+    before = threading.active_count()
+    with pytest.raises(KafkaError):
+        Producer(bootstrap_servers="127.0.0.1:9", max_block_ms=200).start()
+    eventually(lambda: threading.active_count() <= before)
+
+
+def test_a_callback_may_send_but_not_wait(producer: Producer) -> None:
+    producer.send_and_wait("t", b"0")
+    outcomes: list[object] = []
+    ended = threading.Event()
+
+    def callback(handle: DeliveryHandle) -> None:
+        outcomes.append(handle.result().offset)
+        outcomes.append(producer.send("t", b"again"))
+        for call in (
+            producer.flush,
+            lambda: producer.send("u", b"new topic"),
+            producer.close,
+        ):
+            try:
+                call()
+            except KafkaError as error:
+                outcomes.append(type(error))
+        ended.set()
+
+    producer.send("t", b"1").add_done_callback(callback)
+    assert ended.wait(WAIT_S)
+    offset, again, *refused = outcomes
+    assert offset == 1
+    assert isinstance(again, DeliveryHandle)
+    assert again.result(WAIT_S).offset == 2
+    assert refused == [IllegalStateError, BufferFullError, IllegalStateError]
+    late: list[DeliveryHandle] = []
+    again.add_done_callback(late.append)
+    assert late == [again]
+
+
+def test_a_result_is_waited_for_no_longer_than_told(producer: Producer, brokers: Brokers) -> None:
+    producer.send_and_wait("t", b"0")
+    brokers.freeze()
+    handle = producer.send("t", b"1")
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            handle.result(0.02)
+    assert not handle.done()
+    brokers.thaw()
+    assert handle.result(WAIT_S).offset == 1
+
+
+async def test_in_a_running_loop_it_warns_once() -> None:
+    brokers = await asyncio.to_thread(Brokers)
+    try:
+        producer = Producer(bootstrap_servers=brokers.address)
+        with pytest.warns(RuntimeWarning, match="holds up the event loop"):
+            producer.start()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            producer.send_and_wait("t", b"v")
+        await asyncio.to_thread(producer.close)
+    finally:
+        await asyncio.to_thread(brokers.close)
+
+
+def test_closing_while_others_send_leaves_nobody_hanging(brokers: Brokers) -> None:
+    producer = Producer(bootstrap_servers=brokers.address, buffer_memory=65_536)
+    producer.start()
+    producer.send_and_wait("t", b"0")
+    handles: list[DeliveryHandle] = []
+
+    def send() -> None:
+        with pytest.raises(ProducerClosedError):
+            while True:
+                handles.append(producer.send("t", b"v" * 1_000))
+
+    threads = [threading.Thread(target=send) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: len(handles) > 2_000)
+    producer.close()
+    for thread in threads:
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+    assert all(handle.exception(0) is None for handle in handles)
+    assert len(brokers.values("t")[0]) == len(handles) + 1
+
+
+def test_closing_in_a_hurry_fails_what_is_left(brokers: Brokers) -> None:
+    producer = Producer(bootstrap_servers=brokers.address, buffer_memory=32_768, linger_ms=0)
+    producer.start()
+    producer.send_and_wait("t", b"0")
+    brokers.freeze()
+    handles: list[DeliveryHandle] = []
+    refused: list[KafkaError] = []
+
+    def send() -> None:
+        try:
+            while True:
+                handles.append(producer.send("t", b"v" * 10_000))
+        except KafkaError as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    eventually(lambda: producer.health().waiting_for_memory)
+    producer.close(timeout=0.1)
+    thread.join(WAIT_S)
+    assert [type(error) for error in refused] == [ProducerClosedError]
+    assert handles
+    assert all(isinstance(handle.exception(0), ProducerClosedError) for handle in handles)
+    brokers.thaw()
+
+
+def test_an_interrupt_leaves_it_usable(brokers: Brokers) -> None:
+    with Producer(bootstrap_servers=brokers.address, buffer_memory=32_768, linger_ms=0) as producer:
+        producer.send_and_wait("t", b"0")
+        for wait in (
+            lambda: [producer.send("t", b"v" * 10_000) for _ in range(100)],
+            lambda: [producer.send("t", b"v"), producer.flush()],
+            lambda: [producer.send("t", b"v").result()],
+        ):
+            brokers.freeze()
+            timer = threading.Timer(0.3, _thread.interrupt_main)
+            timer.start()
+            with pytest.raises(KeyboardInterrupt):
+                wait()
+            timer.join()
+            brokers.thaw()
+            assert producer.flush(WAIT_S) == 0
+        assert producer.health().waiting_for_memory == 0
+        assert producer.health().buffer_available == 32_768
+        offset = producer.send_and_wait("t", b"last").offset
+        assert len(brokers.values("t")[0]) == (offset or 0) + 1
+
+
+def test_items_are_read_in_the_calling_thread_and_their_error_ends_the_call(
+    producer: Producer,
+) -> None:
+    threads: set[int] = set()
+
+    def items() -> Iterator[bytes]:
+        for number in range(5_000):
+            threads.add(threading.get_ident())
+            yield b"%d" % number
+        raise RuntimeError("the source broke")
+
+    with pytest.raises(SendManyInterruptedError, match="the source broke") as caught:
+        producer.send_many("t", items())
+    assert caught.value.result.delivered == 5_000
+    assert threads == {threading.get_ident()}
+
+
+def test_arrow_rows_are_sent(producer: Producer, brokers: Brokers) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({"value": [b"a", b"b", b"c"]})
+    producer.send("t", b"before")
+    assert producer.send_arrow("t", table).delivered == 3
+    assert brokers.values("t") == {0: [b"before", b"a", b"b", b"c"]}
+
+
+def test_transactions_commit_abort_and_refuse_what_is_outside(brokers: Brokers) -> None:
+    with Producer(bootstrap_servers=brokers.address, transactional_id="x") as producer:
+        with pytest.raises(IllegalStateError):
+            producer.send("t", b"outside")
+        with producer.transaction() as tx:
+            handles = [producer.send("t", b"%d" % n) for n in range(100)]
+            tx.send_offsets({("u", 0): 42}, "group")
+        assert all(handle.done() for handle in handles)
+        with pytest.raises(RuntimeError, match="mine"), producer.transaction():
+            lost = producer.send("t", b"aborted")
+            raise RuntimeError("mine")
+        assert isinstance(lost.exception(WAIT_S), TransactionAbortedError)
+        producer.begin_transaction()
+        producer.send("t", b"prepared")
+        assert producer.prepare_transaction().transactional_id == "x"
+        producer.commit_transaction()
+    assert brokers.values("t")[0] == [*(b"%d" % n for n in range(100)), b"prepared"]
+
+
+def test_a_record_refused_after_the_hand_over_forbids_the_commit(brokers: Brokers) -> None:
+    def broken(topic: str, key: object, value: bytes | None, meta: object) -> int:
+        if value == b"poison":
+            raise ValueError("no partition for this one")
+        return 0
+
+    with Producer(
+        bootstrap_servers=brokers.address, transactional_id="x", partitioner=broken
+    ) as producer:
+        with producer.transaction():
+            producer.send("t", b"0")
+        with pytest.raises(TransactionAbortableError), producer.transaction():
+            producer.send("t", b"1")
+            lost = producer.send("t", b"poison")
+        with pytest.raises(KafkaError, match="no partition for this one"):
+            lost.result(WAIT_S)
+        with producer.transaction():
+            producer.send("t", b"2")
+    assert brokers.values("t") == {0: [b"0", b"2"]}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_after_a_fork_the_child_is_refused_and_the_parent_goes_on(
+    producer: Producer, brokers: Brokers
+) -> None:
+    producer.send_and_wait("t", b"0")
+    brokers.freeze()
+    handle = producer.send("t", b"1")
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        for call in (lambda: producer.send("t", b"v"), producer.flush, handle.result):
+            try:
+                call()
+            except ForkedError:
+                refused += 1
+        producer.close()
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    brokers.thaw()
+    assert handle.result(WAIT_S).offset == 1
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_what_was_sent_is_delivered_at_the_interpreters_exit(
+    brokers: Brokers, compression: str
+) -> None:
+    program = f"""
+from aioproducer.blocking import Producer
+producer = Producer(
+    bootstrap_servers={brokers.address!r}, compression_type={compression!r},
+    linger_ms=60_000, batch_size=1_000_000, compression_threads_threshold_bytes=1_000,
+)
+producer.start()
+for number in range(5_000):
+    producer.send("t", b"%d" % number * 20)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(brokers.values("t")[0]) == 5_000
+
+
+def test_the_interpreters_exit_does_not_wait_for_ever(brokers: Brokers) -> None:
+    program = f"""
+from aioproducer.blocking import Producer
+producer = Producer(bootstrap_servers={brokers.address!r})
+producer.exit_timeout = 0.5
+producer.start()
+producer.send_and_wait("t", b"0")
+print("ready", flush=True)
+input()
+producer.send("t", b"1")
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        brokers.freeze()
+        started = time.monotonic()
+        child.communicate(b"go\n", timeout=WAIT_S)
+        assert child.returncode == 0
+        assert time.monotonic() - started < 10
+    brokers.thaw()
+
+
+def test_the_example_stores_every_reading(
+    brokers: Brokers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    brokers.loop.call_soon_threadsafe(brokers.cluster.create_topic, "readings", 3)
+    program = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "threads.py"))
+    assert program["main"](brokers.address) == 0
+    assert "4000 of 4000" in capsys.readouterr().out
