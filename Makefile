@@ -20,7 +20,7 @@ TEST_JOBS   ?= 2
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless valgrind
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint type bench bench-full instructions sim mutants fuzz asan cluster faults exactly-once reliability memory soak docs clean system-deps
+.PHONY: help venv demo test lint type bench bench-full instructions sim mutants fuzz asan cluster cluster-matrix faults exactly-once reliability memory soak docs clean system-deps
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -78,6 +78,9 @@ asan: $(STAMP) ## Run the tests of the native code under AddressSanitizer (needs
 
 cluster: $(STAMP) ## Run the tests that need real Kafka brokers
 	AIOPRODUCER_TEST_SECURITY=1 $(BIN)/python -m pytest -m kafka $(PYTEST_ARGS)
+
+cluster-matrix: $(STAMP) ## Kafka 0.8.2 to 4.x, every codec, keys, acks: 10,000 records each, read by their own consumer
+	AIOPRODUCER_TEST_MATRIX=1 $(BIN)/python -m pytest tests/kafka/test_cluster_matrix.py $(PYTEST_ARGS)
 
 faults: $(STAMP) ## Break three real brokers in every way: 50,000 records or 500 transactions each
 	AIOPRODUCER_TEST_FAULTS=1 $(BIN)/python -m pytest -m faults tests/kafka $(PYTEST_ARGS)
