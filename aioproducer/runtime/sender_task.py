@@ -26,11 +26,15 @@ from aioproducer.errors import (
     KafkaError,
     NodeDisconnectedError,
     ProducerFailedError,
+    UnsupportedVersionError,
     error_from_code,
 )
 from aioproducer.net.client import NetworkClient, PreparedRequest
+from aioproducer.records.message_set import magic_for, produce_versions_for
 from aioproducer.runtime.answers import outcome_of
 from aioproducer.runtime.encoder import BatchEncoder
+from aioproducer.runtime.old_brokers import without_producer_ids
+from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
     from aioproducer.core.transactions import TransactionManager
 
 _NO_TOPIC_ID = UUID(int=0)
+_SEQUENCES_SINCE = 3
 _TOPIC_IDS_SINCE = 13
 _TRANSACTIONS_V2_SINCE = 12
 _NO_TRANSACTION_TIMEOUT = 2**31 - 1
@@ -56,7 +61,7 @@ class SenderTask:
         sender: decides.
         client: carries requests.
         metadata: asked for topic ids.
-        encoder: makes RecordBatches of closed batches.
+        encoder: makes bytes of closed batches.
         acks: 0, 1 or -1.
         request_timeout: seconds a broker may take, in the request and for its answer.
         after_turn: called when a turn may have asked for metadata or ended batches.
@@ -190,6 +195,8 @@ class SenderTask:
         try:
             future = self._client.send(node_id, request, timeout_s=self._request_timeout, now=now)
         except KafkaError as error:
+            if isinstance(error, UnsupportedVersionError):
+                error = without_producer_ids()
             self._sender.on_identity_failure(error, now)
             return
         self._sender.on_identity_requested()
@@ -214,18 +221,21 @@ class SenderTask:
 
     def _prepare(self, node_id: int, batches: list[ProducerBatch]) -> None:
         try:
-            if self._encoder.encode_inline(batches):
-                self._dispatch(node_id, batches)
+            lowest, highest = self._versions(batches)
+            version = self._client.api_version(node_id, ApiKey.PRODUCE, lowest, highest)
+            magic = magic_for(version)
+            if self._encoder.encode_inline(batches, magic):
+                self._dispatch(node_id, batches, magic)
                 return
         except Exception as error:
             self._not_dispatched(node_id, batches, error)
             return
-        task = self._loop.create_task(self._encoder.encode(batches))
+        task = self._loop.create_task(self._encoder.encode(batches, magic))
         self._preparing[task] = None
-        task.add_done_callback(lambda done: self._on_prepared(node_id, batches, done))
+        task.add_done_callback(lambda done: self._on_prepared(node_id, batches, magic, done))
 
     def _on_prepared(
-        self, node_id: int, batches: list[ProducerBatch], task: asyncio.Task[None]
+        self, node_id: int, batches: list[ProducerBatch], magic: int, task: asyncio.Task[None]
     ) -> None:
         """Runs however the preparation ended, also when it was cancelled before it began."""
         del self._preparing[task]
@@ -234,18 +244,19 @@ class SenderTask:
         else:
             error = task.exception()
         if error is None:
-            self._dispatch(node_id, batches)
+            self._dispatch(node_id, batches, magic)
         else:
             self._not_dispatched(node_id, batches, error)
         self.wake()
 
-    def _dispatch(self, node_id: int, batches: list[ProducerBatch]) -> None:
+    def _dispatch(self, node_id: int, batches: list[ProducerBatch], magic: int) -> None:
         """Hands the request to the connection; batches that ended meanwhile stay behind."""
         live = self._sender.without_done(node_id, batches)
         if not live:
             return
         transactions = self._transactions
         lowest, highest = self._versions(live)
+        first, last = produce_versions_for(magic)
         request = PreparedRequest(
             ProduceRequest,
             lambda version, correlation_id, client_id: encode_produce_request(
@@ -258,8 +269,8 @@ class SenderTask:
                 topics=_topics(live, self._topic_id if version >= _TOPIC_IDS_SINCE else _no_id),
             ),
             expect_response=self._acks != 0,
-            min_version=lowest,
-            max_version=highest,
+            min_version=max(lowest, first),
+            max_version=min(highest, last),
         )
         now = self._now()
         try:
@@ -298,6 +309,8 @@ class SenderTask:
     def _versions(self, batches: Sequence[ProducerBatch]) -> tuple[int, int]:
         """The Produce versions that can carry the batches."""
         lowest = self._encoder.min_produce_version
+        if any(batch.has_sequence for batch in batches):
+            lowest = max(lowest, _SEQUENCES_SINCE)
         # Some services lack the topic ids that v13 needs (KIP-516).
         names = dict.fromkeys(batch.topic_partition.topic for batch in batches)
         nameless = all(self._topic_id(name) != _NO_TOPIC_ID for name in names)
