@@ -199,13 +199,6 @@ MUTANTS = (
         "            self._sender_task.wake()\n",
         "",
     ),
-    Mutant(
-        "number anew what may lie at the broker still",
-        "core/idempotence.py",
-        "        return not (is_first and batch.possibly_persisted "
-        "and partition.unknown_gap is not None)\n",
-        "        return True\n",
-    ),
 )
 
 
