@@ -26,7 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from aioproducer import log
-from aioproducer.errors import IllegalStateError, ProducerFencedError
+from aioproducer.errors import IllegalStateError
 from aioproducer.loader.errors import StateError
 from aioproducer.loader.exactly_once import LoadTransactions
 from aioproducer.loader.mapping import MappedRecord, RowMapper
@@ -169,18 +169,18 @@ class Loader:
 
     async def _run(self) -> None:
         while (failure := await self._attempt()) is not None:
-            if not self._begin_again(failure):
+            if not self._begin_again():
                 raise failure
 
-    def _begin_again(self, failure: BaseException) -> bool:
+    def _begin_again(self) -> bool:
         """Goes back to the last commit, where rows can be left out that were not known before."""
-        dead_letter = self._dead_letter
-        if self._stopped or isinstance(failure, ProducerFencedError):
+        transactions, dead_letter = self._transactions, self._dead_letter
+        if self._stopped or transactions is None or not transactions.is_usable:
             return False
         if dead_letter is None or not dead_letter.can_go_back:
             return False
         if not self._refusals.add(self._window.refused):
-            return False
+            return False  # Left out already, or nobody's own fault.
         state = self.state
         dead_letter.go_back(state.settled.dead_letter_bytes)
         self._window = self._new_window(state)
