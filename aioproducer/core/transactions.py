@@ -98,7 +98,7 @@ class TransactionManager:
         self.transactional_id: str = transactional_id
         self.state: TransactionState = _S.UNINITIALIZED
         self.error: KafkaError | None = None
-        """Why the transaction can only be aborted, or nothing can be done any more."""
+        """Why the transaction can only be aborted, nothing can be done, or no epoch was given."""
         self.identity: ProducerIdentity | None = None
         self.number: int = 0
         """Counts the transactions; tells a record of one from a record of another."""
@@ -121,6 +121,7 @@ class TransactionManager:
         operation = self._repeated(OperationKind.INIT)
         if operation is None:
             operation = self._operations.start(OperationKind.INIT)
+            self.error = None
             self._move(_S.INITIALIZING)
         return operation
 
@@ -376,6 +377,7 @@ class TransactionManager:
                     self.on_ended(None)
                 self._fail_transaction(error)
             case _ if self.state is _S.INITIALIZING:
+                self.error = error
                 self._move(_S.UNINITIALIZED)
                 self._operations.settle(OperationKind.INIT, OperationKind.BEGIN, error=error)
             case _:
@@ -399,9 +401,13 @@ class TransactionManager:
     def _refusal(self, call: str) -> KafkaError:
         if self.error is not None and self.state in {_S.ABORTABLE_ERROR, _S.FATAL_ERROR}:
             return self.error.with_context()
-        return IllegalStateError(
-            f"{call}() does not fit: the producer is {self.state.value}", advice=ADVICE[self.state]
+        why = f": {self.error}" if self.state is _S.UNINITIALIZED and self.error is not None else ""
+        refusal = IllegalStateError(
+            f"{call}() does not fit: the producer is {self.state.value}{why}",
+            advice=ADVICE[self.state],
         )
+        refusal.__cause__ = self.error
+        return refusal
 
     def _move(self, state: TransactionState) -> None:
         if state not in TRANSITIONS[self.state]:

@@ -402,9 +402,6 @@ class RecordAppender:
         except (TypeError, ValueError) as error:
             self._memory.pool.deallocate(buffer, size)
             raise SerializationError(str(error), topic=meta.name) from error
-        if self._accumulator.next_expiry_at < self._sender_task.sleeping_until:
-            # Its partition may wait for a broker: then nothing else would wake the sender in time.
-            self._sender_task.wake()
         if not self._batch_opened_this_turn:
             self._batch_opened_this_turn = True
             self._loop.call_soon(self._on_turn)
