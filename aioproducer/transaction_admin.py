@@ -67,7 +67,7 @@ class TransactionAdmin:
         self._client: CoordinatorClient | None = None
 
     async def __aenter__(self) -> Self:
-        self._client = CoordinatorClient(self._config)
+        self._client = self._new_client()
         return self
 
     async def __aexit__(
@@ -172,6 +172,10 @@ class TransactionAdmin:
         return await self._asks().ask(questions.committed(group_id, partitions))
 
     # -- private ---------------------------------------------------------------------------------
+
+    def _new_client(self) -> CoordinatorClient:
+        """The connections; a simulation gives it another network."""
+        return CoordinatorClient(self._config)
 
     def _asks(self) -> CoordinatorClient:
         if self._client is None:

@@ -1,0 +1,1 @@
+"""Spark writes to Kafka through aioproducer."""
