@@ -11,12 +11,14 @@ Invariants
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from aioproducer.errors import ConfigError
+from aioproducer.errors import ConfigError, UnsupportedVersionError
 from aioproducer.records.arrow_layout import ArrowColumns
 from aioproducer.spark.exactly_once import (
     DEFAULT_TRANSACTION_TIMEOUT_MS,
@@ -28,6 +30,7 @@ from aioproducer.spark.exactly_once import (
 )
 from aioproducer.spark.options import Guarantee, SourceOptions
 from aioproducer.spark.schema import plan_columns
+from aioproducer.transaction_admin import TransactionAdmin
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
@@ -119,8 +122,24 @@ class SinkPlan:
             KafkaError: the cluster could not be asked.
         """
         if self.options.guarantee is not Guarantee.EXACTLY_ONCE or self.exactly_once is not None:
+            self.end_orphans()
             return self
         return replace(self, exactly_once=self._driver().plan())
+
+    def end_orphans(self) -> None:
+        """Aborts what killed tasks of `task-transactions` have left open; when none runs.
+
+        Until the broker's timeout it would hold up read_committed consumers.
+        """
+        if self.options.guarantee is not Guarantee.TASK_TRANSACTIONS:
+            return
+
+        async def ending() -> None:
+            async with TransactionAdmin(self.options.config()) as admin:
+                await admin.abort_orphans(f"{self.prefix}-")
+
+        with suppress(UnsupportedVersionError):  # brokers before Kafka 3.0 cannot tell
+            asyncio.run(ending())
 
     def committed(self, epoch: int, results: Iterable[TaskResult | None]) -> CommitReport:
         """Publishes an epoch; see `ExactlyOnce.commit`."""

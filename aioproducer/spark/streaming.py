@@ -34,11 +34,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, plan: SinkPlan) -> None:
         self._plan = plan
+        self._is_begun = False
 
     def __getstate__(self) -> dict[str, Any]:
         """Spark pickles a writer twice, in the function of the tasks and by itself."""
-        self._plan = self._plan.begun()
-        return {"_plan": self._plan}
+        if not self._is_begun:
+            self._plan, self._is_begun = self._plan.begun(), True
+        return self.__dict__
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Sends the rows of one task of a micro-batch."""

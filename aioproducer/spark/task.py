@@ -114,10 +114,12 @@ def _send_rows(
 def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport]) -> None:
     """Publishes what the tasks have prepared, where that is asked for; logs one line."""
     how = ""
-    if plan.exactly_once is not None or plan.options.guarantee is Guarantee.EXACTLY_ONCE:
+    if plan.options.guarantee is Guarantee.EXACTLY_ONCE:
         done = plan.committed(epoch, [each.result for each in reports])
         took = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in done.seconds.items())
         how = ", skipped" if done.skipped else f", {done.transactions} transactions: {took}"
+    elif plan.job is not None:  # a stream's next batch does that
+        plan.end_orphans()
     _LOG.info("epoch %d written: %s%s", epoch, _totals(reports), how)
 
 
@@ -125,6 +127,7 @@ def abort(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport]) -> None:
     """Gives up what the tasks have prepared; what was written at least once stays."""
     if plan.options.guarantee is Guarantee.EXACTLY_ONCE:
         plan.aborted(epoch, [each.result for each in reports])
+    plan.end_orphans()
     _LOG.warning("epoch %d not written: %s", epoch, _totals(reports))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -110,7 +111,9 @@ def test_no_repr_and_no_error_shows_a_secret() -> None:
     assert "hush" not in str(caught.value)
 
 
-def test_every_own_option_says_where_it_counts() -> None:
+def test_the_readme_has_every_own_option() -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
     for option in OWN_OPTIONS:
         assert set(option.used.split()) <= {"write", "stream", "read"}
-        assert option.doc.endswith(".")
+        used = option.used.replace(" ", ", ")
+        assert f"| `{option.name}` | {used} | {option.default} | {option.doc} |" in readme

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from support.spark import EmbeddedKafka, embedded_kafka
 
+from aioproducer.blocking import Producer
 from aioproducer.errors import ConfigError, KafkaError
 from aioproducer.spark.pool import POOL
 
@@ -79,6 +80,23 @@ def test_a_job_that_was_done_is_not_done_again(kafka: EmbeddedKafka) -> None:
         message = copied(job).write(batch(0, 10))
         copied(job).commit([message])
     assert kafka.numbers(topic) == list(range(10))
+
+
+def test_what_killed_tasks_have_left_open_is_ended_with_the_job(kafka: EmbeddedKafka) -> None:
+    topic = kafka.topic(1)
+    options = {"delivery.guarantee": "task-transactions", "job.id": topic}
+    writer = source(kafka, topic, **options).writer(SCHEMA, False)
+    prefix = writer._plan.prefix
+    settings = {"bootstrap_servers": kafka.servers, "transactional_id": f"{prefix}-killed"}
+    with Producer(**settings) as killed:
+        killed.begin_transaction()
+        killed.send_and_wait(topic, b"-5")
+        message = copied(writer).write(batch(0, 10))
+        assert kafka.numbers(topic) == []  # they stand behind what was left open
+        copied(writer).commit([message])
+        assert kafka.numbers(topic) == list(range(10))
+        with pytest.raises(KafkaError):
+            killed.commit_transaction()
 
 
 class Stream:
