@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from aioproducer.errors import KafkaError
+from aioproducer.errors import KafkaError, TransactionAbortableError, TransactionAbortedError
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 KEPT_BYTES: Final = 64 * 1024 * 1024
 _KEY_BYTES: Final = 40
+_CONSEQUENCES: Final = (TransactionAbortableError, TransactionAbortedError)
 
 
 class RowError(KafkaError):
@@ -96,10 +97,12 @@ def row_error(
         window: what is kept.
         rows: how many were handed over so far.
     """
-    first = failed[0]
+    # In a transaction one lost row takes the others with it: the others say nothing new.
+    causes = [each for each in failed if not isinstance(each.error, _CONSEQUENCES)]
+    first = (causes or failed)[0]
     error = first.error
     others = f"; {len(failed) - 1} more of {rows} rows failed" if len(failed) > 1 else ""
-    return RowError(
+    found = RowError(
         f"Spark partition {spark_partition}, row {first.index}{_key_of(window, first.index)}: "
         f"{type(error).__name__}: {error.message or error}{others}",
         topic=error.topic,
@@ -108,6 +111,8 @@ def row_error(
         persistence=error.persistence,
         advice=error.advice,
     )
+    found.__cause__ = error
+    return found
 
 
 def _key_of(window: RowWindow, number: int) -> str:
@@ -115,14 +120,8 @@ def _key_of(window: RowWindow, number: int) -> str:
         row = window.row(number)
     except KafkaError:  # it cannot be read: the error says so
         return ""
-    if row is None:
+    if row is None or row.key is None:
         return ""
-    return f" (key {shortened(row.key)})"
-
-
-def shortened(key: Any) -> str:
-    """A key as errors show it."""
-    if not isinstance(key, bytes):
-        return repr(key)
-    text = repr(key[:_KEY_BYTES])
-    return f"{text}... of {len(key)} bytes" if len(key) > _KEY_BYTES else text
+    shown = repr(row.key[:_KEY_BYTES])
+    rest = f"... of {len(row.key)} bytes" if len(row.key) > _KEY_BYTES else ""
+    return f" (key {shown}{rest})"

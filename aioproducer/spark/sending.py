@@ -138,7 +138,7 @@ class _Sending:
 
         result = await self._run.complete(feeding())
         if result.failed and self._target.dead_letter_topic is None:
-            raise self._failure(result) from result.failed[0].error
+            raise self._failure(result)
         if broken is not None:
             raise broken
         return result
@@ -186,7 +186,7 @@ class _Sending:
 
     async def _send_dead_letters(self, result: SendManyResult) -> None:
         if not all(isinstance(each.error, _THE_ROWS_OWN) for each in result.failed):
-            raise self._failure(result) from result.failed[0].error
+            raise self._failure(result)
         topic = self._target.dead_letter_topic or ""
         deliveries = []
         for each in result.failed:

@@ -53,6 +53,22 @@ def test_the_report_says_what_was_done(kafka: EmbeddedKafka) -> None:
     assert [int(each.value or b"") for each in kafka.read(topic)[0]] == list(range(95))
 
 
+def test_headers_may_be_a_map_and_times_milliseconds(kafka: EmbeddedKafka) -> None:
+    topic = kafka.topic(1)
+    given = {"kafka.bootstrap.servers": kafka.servers, "topic": topic}
+    fields = [("value", "binary"), ("headers", "map<string,string>"), ("timestamp", "bigint")]
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "value": pa.array([b"a"]),
+            "headers": pa.array([[("trace", "7")]], pa.map_(pa.string(), pa.string())),
+            "timestamp": pa.array([1234]),
+        }
+    )
+    write_task(SinkPlan.of_batch(given, fields, overwrite=False), PLACE, JOB, iter([batch]))
+    (record,) = kafka.records(topic)
+    assert (record.headers, record.timestamp_ms) == ((("trace", b"7"),), 1234)
+
+
 def test_no_rows_are_no_trouble(kafka: EmbeddedKafka) -> None:
     assert write(kafka, kafka.topic(), iter(())).rows == 0
 

@@ -13,6 +13,7 @@ from support.spark import EmbeddedKafka, embedded_kafka
 from aioproducer.blocking import Producer
 from aioproducer.errors import ConfigError, KafkaError
 from aioproducer.spark.pool import POOL
+from aioproducer.spark.rows import RowError
 
 types: Any = pytest.importorskip("pyspark.sql.types", reason="needs pyspark (the extra `spark`)")
 
@@ -80,6 +81,19 @@ def test_a_job_that_was_done_is_not_done_again(kafka: EmbeddedKafka) -> None:
         message = copied(job).write(batch(0, 10))
         copied(job).commit([message])
     assert kafka.numbers(topic) == list(range(10))
+
+
+@pytest.mark.parametrize("guarantee", ["task-transactions", "exactly-once"])
+def test_the_row_that_spoils_a_transaction_is_the_one_named(
+    kafka: EmbeddedKafka, guarantee: str
+) -> None:
+    topic = kafka.topic()
+    writer = source(kafka, topic, **{"delivery.guarantee": guarantee}).writer(SCHEMA, False)
+    values = ["x" * 2_000_000 if each == 7 else str(each) for each in range(10)]
+    with pytest.raises(RowError, match=r"Spark partition 0, row 7: RecordTooLargeError"):
+        copied(writer).write(iter([pa.RecordBatch.from_pydict({"value": values})]))
+    copied(writer).abort([None])
+    assert kafka.numbers(topic) == []
 
 
 def test_what_killed_tasks_have_left_open_is_ended_with_the_job(kafka: EmbeddedKafka) -> None:
