@@ -20,7 +20,7 @@ TEST_JOBS   ?= 2
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless valgrind
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint type bench bench-full instructions sim mutants fuzz asan cluster cluster-matrix faults exactly-once reliability memory soak docs clean system-deps
+.PHONY: help venv demo demo-spark test lint type bench bench-full bench-spark instructions sim mutants fuzz asan cluster cluster-matrix faults exactly-once reliability memory soak docs clean system-deps
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -37,6 +37,9 @@ $(STAMP): pyproject.toml setup.py $(LOCK) $(NATIVE)
 
 demo: $(STAMP) ## Load 336,776 flights into a cluster and verify them (CLUSTER=embedded|kafka)
 	CLUSTER=$(CLUSTER) $(BIN)/python examples/demo.py
+
+demo-spark: $(STAMP) ## The same flights from Parquet through Spark, exactly once (needs Java)
+	CLUSTER=$(CLUSTER) $(BIN)/python examples/spark_demo.py
 
 TEST = $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile $(PYTEST_ARGS)
 test: $(STAMP) ## Run the whole suite: native x asyncio in full, then pure and uvloop
@@ -119,6 +122,9 @@ bench: $(STAMP) ## Measure cost, rate, latency and memory beside other clients (
 
 bench-full: $(STAMP) ## The whole matrix: sizes, codecs, partitions, keys (hours)
 	$(BIN)/python -m bench full
+
+bench-spark: $(STAMP) ## Spark into Kafka beside Spark's own sink (needs Java and Maven; 10 minutes)
+	$(BIN)/python -m bench spark
 
 instructions: $(STAMP) ## Count instructions per record, beside those recorded (needs valgrind)
 	$(BIN)/python -m bench instructions
