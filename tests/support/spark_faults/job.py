@@ -12,9 +12,7 @@ from support.spark_faults.source import FaultySource
 
 def main(settings: dict[str, Any]) -> None:
     """Runs until every file is written, or dies."""
-    spark = local_session(
-        "a query that is killed", settings["spark"], master=settings["master"]
-    )
+    spark = local_session("a query that is killed", settings["spark"], master=settings["master"])
     spark.dataSource.register(FaultySource)
     lines = (
         spark.readStream.format("text")

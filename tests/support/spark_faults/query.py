@@ -85,10 +85,16 @@ class FaultyQuery:
 
     def __post_init__(self) -> None:
         (self.folder / "input").mkdir()
-        for number in range(self.files):
+        goal, self.files = self.files, 0
+        self.set_goal(goal)
+
+    def set_goal(self, files: int) -> None:
+        """Lets there be so many files."""
+        for number in range(self.files, files):
             file = self.folder / "input" / f"{number:04}.txt"
             rows = (f"{number:04}-{row:05}" for row in range(self.lines))
             file.write_text("\n".join(rows), encoding="ascii")
+        self.files = max(files, self.files)
 
     @property
     def notes(self) -> Counter[str]:
@@ -96,13 +102,19 @@ class FaultyQuery:
         path = self.folder / "notes"
         return Counter(path.read_text(encoding="utf-8").splitlines() if path.exists() else ())
 
-    def start(self, *, master: str | None = None, **faults: Any) -> Life:
+    def start(
+        self, *, master: str | None = None, spark: Mapping[str, str] | None = None, **faults: Any
+    ) -> Life:
         """Starts it anew, with another parallelism; faults by name, `_` for a dot."""
         self._lives += 1
         own = {"notes": str(self.folder / "notes"), "go.on": str(self.folder / "go on")}
         settings = {
             "master": master or f"local[{self.rng.randint(1, 4)},4]",
-            "spark": _SETTINGS | {"spark.local.dir": str(self.folder / "spark")},
+            "spark": {
+                **_SETTINGS,
+                "spark.local.dir": str(self.folder / "spark"),
+                **(spark or {}),
+            },
             "input": str(self.folder / "input"),
             "checkpoint": str(self.folder / "checkpoint"),
             "files per batch": "1",
@@ -161,5 +173,3 @@ class FaultyQuery:
         }
         twice = sum(count - 1 for count in found.values())
         return twice, len(wanted - set(found))
-
-

@@ -3,9 +3,11 @@
 Owns: the moments, and how a task, its process or the whole query dies. Must not know: who decides.
 
     task.share      how many first attempts of tasks fail, at a random moment, in a random way
-    task.slow       seconds that the first attempt of a task of the first batches takes longer
-    driver.moment   where the whole query dies: see `_Doomed`; with `stall` it waits for a file
-    driver.batch    in which batch
+    task.slow       seconds that the first attempt at partition 0 takes longer
+    driver.moment   where the whole query dies, one of `MOMENTS`; at `stall`, which is before the
+                    decision, it waits for a file instead
+    driver.batch    in which batch; None for every one
+    driver.raises   whether the commit fails there, instead of the whole query being killed
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +61,9 @@ class FaultyWriter(StreamWriter):
     def write(self, iterator: Iterator[Any]) -> TaskMessage:
         context = TaskContext.get()
         chance = random.SystemRandom()
-        if context.attemptNumber() == 0 and (seconds := self._faults.get("task.slow")):
-            time.sleep(chance.uniform(0, 2 * seconds) if context.partitionId() == 0 else 0)
+        if context.attemptNumber() == context.partitionId() == 0 and "task.slow" in self._faults:
+            _note(self._faults, "slow")
+            time.sleep(self._faults["task.slow"])
         if context.attemptNumber() > 1 or chance.random() >= self._faults.get("task.share", 0):
             return super().write(iterator)
         moment = chance.choice(("before", "middle", "end"))
@@ -70,10 +74,13 @@ class FaultyWriter(StreamWriter):
         return message
 
     def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
-        if batchId == self._faults.get("driver.batch"):
-            _doom(self._faults)
-        super().commit(messages, batchId)
-        if batchId == self._faults.get("driver.batch") and self._faults["driver.moment"] == "ended":
+        moment = self._faults.get("driver.moment")
+        if moment is None or self._faults["driver.batch"] not in {batchId, None}:
+            super().commit(messages, batchId)
+            return
+        with _doomed(self._faults):
+            super().commit(messages, batchId)
+        if moment == "ended":
             _die(self._faults)
 
     def _cut(self, iterator: Iterator[Any], chance: random.Random) -> Iterator[Any]:
@@ -89,11 +96,11 @@ class FaultyWriter(StreamWriter):
         raise RuntimeError("a task fails on purpose")
 
 
-def _doom(faults: dict[str, Any]) -> None:
-    """Lets this process, which commits one batch, take the whole query with it."""
+@contextmanager
+def _doomed(faults: dict[str, Any]) -> Iterator[None]:
+    """The commit in this block takes the whole query with it, unless its moment is later."""
     moment = faults["driver.moment"]
     decide, end = Ledger.decide, TwoPhaseCommit._is_committed
-    ended: list[Part] = []
 
     async def deciding(self: Ledger, driver: PreparedTransaction, decision: Decision) -> None:
         if moment in {"before decision", "stall"}:
@@ -104,17 +111,23 @@ def _doom(faults: dict[str, Any]) -> None:
 
     async def ending(self: TwoPhaseCommit, part: Part) -> bool:
         done = await end(self, part)
-        ended.append(part)
         if moment == "half ended":
             _die(faults)
         return done
 
     Ledger.decide = deciding  # type: ignore[method-assign]
     TwoPhaseCommit._is_committed = ending  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Ledger.decide = decide  # type: ignore[method-assign]
+        TwoPhaseCommit._is_committed = end  # type: ignore[method-assign]
 
 
 def _die(faults: dict[str, Any]) -> None:
     _note(faults, faults["driver.moment"])
+    if faults.get("driver.raises"):
+        raise RuntimeError("a commit fails on purpose")
     if faults["driver.moment"] != "stall":
         kill_session(os.getsid(0))
         return
