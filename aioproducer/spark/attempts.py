@@ -14,7 +14,9 @@ from __future__ import annotations
 import os
 import secrets
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from aioproducer.errors import IllegalStateError
@@ -55,10 +57,14 @@ class Plan:
             )
         return True
 
-    def attempt_id(self, epoch: int, owner: str) -> str:
-        """A transactional id for one attempt of this process."""
+    def attempt_id(self, epoch: int, owner: str, numbers: AttemptNumbers | None = None) -> str:
+        """A transactional id for one attempt of this process, or of the one with these `numbers`.
+
+        Raises:
+            IllegalStateError: this process has worked for a later epoch since.
+        """
         decided = self.decided if self.decided_by == owner else None
-        worker, number = _numbering.next(self.prefix, owner, epoch, decided)
+        worker, number = (numbers or _numbers).next(self.prefix, owner, epoch, decided)
         return TransactionNames(self.prefix).attempt(worker, epoch, number)
 
 
@@ -89,17 +95,22 @@ class _Latest(NamedTuple):
     used: int
 
 
-class _Numbering:
-    """The numbers of this process's attempts, per prefix and parity; a forked child has its own."""
+class AttemptNumbers:
+    """The numbers of a process's attempts, per prefix and parity; a forked child has its own.
 
-    def __init__(self) -> None:
+    Args:
+        make_name: makes the process's name, 16 hexadecimal digits; a random one when left out.
+    """
+
+    def __init__(self, make_name: Callable[[], str] | None = None) -> None:
+        self._make_name = make_name or partial(secrets.token_hex, WORKER_BYTES)
         self._lock = threading.Lock()
         self._process = -1
         self._worker = ""
         self._latest: dict[tuple[str, int], _Latest] = {}
 
     def next(self, prefix: str, owner: str, epoch: int, decided: int | None) -> tuple[str, int]:
-        """The name of this process, and a number that no attempt has whose end is not settled.
+        """The name of the process, and a number that no attempt has whose end is not settled.
 
         Args:
             prefix: names the query or job.
@@ -112,7 +123,7 @@ class _Numbering:
         """
         with self._lock:
             if self._process != os.getpid():
-                self._process, self._worker = os.getpid(), secrets.token_hex(WORKER_BYTES)
+                self._process, self._worker = os.getpid(), self._make_name()
                 self._latest.clear()
             key = (prefix, epoch % 2)
             latest = self._latest.get(key, _Latest(owner, epoch, 0))
@@ -127,4 +138,4 @@ class _Numbering:
             return self._worker, number
 
 
-_numbering = _Numbering()
+_numbers = AttemptNumbers()

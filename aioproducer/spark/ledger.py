@@ -38,7 +38,12 @@ from aioproducer.spark.errors import (
     SupersededError,
 )
 from aioproducer.transaction_admin import TransactionAdmin
-from aioproducer.types import OffsetAndMetadata, PreparedTransaction, TopicPartition
+from aioproducer.types import (
+    OffsetAndMetadata,
+    PreparedTransaction,
+    TopicPartition,
+    TransactionDescription,
+)
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
@@ -83,6 +88,16 @@ class Ledger(TransactionAdmin):
         may_create = self._config.allow_auto_create_topics
         return await self._asks().ask(questions.partition_count(self._topic, may_create=may_create))
 
+    async def open_attempts(self) -> list[TransactionDescription]:
+        """The open transactions of this prefix's tasks."""
+        found = await self.open_transactions(self.names.workers)
+        return [each for each in found if self.names.read(each.transactional_id) is not None]
+
+    async def abort_orphan(self, found: TransactionDescription) -> None:
+        """Aborts one, if it is open still."""
+        if await self._aborted(found):
+            _log.info("aborted %s, which nobody can decide", found.transactional_id)
+
     async def last_decision(self) -> Decision | None:
         """The last epoch that was decided; None for none, or none that brokers remember."""
         found = await self._asks().ask(questions.committed(self.names.prefix, None))
@@ -110,7 +125,7 @@ class Ledger(TransactionAdmin):
             await self._write(driver, decision)
             await self._end(driver, decision.epoch)
         except _SHUT_OUT as error:
-            raise _superseded(decision.epoch) from error
+            raise superseded(decision.epoch) from error
 
     async def is_settled(self, decision: Decision) -> bool:
         """Whether every end of the decision was acknowledged."""
@@ -159,7 +174,7 @@ class Ledger(TransactionAdmin):
                 f"epoch {epoch} was not decided, nothing of it is visible: {error}", epoch=epoch
             ) from error
         except PreparedTransactionUnknownError as error:
-            raise _superseded(epoch) from error
+            raise superseded(epoch) from error
         except KafkaTimeoutError as error:
             raise DecisionUnknownError(
                 f"whether epoch {epoch} is decided is not known: {error}", epoch=epoch
@@ -170,7 +185,8 @@ def _settled(decision: Decision) -> OffsetAndMetadata:
     return OffsetAndMetadata(decision.epoch + 1, decision.owner)
 
 
-def _superseded(epoch: int) -> SupersededError:
+def superseded(epoch: int) -> SupersededError:
+    """The error of a driver that another one has shut out."""
     return SupersededError(
         f"another driver has taken over while epoch {epoch} was written; what becomes of the epoch "
         "is up to that one",

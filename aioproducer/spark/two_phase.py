@@ -3,7 +3,7 @@
 Owns: what a driver does before, after and instead of an epoch, in which order. Must not know:
 Spark, processes, how a request is made.
 
-    plan     shut out other drivers; finish what was decided last; abort what nobody will decide
+    plan     shut out other drivers; finish what was decided last; abort what nobody can decide
     (tasks   each writes in a transaction of its own, and leaves it prepared)
     commit   look whether all are still there; decide; commit each
     abort    decide nothing any more; finish a decided epoch, abort any other
@@ -33,8 +33,9 @@ from aioproducer.errors import (
 from aioproducer.spark.attempts import Plan, TaskResult
 from aioproducer.spark.decision import Decision, Part
 from aioproducer.spark.errors import EpochLostError, EpochNotPreparedError
-from aioproducer.spark.ledger import Ledger
+from aioproducer.spark.ledger import Ledger, superseded
 
+_S = TypeVar("_S")
 _T = TypeVar("_T")
 
 _log = log.get("spark")
@@ -89,11 +90,16 @@ class TwoPhaseCommit:
         """
         ledger = self._ledger
         await ledger.partition_count()  # to say so early if there is no such topic
+        # What was open before the others were shut out can be decided by nobody afterwards. What is
+        # opened later may be another driver's that has shut out this one.
+        found = await ledger.open_attempts()
         driver = await ledger.take_over()
         last = await ledger.last_decision()
         if last is not None and not await ledger.is_settled(last):
             await self._finish(last)
-        await self._abort_orphans(last)
+        decided = {part.transaction.transactional_id for part in last.parts} if last else set()
+        orphans = [each for each in found if each.transactional_id not in decided]
+        await _each(ledger.abort_orphan, orphans)
         if last is None:
             return Plan(ledger.names.prefix, driver)
         return Plan(ledger.names.prefix, driver, last.epoch, last.owner)
@@ -134,12 +140,12 @@ class TwoPhaseCommit:
         known = [each for each in results if each is not None and not each.skipped]
         if not known:
             return
-        for driver in {each.driver for each in known}:
+        for driver in dict.fromkeys(each.driver for each in known):
             await self._ledger.give_up(driver)
         last = await self._ledger.last_decision()
         if last is not None:
             await self._finish(last)
-        decided = set(last.parts) if last is not None else set()
+        decided = last.parts if last is not None else ()
         unwanted = [p for each in known if (p := each.part) is not None and p not in decided]
         await _each(self._give_up, unwanted)
 
@@ -166,6 +172,8 @@ class TwoPhaseCommit:
         found = await _each(self._is_committed, decision.parts)
         lost = _without(decision.parts, found)
         if lost:
+            if await self._ledger.last_decision() != decision:
+                raise superseded(decision.epoch)  # which used the ids of this one again
             error = EpochLostError.of(
                 decision.epoch,
                 [part.partition for part in lost],
@@ -192,19 +200,6 @@ class TwoPhaseCommit:
             # The next plan, or the broker's timeout, aborts what is open still.
             _log.info("Spark partition %d was not aborted: %s", part.partition, error)
 
-    async def _abort_orphans(self, last: Decision | None) -> None:
-        """Nobody has the identity any more that their epoch could be decided by."""
-        names = self._ledger.names
-        found = await self._ledger.open_transactions(names.workers)
-        if not found:
-            return
-        keep = {part.transaction.transactional_id for part in last.parts} if last else set()
-        keep |= {
-            each.transactional_id for each in found if names.read(each.transactional_id) is None
-        }
-        aborted = await self._ledger.abort_orphans(names.workers, keep=keep)
-        _log.info("aborted %d transactions that nobody will decide", len(aborted))
-
 
 def _common(epoch: int, results: Sequence[TaskResult]) -> TaskResult:
     """The first of results that belong together."""
@@ -221,15 +216,15 @@ def _without(parts: Sequence[Part], found: Sequence[bool]) -> list[Part]:
     return sorted(missing, key=lambda part: part.partition)
 
 
-async def _each(act: Callable[[Part], Awaitable[_T]], parts: Sequence[Part]) -> list[_T]:
-    """What `act` returns for each part, some at a time; waits for all, then raises what one did."""
+async def _each(act: Callable[[_S], Awaitable[_T]], items: Sequence[_S]) -> list[_T]:
+    """What `act` returns for each item, some at a time; waits for all, then raises what one did."""
     turns = asyncio.Semaphore(_AT_A_TIME)
 
-    async def one(part: Part) -> _T:
+    async def one(item: _S) -> _T:
         async with turns:
-            return await act(part)
+            return await act(item)
 
-    done = await asyncio.gather(*map(one, parts), return_exceptions=True)
+    done = await asyncio.gather(*map(one, items), return_exceptions=True)
     for each in done:
         if isinstance(each, BaseException):
             raise each
