@@ -19,7 +19,7 @@ PYTEST_ARGS ?=
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless valgrind
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint type bench bench-full instructions sim mutants fuzz asan cluster faults exactly-once reliability memory soak docs clean system-deps
+.PHONY: help venv demo demo-spark test lint type bench bench-full bench-spark instructions sim mutants fuzz asan cluster faults exactly-once reliability memory soak docs clean system-deps
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -36,6 +36,9 @@ $(STAMP): pyproject.toml setup.py $(LOCK) $(NATIVE)
 
 demo: $(STAMP) ## Load 336,776 flights into a cluster and verify them (CLUSTER=embedded|kafka)
 	CLUSTER=$(CLUSTER) $(BIN)/python examples/demo.py
+
+demo-spark: $(STAMP) ## The same flights from Parquet through Spark, exactly once (needs Java)
+	CLUSTER=$(CLUSTER) $(BIN)/python examples/spark_demo.py
 
 test: $(STAMP) ## Run the whole suite: native x asyncio in full, then pure and uvloop
 	AIOPRODUCER_IMPL=native AIOPRODUCER_TEST_LOOP=asyncio $(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -114,6 +117,9 @@ bench: $(STAMP) ## Measure cost, rate, latency and memory beside other clients (
 
 bench-full: $(STAMP) ## The whole matrix: sizes, codecs, partitions, keys (hours)
 	$(BIN)/python -m bench full
+
+bench-spark: $(STAMP) ## Spark into Kafka beside Spark's own sink (needs Java and Maven; 10 minutes)
+	$(BIN)/python -m bench spark
 
 instructions: $(STAMP) ## Count instructions per record, beside those recorded (needs valgrind)
 	$(BIN)/python -m bench instructions

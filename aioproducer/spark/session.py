@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _LOCAL: Final = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.log.level": "ERROR",

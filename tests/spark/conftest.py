@@ -39,6 +39,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     home = tmp_path_factory.mktemp("spark")
     settings = {
         "spark.driver.memory": "1g",
+        # To start and compile takes longer here than what is run.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.sql.codegen.wholeStage": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(home / "warehouse"),
         "spark.local.dir": str(home),

@@ -51,22 +51,11 @@ def test_every_column_becomes_its_part_of_the_record(spark: Any, embedded: Embed
     assert [(each.key, each.value) for each in embedded.records(other)] == [(None, None)]
 
 
-def test_headers_may_be_a_map_and_times_milliseconds(spark: Any, embedded: EmbeddedKafka) -> None:
-    topic = embedded.topic(1)
-    frame = spark.sql("SELECT 'a' AS value, map('trace', '7') AS headers, 1234L AS timestamp")
-    write(frame, embedded, {"topic": topic})
-    (record,) = embedded.records(topic)
-    assert (record.headers, record.timestamp_ms) == ((("trace", b"7"),), 1234)
-
-
 @pytest.mark.parametrize(
     ("columns", "options", "reason"),
     [
-        ("id AS amount", {"topic": "t"}, "column 'amount' has no place"),
         ("id AS value", {"topic": "t"}, "column 'value' is bigint"),
         ("'a' AS value", {"topic": "t", "kafka.linger.m": "1"}, "did you mean kafka.linger.ms"),
-        ("'a' AS value", {}, "where the rows go"),
-        ("'a' AS value", {"topic": "t", "delivery.guarantee": "twice"}, "must be one of"),
     ],
 )
 def test_what_cannot_work_is_refused_before_any_task(
