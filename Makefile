@@ -20,7 +20,7 @@ TEST_JOBS   ?= 2
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless valgrind
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-spark test lint type bench bench-full bench-spark instructions sim mutants fuzz asan cluster cluster-matrix faults exactly-once reliability memory soak docs clean system-deps
+.PHONY: help venv demo demo-spark test lint type bench bench-full bench-spark instructions sim mutants fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs clean system-deps
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -87,6 +87,13 @@ cluster-matrix: $(STAMP) ## Kafka 0.8.2 to 4.x, every codec, keys, acks: 10,000 
 
 faults: $(STAMP) ## Break three real brokers in every way: 50,000 records or 500 transactions each
 	AIOPRODUCER_TEST_FAULTS=1 $(BIN)/python -m pytest -m faults tests/kafka $(PYTEST_ARGS)
+
+# cluster-spark: how often tasks, workers, queries and brokers die.
+REPEATS ?= 20
+cluster-spark: $(STAMP) ## Kill tasks, workers, queries and brokers under real Spark and Kafka (REPEATS=20)
+	AIOPRODUCER_TEST_SPARK_FAULTS=$(REPEATS) AIOPRODUCER_TEST_QUERIES=$$(($(REPEATS) * 20)) \
+		$(BIN)/python -m pytest tests/spark/test_exactly_once.py tests/embedded/test_two_phase.py \
+		tests/unit/spark/test_two_phase_property.py $(PYTEST_ARGS)
 
 # exactly-once: how often each load is killed, and when (any seed).
 KILLS ?= 50
