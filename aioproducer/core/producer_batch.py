@@ -28,7 +28,6 @@ from aioproducer.records.protocol import BatchBuilder
 from aioproducer.records.reader import DecodedRecord
 from aioproducer.types import Persistence, TimestampType, TopicPartition
 
-
 _NO_TOPIC_ID = UUID(int=0)
 
 
