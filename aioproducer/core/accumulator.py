@@ -408,10 +408,10 @@ class RecordAccumulator:
 
     def _hurry_for_crowd(self, now: float) -> None:
         """Ends all lingers when nobody is left to add a record."""
-        first = next(iter(self._lingering)).batches[0]
-        if first.watchers < first.count:
+        oldest = next(iter(self._lingering))
+        if oldest.batches[0].watchers < oldest.batches[0].count:
             return  # what most turns find; the rest is for `Crowd`
-        lingered = self.next_ready_at <= now
+        lingered = oldest.ready_at <= now
         if self._crowd.has_waited(self._incomplete, len(self._lingering), lingered=lingered):
             for queue in list(self._lingering):
                 queue.batches[0].urgent = True

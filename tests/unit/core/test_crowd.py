@@ -116,3 +116,17 @@ def test_part_of_a_large_crowd_is_served_while_the_rest_asks() -> None:
     ask(core)
     (second,) = core.poll()
     assert first.batches[0].count == second.batches[0].count == PLENTY
+
+
+def test_time_at_which_a_hurried_linger_would_have_ended_teaches_nothing() -> None:
+    core = asked(10)
+    for _ in range(10):
+        ask(core)
+    (dispatch,) = core.poll()
+    core.acknowledge(dispatch)
+    core.now += LINGER
+    ask(core)
+    assert core.poll() == []
+    for _ in range(9):
+        ask(core)
+    assert len(core.poll()) == 1
