@@ -227,7 +227,7 @@ async def test_timeouts_and_shields_treat_an_await_like_any_other():
     bench.end()
 
 
-async def test_tasks_written_in_python_wait_as_well(monkeypatch):
+async def test_tasks_written_in_python_wait_as_well():
     bench = await opened()
 
     async def ask() -> object:
