@@ -129,6 +129,18 @@ class RecordAppender:
         """
         return self.lane.waiting
 
+    @property
+    def takes_headers(self) -> bool:
+        """Whether the brokers can store headers (since 0.11).
+
+        If not, no record takes the fast lane, which would not look.
+        """
+        return self._check.takes_headers
+
+    @takes_headers.setter
+    def takes_headers(self, takes: bool) -> None:
+        self._check.takes_headers = takes
+
     def admit_by(self, admission: Admission) -> None:
         """Every record belongs to a transaction from now on."""
         self._admission = admission
@@ -386,7 +398,8 @@ class RecordAppender:
         if lane.records_this_turn == _RECORDS_PER_TURN:
             self._loop.call_soon(self._on_turn)
         sticky = None if record.partition is not None else self.sticky_of(record.meta.name)
-        lane.adopt(record.meta, batch, sticky)
+        if self._check.takes_headers:
+            lane.adopt(record.meta, batch, sticky)
         if self._accumulator.next_ready_at < self._sender_task.sleeping_until:
             self._sender_task.wake()
         key, value = record.key, record.value

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 
 from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.outgoing import OutgoingRecord
-from aioproducer.errors import InvalidPartitionError, RecordTooLargeError, SerializationError
+from aioproducer.errors import (
+    InvalidPartitionError,
+    RecordTooLargeError,
+    SerializationError,
+    UnsupportedVersionError,
+)
 from aioproducer.records import record_size_bound
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.types import HeaderPairs
@@ -34,6 +39,9 @@ class RecordCheck:
         pool: says which records the memory can never hold.
         choose_partition: asked for records whose partition is not given.
         wall_ms: the timestamp of records that bring none.
+
+    Attributes:
+        takes_headers: whether the brokers can store headers.
     """
 
     def __init__(
@@ -47,6 +55,7 @@ class RecordCheck:
         self._pool = pool
         self._choose_partition = choose_partition
         self._wall_ms = wall_ms
+        self.takes_headers: bool = True
 
     def record(
         self,
@@ -62,12 +71,19 @@ class RecordCheck:
         Raises:
             RecordTooLargeError: for a request, or for the memory.
             SerializationError: of wrong types, or the timestamp is none.
+            UnsupportedVersionError: it has headers, which the brokers cannot store.
             InvalidPartitionError: what the partitioner chose is none.
         """
         try:
             size = record_size_bound(key, value, headers) + HEADER_SIZE
         except (TypeError, ValueError) as error:
             raise SerializationError(str(error), topic=meta.name) from error
+        if headers and not self.takes_headers:
+            raise UnsupportedVersionError(
+                "brokers before Kafka 0.11 cannot store record headers",
+                topic=meta.name,
+                advice="send without headers, or upgrade the brokers",
+            )
         self._pool.check_size(size)
         if size > self._max_request_size:
             raise RecordTooLargeError(
