@@ -98,6 +98,7 @@ class TransactionAdmin:
             PreparedTransactionUnknownError: the transactional id was used again, or forgotten; in
                 transactions of version 1 (KIP-98) also after `transaction_timeout_ms`.
             AuthorizationError: the principal may not use the transactional id.
+            KafkaError: the coordinator refuses, and says that the transaction is open still.
         """
         if prepared.empty:
             return
@@ -105,6 +106,8 @@ class TransactionAdmin:
             await self._asks().ask(questions.end(prepared, commit=commit))
         except _NOT_OURS_ANY_MORE as error:
             fate = await self._fate(prepared)
+            if fate is Fate.OPEN:
+                raise
             if fate is not (Fate.COMMITTED if commit else Fate.ABORTED):
                 raise _refusal(prepared, fate) from error
 
