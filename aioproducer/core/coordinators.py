@@ -205,10 +205,12 @@ class CoordinatorDialogue:
 
     def _react(self, request: TransactionalRequest, answer: Answered, now: float) -> None:
         manager = self._manager
-        # Who looks for the coordinator again may have had the transaction committed already.
-        asked_again = request.rpc is not Rpc.END and manager.contents.may_have_ended
+        # An earlier request may have ended the transaction, whatever is answered now.
+        may_have_ended = manager.contents.end_requests > (request.rpc is Rpc.END)
         aborting = manager.state is TransactionState.ABORTING
-        reaction = reaction_to(request.rpc, answer.code, ending=aborting or asked_again)
+        reaction = reaction_to(request.rpc, answer.code, ending=aborting or may_have_ended)
+        if reaction is Reaction.BUMP and may_have_ended and not aborting:
+            reaction = Reaction.FATAL  # a newer epoch does not undo a commit that may have worked
         if reaction is Reaction.RETRY:
             if error_for_code(answer.code).refreshes_metadata:
                 self.on_outdated(now)

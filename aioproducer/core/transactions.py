@@ -337,7 +337,7 @@ class TransactionManager:
         elif rpc is Rpc.COMMIT_OFFSETS and self.uses_v2:
             self.contents.begun = True
         elif rpc is Rpc.END:
-            self.contents.may_have_ended = True
+            self.contents.end_requests += 1
 
     def on_unanswered(self, rpc: Rpc) -> None:
         """A request that was sent has got no answer; it may still have its effect."""
@@ -445,7 +445,7 @@ class TransactionManager:
     @property
     def _can_fail(self) -> bool:
         """Whether a loss can still keep the transaction from being committed, here or elsewhere."""
-        decided = self.is_prepared or self.contents.may_have_ended
+        decided = self.is_prepared or self.contents.end_requests > 0
         return self.state in _FAILS_WITH and not decided
 
     @property

@@ -102,6 +102,12 @@ class CoordinatorClient:
 
         return await self._repeated(of_all)
 
+    async def ask_broker(self, node_id: int, question: Question[_T]) -> _T:
+        """The answer of one broker of the cluster, in one attempt; raises the error it is."""
+        if node_id not in self._nodes:
+            self._learn(await self._ask(questions.brokers()))
+        return await self._exchange(node_id, question)
+
     async def finalized_feature(self, name: str) -> int:
         """The level of a feature the cluster has agreed on (KIP-584); 0 where it has none."""
 

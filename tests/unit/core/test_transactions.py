@@ -708,6 +708,19 @@ def test_a_commit_that_may_have_worked_is_not_called_failed_by_a_failed_lookup(c
     stage.done(commit)
 
 
+@pytest.mark.parametrize("code", [48, 59, 120])
+def test_a_commit_that_may_have_worked_is_not_abortable(code: int) -> None:
+    stage = Stage().begun()
+    produced(stage)
+    commit = stage.manager.commit()
+    stage.respond(stage.request(END), 15)  # from a coordinator that may be through with it later
+    stage.wait()
+    stage.respond(stage.request(Rpc.FIND_COORDINATOR))
+    stage.respond(stage.request(END), code)
+    assert stage.manager.state is S.FATAL_ERROR
+    assert isinstance(commit.error, FatalTransactionError)
+
+
 def test_an_upgrade_of_the_cluster_is_followed_at_the_next_begin_with_one_new_epoch() -> None:
     stage = Stage(level=1).begun()
     produced(stage)
