@@ -23,10 +23,13 @@ from uuid import UUID
 from aioproducer.core.outgoing import OutgoingRecord
 from aioproducer.errors import IllegalStateError, KafkaError
 from aioproducer.records import RecordBatchBuilder
-from aioproducer.records.batch import HEADER_SIZE, EncodedBatch, encode_batch, parse_header
+from aioproducer.records.batch import HEADER_SIZE, EncodedBatch
+from aioproducer.records.message_set import EncodedMessageSet, records_of
 from aioproducer.records.protocol import BatchBuilder
 from aioproducer.records.reader import DecodedRecord
 from aioproducer.types import Persistence, TimestampType, TopicPartition
+
+_NO_TOPIC_ID = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,8 @@ class ProducerBatch:
         now: loop time of the creation, seconds; the delivery timeout counts from here.
         ordinal: position among all batches of the producer, the parts of a split one sorting into
             its place; a retry goes back to its old place.
-        owner: opaque to the core; the runtime keeps its loop here, and in `receipt` the answer
-            that the deliveries of an acknowledged batch share.
+        owner: opaque to the core; the runtime keeps here what resumes awaiters, and in `receipt`
+            the answer that the deliveries of an acknowledged batch share.
         on_unretrieved: called when the batch failed and is forgotten although some of its
             deliveries were never looked at.
     """
@@ -94,6 +97,7 @@ class ProducerBatch:
         "size",
         "topic_id",
         "topic_partition",
+        "urgent",
     )
 
     def __init__(
@@ -115,7 +119,8 @@ class ProducerBatch:
         self.ordinal: tuple[int, ...] = ordinal
         self.owner: object = owner
         self.full: bool = False
-        self.encoded: EncodedBatch | None = None
+        self.urgent: bool = False
+        self.encoded: EncodedBatch | EncodedMessageSet | None = None
         self.attempts: int = 0
         self.last_attempt_at: float = now
         self.retry_at: float = now
@@ -123,7 +128,7 @@ class ProducerBatch:
         self.leader_epoch: int = -1
         self.holds: int = 0
         self.on_wire: bool = False
-        self.topic_id: UUID = UUID(int=0)
+        self.topic_id: UUID = _NO_TOPIC_ID
         self.possibly_persisted: bool = False
         self.outcome: BatchOutcome | None = None
         self.parts: list[ProducerBatch] = []
@@ -152,6 +157,11 @@ class ProducerBatch:
         if self.encoded is not None:
             return self.encoded.size
         return HEADER_SIZE + (0 if self.builder is None else self.builder.size)
+
+    @property
+    def watchers(self) -> int:
+        """How many want to hear of the outcome; each awaited delivery is one."""
+        return len(self._listeners)
 
     @property
     def done(self) -> bool:
@@ -245,19 +255,12 @@ class ProducerBatch:
         builder = self.builder
         if builder is None:
             raise IllegalStateError("a batch was split after it gave up its memory")
-        body = bytes(builder.body())
-        whole = encode_batch(
-            body,
-            count=builder.count,
-            base_timestamp=builder.base_timestamp,
-            max_timestamp=builder.max_timestamp,
-        )
-        records = parse_header(whole.header + body).records()
+        records = records_of(builder)
         middle = len(records) // 2
         for number, half in enumerate((records[:middle], records[middle:])):
             part = ProducerBatch(
                 self.topic_partition,
-                bytearray(len(body)),
+                bytearray(builder.size),
                 0,
                 now=self.created_at,
                 ordinal=(*self.ordinal, number),

@@ -205,6 +205,7 @@ class Simulation:
         for entry in self.ledger.entries:
             entry.seal()
         gc.collect()
+        await asyncio.sleep(0)  # what is collected with a failure is reported by the loop
         return evidence
 
     async def _play_transactions(self, plan: Plan) -> Evidence:
