@@ -51,7 +51,7 @@ from aioproducer.runtime.bulk_result import (
     SendManyInterruptedError,
     SendManyResult,
 )
-from aioproducer.runtime.delivery import Delivery
+from aioproducer.runtime.delivery import Delivery, WakeUps
 from aioproducer.runtime.lane import wall_clock_ms
 from aioproducer.runtime.unretrieved import UnretrievedFailures
 from aioproducer.testing.mock_transactions import MockTransactions
@@ -225,6 +225,7 @@ class MockProducer(Producer):
         self._unretrieved = UnretrievedFailures(
             self._loop, ProducerStats(), self._config.on_delivery_error
         )
+        self._wake_ups = WakeUps(self._loop)
         self._state = _State.RUNNING
         if self._mock_transactions is not None and init_transactions:
             try:
@@ -467,7 +468,7 @@ class MockProducer(Producer):
             bytearray(size + _BUILDER_BYTES),
             size,
             now=0.0,
-            owner=self._loop,
+            owner=self._wake_ups,
             on_unretrieved=self._unretrieved.on_unretrieved,
         )
         if batch.builder is None or batch.builder.try_append(timestamp_ms, key, value, headers) < 0:
