@@ -91,9 +91,7 @@ async def test_what_was_sent_is_what_the_brokers_own_consumer_prints(
     cluster: KafkaCluster,
 ) -> None:
     codecs = CODECS[:-1] if cluster.release.version in BEFORE_ZSTD else CODECS
-    combinations = [
-        Combination(*each) for each in product(codecs, (True, False), ["0", "1", "all"])
-    ]
+    combinations = [Combination(*each) for each in product(codecs, (True, False), ACKS)]
     for combination in combinations:
         await send(cluster, combination)
     expected = Counter(row for combination in combinations for row in combination.rows())
