@@ -4,8 +4,8 @@ Owns: what such brokers speak, by release, and the proof that a broker is one. M
 sockets, dialing.
 
 0.9 does so by an exception in a network thread, which also costs the requests of other connections
-that the thread has read but not passed on: they get no answer, and are lost with acks=0. So a broker
-that is known to be old is not asked again as long as its connection lasts.
+that the thread has read but not passed on: they get no answer, and are lost with acks=0. So an old
+broker is not asked again as long as its connection lasts.
 
 That alone proves nothing: brokers that shut down, balancers without a broker and ports for TLS
 hang up too, and a recent broker taken for an old one would quietly lose idempotence. So a broker
