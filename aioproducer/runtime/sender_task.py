@@ -4,7 +4,6 @@ Owns: the loop "poll, perform, sleep", the requests in preparation, the end of e
 task ends. Must not know: which batch is due, what an answer means.
 
 Invariants
-- It sleeps on one future; any number of `wake()` calls before it runs again cost one turn.
 - Responses are handled in the callback of their future, not in tasks: nothing to leak.
 - However this task ends (close, cancellation by a framework, a bug), `on_end` runs and every waiter
   learns why: nobody is left hanging on a dead sender.
@@ -14,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from math import inf
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -31,6 +29,7 @@ from aioproducer.errors import (
 )
 from aioproducer.net.client import NetworkClient, PreparedRequest
 from aioproducer.records.message_set import magic_for, produce_versions_for
+from aioproducer.runtime.alarm import Alarm
 from aioproducer.runtime.answers import outcome_of
 from aioproducer.runtime.encoder import BatchEncoder
 from aioproducer.runtime.old_brokers import without_producer_ids
@@ -96,12 +95,10 @@ class SenderTask:
         self._after_dispatch = after_dispatch
         self._transactions = transactions
         self._on_end = on_end
-        self._alarm: asyncio.Future[None] | None = None
-        self._awake = False
+        self._alarm = Alarm(loop)
         self._stopping = False
         self._preparing: dict[asyncio.Task[None], None] = {}
         self._task: asyncio.Task[None] | None = None
-        self.sleeping_until: float = -inf
 
     def start(self) -> None:
         """Starts the task."""
@@ -111,14 +108,12 @@ class SenderTask:
 
     def wake(self) -> None:
         """Something changed: have a turn soon."""
-        self._awake = True
-        if self._alarm is not None and not self._alarm.done():
-            self._alarm.set_result(None)
+        self._alarm.ring()
 
     @property
-    def has_been_woken(self) -> bool:
-        """Whether the task is about to have a turn."""
-        return self._awake
+    def sleeping_until(self) -> float:
+        """Loop time of the next turn, unless somebody wakes the task; -inf during one."""
+        return self._alarm.until
 
     async def stop(self) -> None:
         """Ends the task and everything it started; safe to call again."""
@@ -133,7 +128,6 @@ class SenderTask:
             await self._turn()
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self.sleeping_until = inf
         self._on_end(self._cause_of_end(task))
 
     def _cause_of_end(self, task: asyncio.Task[None]) -> KafkaError | None:
@@ -149,8 +143,7 @@ class SenderTask:
         return cause
 
     async def _turn(self) -> None:
-        self._awake = False
-        self.sleeping_until = -inf
+        self._alarm.begin_turn()
         now = self._loop.time()
         for action in self._sender.poll(now, self._client):
             match action:
@@ -165,23 +158,10 @@ class SenderTask:
         self._after_turn()
         deadline = self._sender.next_deadline(now, self._client)
         if deadline > now:
-            await self._sleep(deadline)
+            await self._alarm.sleep(deadline)
         else:
             # More to do at once; others get their turn in between.
             await asyncio.sleep(0)
-
-    async def _sleep(self, deadline: float) -> None:
-        if self._awake:
-            return
-        self.sleeping_until = deadline
-        self._alarm = self._loop.create_future()
-        timer = None if deadline == inf else self._loop.call_at(deadline, self.wake)
-        try:
-            await self._alarm
-        finally:
-            self._alarm = None
-            if timer is not None:
-                timer.cancel()
 
     # -- the producer id -------------------------------------------------------------------------
 
