@@ -32,6 +32,8 @@ _PARTITIONERS: Final = (
     "consistent_random",
     "round_robin",
     "random",
+    "java_string_hash",
+    "java_bytes_hash",
 )
 _PARTITIONER_SYNONYMS: Final = {"crc32": "consistent"}
 _client_numbers = count(1)

@@ -83,8 +83,9 @@ class CoreOptions:
     metadata_max_age_ms: int = option(
         300_000,
         Kind.LONG,
-        "After how many ms the cluster metadata is refreshed unasked.",
-        at_least(0),
+        "After how many ms the cluster metadata is refreshed unasked; 0 with every request that "
+        "carries records, -1 only when something fails.",
+        at_least(-1),
     )
     metadata_max_idle_ms: int = option(
         300_000,
@@ -191,6 +192,14 @@ class CoreOptions:
         "How long one send() may wait for metadata and memory together, in ms.",
         at_least(0),
     )
+    enqueue_timeout_ms: int | None = option(
+        None,
+        Kind.INT,
+        "How long send() may wait for room in the buffer, in ms: 0 not at all (`BufferFullError`), "
+        "-1 without bound, until close(). None: what is left of max_block_ms.",
+        at_least(-1),
+        source="Kafka 0.8",
+    )
     delivery_timeout_ms: int = option(
         120_000,
         Kind.INT,
@@ -245,6 +254,29 @@ class CoreOptions:
         "How many bytes of records may wait to be sent; send() waits when they are used up.",
         at_least(0),
     )
+    buffer_max_records: int | None = option(
+        None,
+        Kind.INT,
+        "How many records may be buffered, besides the bound of buffer_memory; send() waits when "
+        "there are as many. None: any number.",
+        at_least(1),
+        source="Kafka 0.8",
+    )
+    batch_max_records: int | None = option(
+        None,
+        Kind.INT,
+        "How many records make a batch full, besides batch_size. None: any number.",
+        at_least(1),
+        source="Kafka 0.8",
+    )
+    producer_type: str = option(
+        "async",
+        Kind.STRING,
+        "With `sync`, send() returns when the record is delivered and raises when it is not, and "
+        "nothing lingers.",
+        one_of("async", "sync"),
+        source="Kafka 0.8",
+    )
     buffer_memory_allocation_strategy: str = later(
         "full",
         Kind.STRING,
@@ -257,6 +289,12 @@ class CoreOptions:
         Kind.STRING,
         "How batches are compressed.",
         one_of("none", "gzip", "snappy", "lz4", "zstd"),
+    )
+    compressed_topics: str | Sequence[str] = option(
+        (),
+        Kind.LIST,
+        "The topics whose batches are compressed; all of them when none is named.",
+        source="Kafka 0.8",
     )
     compression_gzip_level: int = option(
         -1,
@@ -299,7 +337,8 @@ class CoreOptions:
         "default",
         Kind.OBJECT,
         "Who chooses a record's partition: a name (`default`, `murmur2`, "
-        "`murmur2_random`, `consistent` or `crc32`, `consistent_random`, `round_robin`, `random`), "
+        "`murmur2_random`, `consistent` or `crc32`, `consistent_random`, `round_robin`, `random`, "
+        "and 0.8's `java_string_hash` and `java_bytes_hash`), "
         "a function, or an object with a `partition` method.",
         kafka_name="partitioner.class",
     )

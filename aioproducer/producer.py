@@ -189,7 +189,8 @@ class Producer(TransactionalCalls):
         """Appends a record; returns as soon as it is accepted, before it is sent.
 
         Awaiting `send` is the back-pressure: it waits, at most `max_block_ms`, for the topic's
-        metadata and for room in `buffer_memory`. Await the `Delivery` for the outcome.
+        metadata and for room in `buffer_memory`. Await the `Delivery` for the outcome; with
+        `producer_type="sync"` this is done here, so that a failed delivery raises.
 
         Args:
             topic: topic name.
@@ -202,6 +203,7 @@ class Producer(TransactionalCalls):
         Raises:
             MetadataTimeoutError: the topic or partition did not appear in time.
             BufferExhaustedError: no memory became free in time.
+            BufferFullError: there is no room, and `enqueue_timeout_ms` is 0.
             RecordTooLargeError: larger than `max_request_size` or `buffer_memory`.
             SerializationError: a serializer failed, or the types cannot be sent.
             IllegalStateError: not started, closed, another loop's, or after `fork()`; outside a
@@ -216,7 +218,10 @@ class Producer(TransactionalCalls):
                 return delivery
         engine = self._usable()
         key, value, pairs = self._prepare(topic, key, value, headers)
-        return await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
+        delivery = await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
+        if self._config.producer_type == "sync":
+            await delivery
+        return delivery
 
     def send_nowait(
         self,
@@ -420,7 +425,10 @@ class Producer(TransactionalCalls):
 
     def _open_lane(self, engine: ProducerEngine) -> None:
         """Lets records that need neither a serializer nor a wait past everything here."""
-        if self._config.key_serializer is not None or self._config.value_serializer is not None:
+        config = self._config
+        if config.key_serializer is not None or config.value_serializer is not None:
+            return
+        if config.producer_type == "sync":
             return
         self._lane = engine.appender.lane
         for name, waits in (("send", False), ("send_and_wait", True)):

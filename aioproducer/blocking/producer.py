@@ -82,6 +82,13 @@ class Producer(TransactionalCalls):
         settings = self._producer.config
         self._plain = settings.key_serializer is None and settings.value_serializer is None
         self._size_limit = min(settings.max_request_size, settings.buffer_memory)
+        if (
+            settings.producer_type == "sync"
+            or settings.buffer_max_records is not None
+            or settings.enqueue_timeout_ms is not None
+        ):
+            # What is handed over is counted nowhere and refused later: nothing may be.
+            self._size_limit = -1
         self._thread = LoopThread(f"aioproducer {settings.client_id}")
         self._state = _State.NEW
         self._life = threading.Lock()
@@ -179,7 +186,8 @@ class Producer(TransactionalCalls):
 
         Waits, at most `max_block_ms`, when `buffer_memory` is used up, and for the metadata of a
         new topic. Records of one thread keep their order per partition. Ask the handle for the
-        outcome; a failure nobody asks for is logged and passed to `on_delivery_error`.
+        outcome; a failure nobody asks for is logged and passed to `on_delivery_error`. With
+        `producer_type="sync"` the outcome is waited for here.
 
         Args:
             topic: topic name.
@@ -192,7 +200,8 @@ class Producer(TransactionalCalls):
         Raises:
             MetadataTimeoutError: the topic or partition did not appear in time.
             BufferExhaustedError: no memory became free in time.
-            BufferFullError: in a callback, where nothing can wait.
+            BufferFullError: in a callback, where nothing can wait; or there is no room, and
+                `enqueue_timeout_ms` is 0.
             RecordTooLargeError: larger than `max_request_size` or `buffer_memory`.
             SerializationError: a serializer failed, or the types cannot be sent.
             IllegalStateError: not started, closed or after `fork()`; outside a transaction
@@ -389,7 +398,10 @@ class Producer(TransactionalCalls):
                 topic=entry[1],
                 advice="call warm_up([topic]) and send one record first",
             )
-        return self._thread.call(inside.in_order(lambda: inside.append(entry)))
+        handle = self._thread.call(inside.in_order(lambda: inside.append(entry)))
+        if self.config.producer_type == "sync":
+            handle.result()
+        return handle
 
 
 def _is_usual(number: object, limit: int) -> bool:

@@ -55,6 +55,7 @@ class AccumulatorSettings:
     delivery_timeout: float
     max_request_size: int
     guarantee_order: bool
+    batch_records: int | None = None
 
 
 class PartitionQueue:
@@ -141,11 +142,10 @@ class RecordAccumulator:
             return None
         batch = queue.batches[-1]
         was_full = batch.full
-        if batch.try_append(record):
-            return batch
-        if not was_full:
+        has_room = batch.try_append(record)
+        if batch.full and not was_full:
             self._replan(queue)
-        return None
+        return batch if has_room else None
 
     def append_in_new_batch(
         self,
@@ -169,6 +169,7 @@ class RecordAccumulator:
             ordinal=(self._ordinal,),
             owner=self._owner,
             on_unretrieved=self._on_unretrieved,
+            most=self.settings.batch_records,
         )
         if not batch.try_append(record):
             raise ValueError(f"a buffer of {len(buffer)} bytes does not hold the record it is for")
@@ -487,3 +488,5 @@ class RecordAccumulator:
             buffer = batch.take_buffer()
             if buffer is not None:
                 self.pool.deallocate(buffer, batch.size)
+                if batch.size:  # else it is a part of one that counts them all
+                    self.pool.return_records(batch.count)

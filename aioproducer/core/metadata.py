@@ -57,6 +57,10 @@ class MetadataFetch:
     partial: bool = False
 
 
+NEVER_S = 1e12
+"""An age nothing reaches."""
+
+
 class Metadata:
     """The metadata state machine.
 
@@ -182,6 +186,11 @@ class Metadata:
             self._wanted = True
             self._notify()
         return self.version
+
+    def outdate(self) -> None:
+        """Asks for a refresh as if the last answer were too old."""
+        self._full_answer_at = -inf
+        self._notify()
 
     def rebootstrap(self) -> None:
         """Starts over from the bootstrap servers (KIP-899); what is known stays till then."""

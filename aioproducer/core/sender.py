@@ -377,7 +377,10 @@ class Sender:
             self.accumulator.reenqueue(batch, now if at_once else now + delay)
             return
         if error.retriable:
-            error = error.with_context(advice=f"gave up after {batch.attempts} attempt(s)")
+            error = error.with_context(
+                advice=f"failed to send after {batch.attempts} attempt(s), retries="
+                f"{self._settings.retries}"
+            )
         self._fail(batch, error, record_errors, now=now)
 
     @property

@@ -106,6 +106,7 @@ cdef class RecordBatchBuilder:
         self.start = <uint8_t *> self.buffer.buf
         # A batch's length field is an int32 and counts the header too.
         self.capacity = min(self.buffer.len, <Py_ssize_t> INT32_MAX - HEADER_SIZE)
+        self.most = INT32_MAX
         self.base_timestamp = -1
         self.max_timestamp = -1
 
@@ -141,7 +142,7 @@ cdef class RecordBatchBuilder:
         )
         cdef Py_ssize_t end = self.size + varint_size(<uint64_t> length << 1) + length
         cdef uint8_t *out
-        if end > self.capacity:
+        if end > self.capacity or index >= self.most:
             return -1
 
         out = put_varint(self.start + self.size, <uint64_t> length << 1)

@@ -28,6 +28,7 @@ from aioproducer.types import HeaderPairs
 # offset (5).
 _MAX_RECORD_OVERHEAD = 21
 # A batch's length field is an int32 and counts the header too.
+_MOST_RECORDS = 2**31 - 1
 _MAX_BODY_SIZE = 2**31 - 1 - 61
 
 _NULL = b"\x01"  # the varint of -1: a length that says "null"
@@ -99,6 +100,7 @@ class RecordBatchBuilder:
         "base_timestamp",
         "count",
         "max_timestamp",
+        "most",
         "owner",
         "size",
     )
@@ -117,6 +119,7 @@ class RecordBatchBuilder:
         self.size = 0
         self.base_timestamp = -1
         self.max_timestamp = -1
+        self.most: int = _MOST_RECORDS
         self.owner: object = None
 
     def try_append(
@@ -162,7 +165,7 @@ class RecordBatchBuilder:
         length = len(record)
         record_length = _VARINTS[length] if length < _TABLE_SIZE else _encode_varint(length)
         size = self.size + len(record_length) + length
-        if size > self._capacity:
+        if size > self._capacity or count >= self.most:
             return -1
         self._pending += (record_length, record)
         self.size = size

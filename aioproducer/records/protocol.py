@@ -23,10 +23,11 @@ class BatchBuilder(Protocol):
     """Encodes records, one behind the other, into the body of a RecordBatch v2 (KIP-98).
 
     `owner` is whatever the open builder's user wants to find again with it; None once closed, so
-    that a builder kept somewhere keeps nothing else alive.
+    that a builder kept somewhere keeps nothing else alive. `most` is how many records it takes.
     """
 
     owner: object
+    most: int
 
     def __init__(self, buffer: bytearray) -> None:
         """Take `buffer` as the room for the records; it is pinned as long as the builder lives."""

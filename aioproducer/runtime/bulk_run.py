@@ -12,6 +12,7 @@ Invariants
 - Rows are filled in when nobody queues for memory, or right behind a row of ours that was served:
   a call has one place in the line, and until it needs memory again it is its turn.
 - No more than `_TURN_BYTES` are filled in before others have their turn.
+- Rows are filled in as far as `buffer_max_records` allows; the next one waits as `send()` would.
 - All rows belong to the transaction that was open when the call began; it ends the call when it
   takes no records any more.
 - At most one row in a row waits `max_block_ms` in vain; the following ones are tried at once.
@@ -120,15 +121,18 @@ class BulkRun:
         """
         names = rows.topics(start, stop)
         targets = [self._target(topic if name is None else name) for name in names]
+        lane = self._appender.lane
         row = start
         served = False
         while row < stop:
             self._check_going_on()
             if served or not self._appender.waiting:
                 first = row
-                row, is_stuck = self._fill(rows, targets, first, stop, number)
+                last = min(stop, first + lane.ceiling - lane.appended)
+                row, is_stuck = self._fill(rows, targets, first, last, number)
+                is_stuck = is_stuck or row == last < stop
                 self.result.count += row - first
-                self._appender.lane.appended += row - first
+                lane.appended += row - first
                 if not is_stuck:
                     if row < stop:
                         served = False

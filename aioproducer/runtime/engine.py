@@ -94,7 +94,9 @@ class ProducerEngine:
         self._transactions = settings.make_transactions(config, self._topic_ids)
         sequencer = settings.make_sequencer(config, self._transactions)
         unretrieved = UnretrievedFailures(self.loop, self.stats, config.on_delivery_error)
-        self.pool: BufferPool = BufferPool(config.buffer_memory, config.batch_size, HEADER_SIZE)
+        self.pool: BufferPool = BufferPool(
+            config.buffer_memory, config.batch_size, HEADER_SIZE, config.buffer_max_records
+        )
         self.accumulator: RecordAccumulator = RecordAccumulator(
             settings.accumulator_settings(config),
             self.pool,
@@ -148,6 +150,7 @@ class ProducerEngine:
             after_turn=self._after_sender_turn,
             on_end=self._on_task_end,
             transactions=self._transactions,
+            after_dispatch=None if config.metadata_max_age_ms else self.metadata.outdate,
         )
         self.appender: RecordAppender = RecordAppender(
             settings.appender_settings(config),

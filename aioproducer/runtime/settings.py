@@ -15,7 +15,7 @@ from aioproducer.backoff import ExponentialBackoff
 from aioproducer.core.accumulator import AccumulatorSettings
 from aioproducer.core.coordinators import CoordinatorDialogue
 from aioproducer.core.idempotence import IdempotentSequencer, Sequencer
-from aioproducer.core.metadata import Metadata
+from aioproducer.core.metadata import NEVER_S, Metadata
 from aioproducer.core.sender import SenderSettings
 from aioproducer.core.transactional_sequencer import TransactionalSequencer
 from aioproducer.core.transactions import TransactionManager
@@ -46,10 +46,11 @@ def accumulator_settings(config: ProducerConfig) -> AccumulatorSettings:
     """What the accumulator is told."""
     return AccumulatorSettings(
         batch_size=config.batch_size,
-        linger=config.linger_ms / 1000,
+        linger=0.0 if config.producer_type == "sync" else config.linger_ms / 1000,
         delivery_timeout=config.delivery_timeout_ms / 1000,
         max_request_size=config.max_request_size,
         guarantee_order=config.max_in_flight_requests_per_connection == 1,
+        batch_records=config.batch_max_records,
     )
 
 
@@ -66,6 +67,7 @@ def appender_settings(config: ProducerConfig) -> AppenderSettings:
     """What the general lane of `send()` is told."""
     return AppenderSettings(
         max_block=config.max_block_ms / 1000,
+        enqueue_ms=config.enqueue_timeout_ms,
         batch_size=config.batch_size,
         max_request_size=config.max_request_size,
         hashes_keys=config.partitioner == "default" and not config.partitioner_ignore_keys,
@@ -113,7 +115,7 @@ def make_dialer(config: ProducerConfig) -> TcpDialer:
 def make_metadata(config: ProducerConfig, rng: Random) -> Metadata:
     """The metadata state machine."""
     return Metadata(
-        max_age_s=config.metadata_max_age_ms / 1000,
+        max_age_s=config.metadata_max_age_ms / 1000 if config.metadata_max_age_ms > 0 else NEVER_S,
         max_idle_s=config.metadata_max_idle_ms / 1000,
         backoff=retry_backoff(config),
         allow_auto_create=config.allow_auto_create_topics,
@@ -174,4 +176,5 @@ def make_encoder(config: ProducerConfig) -> BatchEncoder:
         codec,
         config.compression_threads_threshold_bytes,
         transactional=config.transactional_id is not None,
+        topics=frozenset(config.compressed_topics) or None,
     )

@@ -178,10 +178,15 @@ def test_options_of_our_own_are_few_and_say_where_they_come_from():
         del own[BY_KAFKA_NAME[name].name]
     assert own == {
         "allow_auto_create_topics": "KIP-487",
+        "batch_max_records": "Kafka 0.8",
         "broker_version_fallback": "librdkafka",
+        "buffer_max_records": "Kafka 0.8",
+        "compressed_topics": "Kafka 0.8",
         "compression_threads_threshold_bytes": "aioproducer",
+        "enqueue_timeout_ms": "Kafka 0.8",
         "on_data_loss": "aioproducer",
         "on_delivery_error": "aioproducer",
+        "producer_type": "Kafka 0.8",
         "sasl_password": "librdkafka",
         "sasl_username": "librdkafka",
         "ssl_key_location": "librdkafka",

@@ -349,7 +349,9 @@ def test_keys_can_be_ignored():
 @pytest.mark.parametrize("name", NAMED_PARTITIONERS)
 def test_every_named_partitioner_can_be_configured_and_chooses_a_partition(name: str):
     choose, three = chooser(partitioner=name), topic(1, 1, 1)
-    assert {choose("t", key, b"", three) in {0, 1, 2} for key in (None, b"", b"k")} == {True}
+    without_key = {None} if name.startswith("java") else {0, 1, 2}
+    assert choose("t", None, b"", three) in without_key
+    assert {choose("t", key, b"", three) in {0, 1, 2} for key in (b"", b"k")} == {True}
     assert isinstance(NAMED_PARTITIONERS[name](Random(1)), Partitioner)
 
 

@@ -61,6 +61,14 @@ def test_buffer_keeps_its_size_and_is_pinned_while_the_builder_lives(core):
     buffer.extend(b"more")
 
 
+def test_no_more_records_than_it_may_take(core):
+    builder = core.RecordBatchBuilder(bytearray(100))
+    builder.most = 2
+    assert [builder.try_append(T, None, b"x", ()) for _ in range(3)] == [0, 1, -1]
+    builder.most = 3
+    assert [builder.try_append(T, None, b"x", ()) for _ in range(2)] == [2, -1]
+
+
 def test_buffer_of_size_zero_has_no_room(core):
     assert core.RecordBatchBuilder(bytearray()).try_append(T, None, None, ()) == -1
 

@@ -62,9 +62,18 @@ class Bench:
             allow_auto_create=True,
             rng=Random(1),
         )
-        self.pool = BufferPool(config.buffer_memory, config.batch_size, HEADER_SIZE)
+        self.pool = BufferPool(
+            config.buffer_memory, config.batch_size, HEADER_SIZE, config.buffer_max_records
+        )
         self.accumulator = RecordAccumulator(
-            AccumulatorSettings(config.batch_size, 5.0, 120.0, config.max_request_size, False),
+            AccumulatorSettings(
+                config.batch_size,
+                5.0,
+                120.0,
+                config.max_request_size,
+                False,
+                config.batch_max_records,
+            ),
             self.pool,
             self.metadata,
             Sequencer(),
