@@ -27,7 +27,7 @@ from aioproducer._options import (
     one_of_ignoring_case,
     option,
 )
-from aioproducer.types import TopicPartition
+from aioproducer.types import StreamOpener, TopicPartition
 
 if TYPE_CHECKING:
     from aioproducer.errors import KafkaError
@@ -165,6 +165,21 @@ class CoreOptions:
         Kind.INT,
         "The socket's receive buffer in bytes; -1 leaves it to the system.",
         at_least(-1),
+    )
+    proxy_url: str | None = option(
+        None,
+        Kind.PASSWORD,
+        "The proxy that leads to the brokers, as `socks5://user:password@host:port`. `socks5` "
+        "resolves the brokers' names here, `socks5h` and `http` (CONNECT, with Basic "
+        "authentication) at the proxy.",
+        source="aioproducer",
+    )
+    dialer: StreamOpener | None = option(
+        None,
+        Kind.OBJECT,
+        "An async function `(host, port)` that opens a stream to a broker as `(StreamReader, "
+        "StreamWriter)`, instead of the client; TLS, where switched on, goes on top of it.",
+        source="aioproducer",
     )
     max_in_flight_requests_per_connection: int = option(
         5,

@@ -179,8 +179,10 @@ def test_options_of_our_own_are_few_and_say_where_they_come_from():
     assert own == {
         "allow_auto_create_topics": "KIP-487",
         "compression_threads_threshold_bytes": "aioproducer",
+        "dialer": "aioproducer",
         "on_data_loss": "aioproducer",
         "on_delivery_error": "aioproducer",
+        "proxy_url": "aioproducer",
         "sasl_password": "librdkafka",
         "sasl_username": "librdkafka",
         "ssl_key_location": "librdkafka",
