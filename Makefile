@@ -75,7 +75,7 @@ asan: $(STAMP) ## Run the tests of the native code under AddressSanitizer (needs
 	$(ASAN_RUN) $(BIN)/pytest -p no:cacheprovider $(ASAN_TESTS) $(PYTEST_ARGS)
 
 cluster: $(STAMP) ## Run the tests that need real Kafka brokers
-	AIOPRODUCER_TEST_SECURITY=1 $(BIN)/python -m pytest -m kafka $(PYTEST_ARGS)
+	AIOPRODUCER_TEST_SECURITY=1 AIOPRODUCER_TEST_NETWORK=1 $(BIN)/python -m pytest -m kafka $(PYTEST_ARGS)
 
 faults: $(STAMP) ## Break three real brokers in every way: 50,000 records or 500 transactions each
 	AIOPRODUCER_TEST_FAULTS=1 $(BIN)/python -m pytest -m faults tests/kafka $(PYTEST_ARGS)
