@@ -124,7 +124,7 @@ class CoreOptions:
     connections_max_idle_ms: int = option(
         540_000,
         Kind.LONG,
-        "After how many ms without traffic a connection is closed; -1 never.",
+        "After how many ms without traffic a connection is closed; -1, or librdkafka's 0, never.",
         at_least(-1),
     )
     reconnect_backoff_ms: int = option(

@@ -84,7 +84,7 @@ def net_settings(config: ProducerConfig) -> NetSettings:
         reconnect_backoff_s=config.reconnect_backoff_ms / 1000,
         reconnect_backoff_max_s=config.reconnect_backoff_max_ms / 1000,
         max_in_flight=config.max_in_flight_requests_per_connection,
-        connections_max_idle_s=None if idle_ms < 0 else idle_ms / 1000,
+        connections_max_idle_s=idle_ms / 1000 if idle_ms > 0 else None,
         dns_canonical=config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only",
         rebootstrap=config.metadata_recovery_strategy == "rebootstrap",
         check_cluster=config.metadata_cluster_check_enable,
