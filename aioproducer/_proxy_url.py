@@ -66,7 +66,10 @@ def _login(scheme: str, username: str | None, password: str | None) -> tuple[byt
         return None, b""
     from urllib.parse import unquote_to_bytes
 
-    name, word = unquote_to_bytes(username), unquote_to_bytes(password or "")
+    try:
+        name, word = unquote_to_bytes(username), unquote_to_bytes(password or "")
+    except UnicodeEncodeError:
+        raise ConfigError("user name and password in proxy_url are no proper text") from None
     if scheme == "http":
         if b":" in name:
             raise ConfigError("the user name in proxy_url must not contain a colon (RFC 7617)")

@@ -77,6 +77,7 @@ def test_a_proxy_url_is_read(url: str, expected: ProxyUrl) -> None:
         f"socks5://x:{'secret' * 50}@proxy:1080",
         "socks5://:secret@proxy:1080",
         "http://sec%3Aret:secret@proxy:1080",
+        "http://secret:secret\ud83d@proxy:1080",
     ],
 )
 def test_a_bad_proxy_url_is_refused_without_being_shown(url: str) -> None:
