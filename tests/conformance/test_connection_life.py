@@ -1,4 +1,4 @@
-"""Brokers that close idle connections first, as Kafka does after `connections.max.idle.ms`."""
+"""When connections open, and brokers that close idle ones first (`connections.max.idle.ms`)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,20 @@ IMPATIENT = ClusterSettings(connections_max_idle_ms=100)
 
 def connections(cluster: EmbeddedCluster) -> int:
     return sum(map(cluster.connection_count, NODES))
+
+
+async def test_connections_open_to_one_server_first_and_to_leaders_when_they_are_needed() -> None:
+    async with (
+        EmbeddedCluster(3, topics={"t": 3}) as cluster,
+        Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0) as producer,
+    ):
+        assert connections(cluster) == 1
+        for info in await producer.partitions_for("t"):
+            await producer.send_and_wait("t", b"v", partition=info.partition)
+            assert info.leader is not None
+            assert cluster.connection_count(info.leader) >= 1
+        # One per broker, and that to the bootstrap server.
+        assert connections(cluster) <= len(NODES) + 1
 
 
 def is_quiet(producer: Producer) -> bool:
