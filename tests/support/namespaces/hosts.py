@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -40,6 +41,14 @@ def what_is_missing() -> str | None:
     for program in ("ip", "unshare", "nsenter", "mount"):
         if shutil.which(program) is None:
             return f"the program {program} is missing"
+    attempt = subprocess.run(
+        ["unshare", "--net", "--mount", "ip", "link", "set", "lo", "up"],
+        capture_output=True,
+        check=False,
+        timeout=_SOON_S,
+    )
+    if attempt.returncode:
+        return f"they are not permitted here ({attempt.stderr.decode().strip()})"
     return None
 
 
