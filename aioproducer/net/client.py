@@ -149,9 +149,13 @@ class NetworkClient:
 
         They may close what idles, or be gone: only a new connection tells.
         """
-        links = self._links()
-        busy = any(link.versions is not None or link.is_dialing for link in links)
-        return not busy and any(link.hung_up for link in links)
+        hung_up = False
+        for links in (self._brokers, self._bootstrap):
+            for link in links.values():
+                if link.versions is not None or link.is_dialing:
+                    return False  # nearly always at the first one; this is asked at every answer
+                hung_up |= link.hung_up
+        return hung_up
 
     def ready_at(self, node_id: int, now: float) -> float:
         """Loop time at which to look again; inf while only an event can change anything."""
