@@ -148,10 +148,16 @@ class _SocketChannel:
         self._loop = asyncio.get_running_loop()
 
     async def send(self, data: bytes) -> None:
-        await self._loop.sock_sendall(self._sock, data)
+        try:
+            await self._loop.sock_sendall(self._sock, data)
+        except OSError as error:
+            raise ProxyFailedError(f"the connection to the proxy broke: {error}") from error
 
     async def receive(self, limit: int) -> bytes:
-        return await self._loop.sock_recv(self._sock, limit)
+        try:
+            return await self._loop.sock_recv(self._sock, limit)
+        except OSError as error:
+            raise ProxyFailedError(f"the connection to the proxy broke: {error}") from error
 
 
 async def _resolve(host: str, port: int, canonical: bool) -> list[Address]:

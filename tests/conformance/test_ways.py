@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import pytest
 from support.dialed import DialedProducer
+from support.hostile import HostileServer, Peer
 from support.proxies import Proxy
 from support.security.attempts import attempt
 from support.security.certificates import Authority
@@ -206,6 +207,19 @@ async def test_an_unreachable_proxy_is_a_proxy_error(cluster: EmbeddedCluster) -
         assert failure.retriable
 
 
+async def test_a_proxy_that_resets_connections_is_a_proxy_error() -> None:
+    async with (
+        HostileServer(reset_at_once) as proxy,
+        first_failure(proxy_url=f"socks5h://{proxy.host}:{proxy.port}") as failure,
+    ):
+        assert type(failure) is ProxyError
+
+
+async def reset_at_once(peer: Peer) -> None:
+    await peer.reader.read(1)
+    peer.reset()
+
+
 async def test_a_silent_proxy_costs_no_more_than_the_setup_timeout() -> None:
     async with (
         Proxy("http", answer=b"") as proxy,
@@ -221,20 +235,17 @@ async def test_a_silent_proxy_costs_no_more_than_the_setup_timeout() -> None:
 async def first_failure(**options: Any) -> AsyncIterator[KafkaError]:
     """Why the first connection of a producer with these options did not come about."""
     producer = Producer(bootstrap_servers="kafka.test:9092", **options)
+
+    def failure() -> KafkaError | None:
+        engine = producer._engine
+        return None if engine is None else engine.client.connection_failures(-1)
+
     starting = asyncio.create_task(producer.start())
     try:
-        engine = None
-        failures: list[KafkaError] = []
-
-        def failed() -> bool:
-            nonlocal engine
-            engine = engine or producer._engine
-            failure = engine and engine.client.connection_failures(-1)
-            failures.extend([failure] if failure else [])
-            return bool(failures)
-
-        await until(failed)
-        yield failures[0]
+        await until(lambda: failure() is not None)
+        found = failure()
+        assert found is not None
+        yield found
     finally:
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
