@@ -34,6 +34,7 @@ from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.records.message_set import MESSAGE_GROWTH
 from aioproducer.runtime import settings
 from aioproducer.runtime.appender import RecordAppender
+from aioproducer.runtime.delivery import WakeUps
 from aioproducer.runtime.flushing import Flushing
 from aioproducer.runtime.lane import wall_clock_ms
 from aioproducer.runtime.memory import BufferMemory
@@ -99,7 +100,7 @@ class ProducerEngine:
             self.pool,
             self.metadata,
             sequencer,
-            owner=self.loop,
+            owner=WakeUps(self.loop),
             on_unretrieved=unretrieved.on_unretrieved,
         )
         self.sender: Sender = Sender(
