@@ -28,7 +28,7 @@ from aioproducer._options import (
     option,
     release,
 )
-from aioproducer.types import TopicPartition
+from aioproducer.types import StreamOpener, TopicPartition
 
 if TYPE_CHECKING:
     from aioproducer.errors import KafkaError
@@ -135,7 +135,7 @@ class CoreOptions:
     connections_max_idle_ms: int = option(
         540_000,
         Kind.LONG,
-        "After how many ms without traffic a connection is closed; -1 never.",
+        "After how many ms without traffic a connection is closed; -1, or librdkafka's 0, never.",
         at_least(-1),
     )
     reconnect_backoff_ms: int = option(
@@ -176,6 +176,21 @@ class CoreOptions:
         Kind.INT,
         "The socket's receive buffer in bytes; -1 leaves it to the system.",
         at_least(-1),
+    )
+    proxy_url: str | None = option(
+        None,
+        Kind.PASSWORD,
+        "The proxy that leads to the brokers, as `socks5://user:password@host:port`. `socks5` "
+        "resolves the brokers' names here, `socks5h` and `http` (CONNECT, with Basic "
+        "authentication) at the proxy.",
+        source="aioproducer",
+    )
+    dialer: StreamOpener | None = option(
+        None,
+        Kind.OBJECT,
+        "An async function `(host, port)` that opens a stream to a broker as `(StreamReader, "
+        "StreamWriter)`, instead of the client; TLS, where switched on, goes on top of it.",
+        source="aioproducer",
     )
     max_in_flight_requests_per_connection: int = option(
         5,

@@ -342,6 +342,9 @@ class ProducerEngine:
     # -- events ----------------------------------------------------------------------------------
 
     def _on_network_event(self) -> None:
+        if self.client.is_deserted():
+            # As Java's client after any disconnect; `health()` then tells whether brokers are left.
+            self.metadata.request_update(self.loop.time())
         self.sender_task.wake()
         self.metadata_task.wake()
         if self.transactions is not None:

@@ -30,7 +30,7 @@ class Health:
     """A snapshot for readiness probes.
 
     `ready` is True while the producer is running and at least one broker is connected, or was until
-    `connections_max_idle_ms` closed the connection. Memory in bytes; `waiting_for_memory` counts
+    the connection was closed for being idle. Memory in bytes; `waiting_for_memory` counts
     the `send()` calls in line.
     """
 

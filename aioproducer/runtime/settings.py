@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from aioproducer import log
+from aioproducer._proxy_url import parse_proxy_url
 from aioproducer._version import __version__
 from aioproducer.backoff import ExponentialBackoff
 from aioproducer.core.accumulator import AccumulatorSettings
@@ -20,7 +21,7 @@ from aioproducer.core.sender import SenderSettings
 from aioproducer.core.transactional_sequencer import TransactionalSequencer
 from aioproducer.core.transactions import TransactionManager
 from aioproducer.net.client import NetSettings
-from aioproducer.net.dialer import TcpDialer
+from aioproducer.net.dialer import Dialer, TcpDialer
 from aioproducer.net.old_brokers import ranges_of_old_broker
 from aioproducer.records.codecs import codec_for
 from aioproducer.runtime.appender import AppenderSettings
@@ -86,7 +87,7 @@ def net_settings(config: ProducerConfig) -> NetSettings:
         reconnect_backoff_s=config.reconnect_backoff_ms / 1000,
         reconnect_backoff_max_s=config.reconnect_backoff_max_ms / 1000,
         max_in_flight=config.max_in_flight_requests_per_connection,
-        connections_max_idle_s=None if idle_ms < 0 else idle_ms / 1000,
+        connections_max_idle_s=idle_ms / 1000 if idle_ms > 0 else None,
         dns_canonical=config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only",
         rebootstrap=config.metadata_recovery_strategy == "rebootstrap",
         check_cluster=config.metadata_cluster_check_enable,
@@ -97,19 +98,26 @@ def net_settings(config: ProducerConfig) -> NetSettings:
     )
 
 
-def make_dialer(config: ProducerConfig) -> TcpDialer:
+def make_dialer(config: ProducerConfig) -> Dialer:
     """How connections are made.
 
     Raises:
         ConfigError: a file of the TLS options cannot be used.
     """
-    buffers = (config.send_buffer_bytes, config.receive_buffer_bytes)
+    dialer: Dialer
+    if config.dialer is not None:
+        from aioproducer.net.opener import OpenerDialer
+
+        dialer = OpenerDialer(config.dialer)
+    else:
+        proxy = None if config.proxy_url is None else parse_proxy_url(config.proxy_url)
+        dialer = TcpDialer(config.send_buffer_bytes, config.receive_buffer_bytes, proxy=proxy)
     contexts = tls_contexts(config)
     if contexts is None:
-        return TcpDialer(*buffers)
+        return dialer
     from aioproducer.net.security.tls_dialer import TlsDialer
 
-    return TlsDialer(contexts, *buffers)
+    return TlsDialer(dialer, contexts)
 
 
 def make_metadata(config: ProducerConfig, rng: Random) -> Metadata:

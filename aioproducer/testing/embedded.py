@@ -103,7 +103,10 @@ class EmbeddedCluster:
     @property
     def bootstrap_servers(self) -> str:
         """`host:port` of every broker, up or down."""
-        return ",".join(f"{node.host}:{node.port}" for node in self.state.brokers.values())
+        return ",".join(
+            f"[{node.host}]:{node.port}" if ":" in node.host else f"{node.host}:{node.port}"
+            for node in self.state.brokers.values()
+        )
 
     async def __aenter__(self) -> Self:
         await self.start()
