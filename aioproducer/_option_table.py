@@ -58,10 +58,11 @@ class CoreOptions:
             )
         }
     )
-    bootstrap_resolve_timeout_ms: int = later(
+    bootstrap_resolve_timeout_ms: int = option(
         0,
         Kind.LONG,
-        "How long to retry resolving the bootstrap servers' names, in ms.",
+        "How long start() tries while none of the bootstrap servers' names can be resolved, in ms; "
+        "0 tries each once. Later on, names that cannot be resolved are tried again without bound.",
         at_least(0),
         source="KIP-909",
     )

@@ -90,14 +90,16 @@ class Producer(TransactionalCalls):
     async def start(self, *, init_transactions: bool = True) -> None:
         """Connects to the cluster; returns when a broker has answered.
 
-        Waits at most `max_block_ms`, and as long again for the transaction coordinator if there is
-        a `transactional_id`. When it raises, everything is cleaned up.
+        Waits at most `max_block_ms` (or `bootstrap_resolve_timeout_ms`, if that is longer), and
+        as long again for the transaction coordinator if there is a `transactional_id`. When it
+        raises, everything is cleaned up.
 
         Args:
             init_transactions: False leaves `init_transactions()` to the caller.
 
         Raises:
-            BootstrapError: no bootstrap server answered in time; the text says why, for each.
+            BootstrapError: no bootstrap server answered in time, or none of their names can be
+                resolved (KIP-909); the text says why, for each.
             IllegalStateError: the producer was started before.
             UnsupportedCodecError: the compression's library cannot be imported.
         """

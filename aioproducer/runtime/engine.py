@@ -192,9 +192,10 @@ class ProducerEngine:
     # -- life ------------------------------------------------------------------------------------
 
     async def start(self, *, init_transactions: bool = True) -> None:
-        """Starts the tasks and waits, at most `max_block_ms`, until a broker has answered.
+        """Starts the tasks and waits until a broker has answered.
 
-        A transactional producer is initialized as well, unless told otherwise; that takes at most
+        That takes at most `max_block_ms`, or `bootstrap_resolve_timeout_ms` if that is longer. A
+        transactional producer is initialized as well, unless told otherwise; that takes at most
         another `max_block_ms`.
 
         Raises:
@@ -204,10 +205,9 @@ class ProducerEngine:
         self.client.set_bootstrap(self.config.bootstrap)
         self.metadata_task.start()
         self.sender_task.start()
+        patience_ms = max(self.config.max_block_ms, self.config.bootstrap_resolve_timeout_ms)
         try:
-            await self.metadata_task.wait_for_bootstrap(
-                self.loop.time() + self.config.max_block_ms / 1000
-            )
+            await self.metadata_task.wait_for_bootstrap(self.loop.time() + patience_ms / 1000)
             if self.transactions is not None:
                 self.transactions.start()
                 if init_transactions:

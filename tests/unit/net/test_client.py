@@ -13,6 +13,7 @@ from support.hostile import Peer, after_handshake
 from aioproducer.errors import (
     ConnectionSetupTimeoutError,
     KafkaConnectionError,
+    NameResolutionError,
     NodeDisconnectedError,
     UnsupportedVersionError,
 )
@@ -322,7 +323,7 @@ async def test_a_dead_broker_delays_no_other() -> None:
 async def test_an_unknown_host_is_an_error_that_says_so() -> None:
     async with harness(MemoryDialer({}, {"broker": []})) as it:
         error = await it.connect()
-        assert type(error) is KafkaConnectionError
+        assert type(error) is NameResolutionError
         assert "name resolution: broker is unknown" in str(error)
 
 
