@@ -79,7 +79,12 @@ class CoreOptions:
         "The client's name in the brokers' logs, quotas and metrics; "
         "`producer-<n>` when not given.",
     )
-    client_rack: str = later("", Kind.STRING, "The rack this client stands in.", source="KIP-1123")
+    client_rack: str = option(
+        "",
+        Kind.STRING,
+        "The rack this client stands in, as the brokers' `broker.rack` names theirs.",
+        source="KIP-1123",
+    )
     metadata_max_age_ms: int = option(
         300_000,
         Kind.LONG,
@@ -314,10 +319,11 @@ class CoreOptions:
         at_least(0),
         source="KIP-794",
     )
-    partitioner_rack_aware: bool = later(
+    partitioner_rack_aware: bool = option(
         False,
         Kind.BOOLEAN,
-        "Whether partitions led in the client's rack are preferred.",
+        "Whether the default partitioner prefers partitions led in the client_rack, as long as "
+        "there are any, for records without a key.",
         source="KIP-1123",
     )
 

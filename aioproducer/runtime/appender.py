@@ -468,7 +468,8 @@ class RecordAppender:
         if now >= self._weigh_at.get(meta.name, now):
             self._weigh_at[meta.name] = now + len(meta.partitions) * 1e-4
             sizes = self._accumulator.queue_sizes(meta.name)
-            load = partition_load(sizes, meta, self._latencies)
+            near = sticky.neighbourhood.partitions_of(meta)
+            load = partition_load(sizes, meta, self._latencies, near)
             sticky.update_load(*(load or (None, (), 0)))
 
     def forget_topics(self) -> None:

@@ -23,7 +23,7 @@ from aioproducer import log
 from aioproducer.core.accumulator import RecordAccumulator
 from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.metadata import Metadata
-from aioproducer.core.partitioners import BuiltInPartitioner, NodeLatencies
+from aioproducer.core.partitioners import BuiltInPartitioner, Neighbourhood, NodeLatencies
 from aioproducer.core.sender import Sender
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import KafkaError, ProducerClosedError, RecordsPurgedError
@@ -187,7 +187,13 @@ class ProducerEngine:
             max(1, self.config.batch_size),
             adaptive=self.config.partitioner_adaptive_partitioning_enable,
             rng=self._rng,
+            neighbourhood=self._neighbourhood(),
         )
+
+    def _neighbourhood(self) -> Neighbourhood:
+        config = self.config
+        rack = config.client_rack if config.partitioner_rack_aware else ""
+        return Neighbourhood(rack, lambda: self.metadata.cluster.nodes)
 
     # -- life ------------------------------------------------------------------------------------
 
