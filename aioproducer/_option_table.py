@@ -374,21 +374,24 @@ class CoreOptions:
     )
 
     # -- metrics -----------------------------------------------------------------------------
-    enable_metrics_push: bool = later(
+    enable_metrics_push: bool = option(
         True,
         Kind.BOOLEAN,
-        "Whether client metrics are pushed to brokers that ask for them.",
-        accepts=(False,),
+        "Whether client metrics are pushed to brokers that ask for them; costs nothing where none "
+        "does.",
         source="KIP-714",
     )
     metric_reporters: Sequence[object] = later(
         (), Kind.OBJECT, "Objects that are told of every metric."
     )
-    metrics_num_samples: int = later(
-        2, Kind.INT, "How many samples a windowed metric keeps.", at_least(1)
+    metrics_num_samples: int = option(
+        2, Kind.INT, "Over how many samples rates, means and peaks are taken.", at_least(1)
     )
-    metrics_sample_window_ms: int = later(
-        30_000, Kind.LONG, "How long one sample of a windowed metric lasts, in ms.", at_least(0)
+    metrics_sample_window_ms: int = option(
+        30_000,
+        Kind.LONG,
+        "How long one sample of rates, means and peaks lasts, in ms.",
+        at_least(0),
     )
     metrics_recording_level: str = later(
         "INFO", Kind.STRING, "How detailed metrics are.", one_of("INFO", "DEBUG", "TRACE")

@@ -8,8 +8,9 @@ pattern brokers check (KIP-511).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from aioproducer.metrics.sampling import Sampling
 from aioproducer.net.security.sasl import Mechanism
 
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9\-.]+")
@@ -45,6 +46,8 @@ class NetSettings:
     """Tell brokers which cluster and node is meant (KIP-1242); only with `rebootstrap`."""
     sasl: Mechanism | None = None
     """How to authenticate; None: not at all."""
+    sampling: Sampling = field(default_factory=Sampling)
+    """How rates and peaks are sampled."""
     software_name: str = "aioproducer"
     software_version: str = "unknown"
 

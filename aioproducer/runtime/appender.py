@@ -136,6 +136,7 @@ class RecordAppender:
         self._batch_opened_this_turn = False
         self._weigh_at: dict[str, float] = {}
         self._loop = loop
+        self._stats = stats
         self.wall_ms: Callable[[], int] = wall_ms
         self.lane: FastLane = FastLane(
             LaneSettings(
@@ -300,9 +301,13 @@ class RecordAppender:
     async def _wait_for_metadata(
         self, topic: str, partition: int | None, deadline: float
     ) -> TopicMetadata:
-        if partition is None:
-            return await self._waits.wait_for_topic(topic, deadline)
-        return await self._waits.wait_for_partition(topic, partition, deadline)
+        began = self._loop.time()
+        try:
+            if partition is None:
+                return await self._waits.wait_for_topic(topic, deadline)
+            return await self._waits.wait_for_partition(topic, partition, deadline)
+        finally:
+            self._stats.metadata_wait_time += self._loop.time() - began
 
     def _check(
         self,
@@ -428,6 +433,7 @@ class RecordAppender:
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
+            self._stats.buffer_exhausted += 1
             raise BufferExhaustedError(
                 f"no memory for the record within max_block_ms="
                 f"{round(self._settings.max_block * 1000)}: buffer_memory is used up and "

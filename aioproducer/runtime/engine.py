@@ -37,7 +37,9 @@ from aioproducer.runtime.flushing import Flushing
 from aioproducer.runtime.lane import wall_clock_ms
 from aioproducer.runtime.memory import BufferMemory
 from aioproducer.runtime.metadata_task import MetadataTask
+from aioproducer.runtime.metrics import MetricsRegistry
 from aioproducer.runtime.sender_task import SenderTask
+from aioproducer.runtime.telemetry import TelemetryReporter
 from aioproducer.runtime.transaction_task import TransactionTask
 from aioproducer.runtime.unretrieved import UnretrievedFailures
 from aioproducer.types import TopicPartition
@@ -59,6 +61,7 @@ class ProducerEngine:
         dialer: how connections are made; TCP when left out.
         rng: for jitter and partition choice; a seeded one makes a run repeatable.
         wall_ms: the clock for record timestamps, ms.
+        registry: what is pushed as telemetry; the producer's own metrics when left out.
     """
 
     def __init__(
@@ -69,10 +72,12 @@ class ProducerEngine:
         dialer: Dialer | None = None,
         rng: random.Random | None = None,
         wall_ms: Callable[[], int] = wall_clock_ms,
+        registry: MetricsRegistry | None = None,
     ) -> None:
         self.config = config
         self.loop = loop
-        self.stats: ProducerStats = ProducerStats()
+        self.stats: ProducerStats = ProducerStats(sampling=settings.sampling(config))
+        self.started_at_ms: int = wall_ms()
         self.failure: KafkaError | None = None
         self.closing: bool = False
         self._started_at = loop.time()
@@ -81,6 +86,9 @@ class ProducerEngine:
         self._hurry = False
         self._make_core(rng or random.Random())
         self._make_runtime(dialer or settings.make_dialer(config), wall_ms)
+        self.telemetry: TelemetryReporter | None = None
+        if config.enable_metrics_push:
+            self.telemetry = self._make_telemetry(registry or MetricsRegistry(), wall_ms)
 
     def _make_core(self, rng: random.Random) -> None:
         config = self.config
@@ -181,6 +189,21 @@ class ProducerEngine:
             on_end=self._on_task_end,
         )
 
+    def _make_telemetry(
+        self, registry: MetricsRegistry, wall_ms: Callable[[], int]
+    ) -> TelemetryReporter:
+        config = self.config
+        resource = {"client_rack": config.client_rack, "transactional_id": config.transactional_id}
+        return TelemetryReporter(
+            self.client,
+            lambda: registry.collect(self),
+            resource={name: value for name, value in resource.items() if value},
+            loop=self.loop,
+            wall_ms=wall_ms,
+            request_timeout=config.request_timeout_ms / 1000,
+            rng=self._rng,
+        )
+
     def _make_sticky(self, topic: str) -> BuiltInPartitioner:
         return BuiltInPartitioner(
             topic,
@@ -221,6 +244,8 @@ class ProducerEngine:
         except BaseException:
             await self.close(0)
             raise
+        if self.telemetry is not None and not self.closing:
+            self.telemetry.start()
 
     async def warm_up(self, topics: Sequence[str], deadline: float) -> None:
         """Waits until every topic is known, then connects to their leaders."""
@@ -235,9 +260,13 @@ class ProducerEngine:
         for node_id in leaders:
             self.client.maybe_connect(node_id, now)
 
+    def uptime(self) -> float:
+        """Seconds since the engine was made."""
+        return self.loop.time() - self._started_at
+
     def buffer_wait_ratio(self) -> float:
         """The share of the time since the start in which somebody waited for memory."""
-        elapsed = self.loop.time() - self._started_at
+        elapsed = self.uptime()
         return min(1.0, self.stats.buffer_wait_time / elapsed) if elapsed > 0 else 0.0
 
     async def flush(self, timeout: float | None = None) -> int:
@@ -245,7 +274,11 @@ class ProducerEngine:
 
         Returns how many records are still undelivered: 0 unless `timeout` seconds ran out.
         """
-        return await self._flushing.flush(timeout)
+        began = self.loop.time()
+        try:
+            return await self._flushing.flush(timeout)
+        finally:
+            self.stats.flush_time += self.loop.time() - began
 
     async def close(self, timeout: float | None = None) -> None:
         """Refuses new records, delivers what was accepted, then ends everything.
@@ -303,6 +336,8 @@ class ProducerEngine:
                 self._drain = self.loop.create_task(self._settle())
                 await asyncio.gather(self._drain, return_exceptions=True)
         finally:
+            if self.telemetry is not None:
+                self.telemetry.close()
             # A cancelled task keeps its traceback, and that the batches flush() waited for.
             self._drain = None
             self.sender.abort(
@@ -322,6 +357,8 @@ class ProducerEngine:
         if self.transactions is not None:
             await self.transactions.end_for_close()
         await self.flush()
+        if self.telemetry is not None:
+            await self.telemetry.say_farewell()
 
     def purge(self, *, queued: bool, in_flight: bool) -> int:
         """Fails what waits; see `Producer.purge`."""
@@ -353,6 +390,7 @@ class ProducerEngine:
     def _on_metadata_update(self) -> None:
         self._latencies.retain(self.metadata.cluster.nodes)
         self.appender.forget_topics()
+        self.stats.retain(self.metadata.cluster.topics)
         self.accumulator.on_metadata_update(self.loop.time())
         self.sender_task.wake()
 

@@ -19,6 +19,7 @@ from aioproducer.core.metadata import Metadata
 from aioproducer.core.sender import SenderSettings
 from aioproducer.core.transactional_sequencer import TransactionalSequencer
 from aioproducer.core.transactions import TransactionManager
+from aioproducer.metrics.sampling import Sampling
 from aioproducer.net.client import NetSettings
 from aioproducer.net.dialer import TcpDialer
 from aioproducer.records.codecs import codec_for
@@ -39,6 +40,11 @@ _log = log.get("runtime")
 def retry_backoff(config: ProducerConfig) -> ExponentialBackoff:
     """The pause before something is tried again (KIP-580)."""
     return ExponentialBackoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
+
+
+def sampling(config: ProducerConfig) -> Sampling:
+    """How rates and peaks of metrics are sampled."""
+    return Sampling(config.metrics_num_samples, config.metrics_sample_window_ms / 1000)
 
 
 def accumulator_settings(config: ProducerConfig) -> AccumulatorSettings:
@@ -88,6 +94,7 @@ def net_settings(config: ProducerConfig) -> NetSettings:
         rebootstrap=config.metadata_recovery_strategy == "rebootstrap",
         check_cluster=config.metadata_cluster_check_enable,
         sasl=sasl_mechanism(config),
+        sampling=sampling(config),
         software_version=__version__,
     )
 
