@@ -50,6 +50,7 @@ class KafkaCluster(KafkaBackend):
         listeners: Listeners besides the plain one, such as `{"SECURE": "SASL_SSL"}`; `config` says
             how they authenticate, `listener` where they are.
         jvm_options: More options of Java for the brokers, such as `-Djava.security.krb5.conf=...`.
+        classpath: Jars or directories of classes besides Kafka's own: the brokers' plugins.
 
     Raises:
         ClusterError: The version cannot be run.
@@ -72,6 +73,7 @@ class KafkaCluster(KafkaBackend):
         features: Mapping[str, int] | None = None,
         listeners: Mapping[str, str] | None = None,
         jvm_options: Sequence[str] = (),
+        classpath: Sequence[Path] = (),
     ) -> None:
         if brokers < 1:
             raise ClusterError(f"a cluster needs at least one broker, not {brokers}")
@@ -85,6 +87,7 @@ class KafkaCluster(KafkaBackend):
         self._features = dict(features or {})
         self._listeners = dict(listeners or {})
         self._jvm_options = tuple(jvm_options)
+        self._more_classes = tuple(classpath)
         self._nodes: dict[int, BrokerProcess] = {}
         self._expected: set[int] = set()
         self._directory: Path | None = None
@@ -131,7 +134,7 @@ class KafkaCluster(KafkaBackend):
             MavenError: The jars could not be fetched.
         """
         self._closing.clear()
-        classpath = self.release.broker_classpath()
+        classpath = [*self.release.broker_classpath(), *self._more_classes]
         try:
             with self._lock:
                 self._start_all(classpath)
