@@ -334,8 +334,12 @@ class CoreOptions:
     value_serializer: Serializer | None = option(
         None, Kind.OBJECT, "Turns values into bytes; None takes bytes as they are."
     )
-    interceptor_classes: Sequence[object] = later(
-        (), Kind.OBJECT, "Objects that see every record and its outcome."
+    interceptor_classes: Sequence[object] = option(
+        (),
+        Kind.OBJECT,
+        "Objects that see every record and its outcome, in this order; see "
+        "`aioproducer.interceptors`.",
+        source="Kafka, KIP-42",
     )
     config_providers: Sequence[object] = later(
         (), Kind.OBJECT, "Where placeholders in values are looked up."

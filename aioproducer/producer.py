@@ -29,7 +29,7 @@ from aioproducer.errors import (
     WrongLoopError,
 )
 from aioproducer.transactions import TransactionalCalls
-from aioproducer.types import HeaderPairs, HeadersInput, PartitionInfo, RecordMetadata
+from aioproducer.types import HeaderPairs, HeadersInput, PartitionInfo, Record, RecordMetadata
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -223,6 +223,9 @@ class Producer(TransactionalCalls):
             if delivery is not None:
                 return delivery
         engine = self._usable()
+        if engine.interception.sees_records:
+            record = Record(value, key, headers, timestamp_ms, partition, topic)
+            return await self._send_seen(engine, record)
         key, value, pairs = self._prepare(topic, key, value, headers)
         return await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
 
@@ -244,6 +247,13 @@ class Producer(TransactionalCalls):
             if delivery is not None:
                 return delivery
         engine = self._usable()
+        if engine.interception.sees_records:
+            record = Record(value, key, headers, timestamp_ms, partition, topic)
+            parts = engine.interception.show(record, self._prepare)
+            with engine.interception.telling(parts):
+                delivery = engine.appender.append_nowait(*parts)
+            engine.interception.accepted(delivery, parts)
+            return delivery
         key, value, pairs = self._prepare(topic, key, value, headers)
         return engine.appender.append_nowait(topic, key, value, pairs, partition, timestamp_ms)
 
@@ -269,6 +279,9 @@ class Producer(TransactionalCalls):
             if delivery is not None:
                 return await delivery
         engine = self._usable()
+        if engine.interception.sees_records:
+            record = Record(value, key, headers, timestamp_ms, partition, topic)
+            return await (await self._send_seen(engine, record))
         key, value, pairs = self._prepare(topic, key, value, headers)
         return await (
             await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
@@ -483,6 +496,8 @@ class Producer(TransactionalCalls):
         """Lets records that need neither a serializer nor a wait past everything here."""
         if self._config.key_serializer is not None or self._config.value_serializer is not None:
             return
+        if engine.interception.sees_records:
+            return
         self._lane = engine.appender.lane
         for name, waits in (("send", False), ("send_and_wait", True)):
             function = getattr(Producer, name)
@@ -490,6 +505,14 @@ class Producer(TransactionalCalls):
                 shortcut = self._lane.method(self, function, waits)
                 if shortcut is not None:
                     vars(self)[name] = shortcut
+
+    async def _send_seen(self, engine: ProducerEngine, record: Record) -> Delivery:
+        """`send` with interceptors."""
+        parts = engine.interception.show(record, self._prepare)
+        with engine.interception.telling(parts):
+            delivery = await engine.appender.append(*parts)
+        engine.interception.accepted(delivery, parts)
+        return delivery
 
     def _block_deadline(self, engine: ProducerEngine) -> float:
         return engine.loop.time() + self._config.max_block_ms / 1000

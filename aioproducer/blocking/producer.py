@@ -202,6 +202,8 @@ class Producer(TransactionalCalls):
         inside = self._usable()
         if self._admit is not None:
             self._admit()
+        if inside.engine.interception.sees_records:
+            return self._send_seen(inside, (topic, value, key, headers, partition, timestamp_ms))
         pairs: HeaderPairs = ()
         if (
             headers
@@ -380,6 +382,13 @@ class Producer(TransactionalCalls):
             return at()
 
         return self._thread.call(looking())
+
+    def _send_seen(self, inside: Inside, record: tuple[Any, ...]) -> DeliveryHandle:
+        """Interceptors live in the loop: so do the records they see, one by one."""
+        if self._thread.is_here:
+            raise BufferFullError("a callback cannot wait for the interceptors")
+        handle = DeliveryHandle(self._thread)
+        return self._thread.call(inside.in_order(lambda: inside.send(handle, *record)))
 
     def _send_through_loop(self, inside: Inside, entry: Entry) -> DeliveryHandle:
         """Appends before it returns, so that whatever is wrong is raised here."""

@@ -27,6 +27,7 @@ from aioproducer.core.partitioners import BuiltInPartitioner, Neighbourhood, Nod
 from aioproducer.core.sender import Sender
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import KafkaError, ProducerClosedError, RecordsPurgedError
+from aioproducer.interceptors import ClusterInfo
 from aioproducer.net.client import NetworkClient
 from aioproducer.net.dialer import Dialer
 from aioproducer.partitioners import partition_chooser
@@ -34,6 +35,7 @@ from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime import settings
 from aioproducer.runtime.appender import RecordAppender
 from aioproducer.runtime.flushing import Flushing
+from aioproducer.runtime.interception import Interception
 from aioproducer.runtime.lane import wall_clock_ms
 from aioproducer.runtime.memory import BufferMemory
 from aioproducer.runtime.metadata_task import MetadataTask
@@ -140,6 +142,9 @@ class ProducerEngine:
             on_end=self._on_task_end,
         )
         self._encoder = settings.make_encoder(config)
+        self.interception: Interception = Interception(
+            config.interceptor_classes, (config.key_serializer, config.value_serializer), loop
+        )
         self.memory: BufferMemory = BufferMemory(self.pool, loop, self.stats, self._on_memory_wait)
         self.sender_task: SenderTask = SenderTask(
             self.sender,
@@ -351,6 +356,7 @@ class ProducerEngine:
             in_peace = self.config.acks_value == 0 and not self._hurry
             await self.client.close(_FAREWELL_S if in_peace else 0)
             self._encoder.close()
+            self.interception.close()
 
     async def _settle(self) -> None:
         """Waits for what is to be done before the end: an open transaction is aborted."""
@@ -390,6 +396,8 @@ class ProducerEngine:
     def _on_metadata_update(self) -> None:
         self._latencies.retain(self.metadata.cluster.nodes)
         self.appender.forget_topics()
+        cluster = self.metadata.cluster
+        self.interception.on_cluster(ClusterInfo(cluster.cluster_id, cluster.nodes))
         self.stats.retain(self.metadata.cluster.topics)
         self.accumulator.on_metadata_update(self.loop.time())
         self.sender_task.wake()
