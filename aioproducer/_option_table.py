@@ -241,10 +241,11 @@ class CoreOptions:
         "How many bytes of records may wait to be sent; send() waits when they are used up.",
         at_least(0),
     )
-    buffer_memory_allocation_strategy: str = later(
+    buffer_memory_allocation_strategy: str = option(
         "full",
         Kind.STRING,
-        "Whether a batch takes its memory at once or as it grows.",
+        "Whether a batch takes batch_size of buffer_memory at once, or as its records need it: "
+        "`incremental` suits many partitions with few records each.",
         one_of_ignoring_case("full", "incremental"),
         source="KIP-1332",
     )

@@ -92,7 +92,6 @@ class AppenderSettings:
     """Options the lane obeys; times in seconds, sizes in bytes."""
 
     max_block: float
-    batch_size: int
     max_request_size: int
     hashes_keys: bool = True
     sticks: bool = True
@@ -376,7 +375,7 @@ class RecordAppender:
             raise SerializationError(str(error), topic=record.meta.name) from error
 
     def _batch_bytes(self, record: OutgoingRecord) -> int:
-        return max(self._settings.batch_size, record.size)
+        return self._accumulator.settings.first_size(record.size)
 
     def _try_new_batch(self, record: OutgoingRecord) -> ProducerBatch | None:
         size = self._batch_bytes(record)

@@ -55,6 +55,7 @@ def accumulator_settings(config: ProducerConfig) -> AccumulatorSettings:
         delivery_timeout=config.delivery_timeout_ms / 1000,
         max_request_size=config.max_request_size,
         guarantee_order=config.max_in_flight_requests_per_connection == 1,
+        grows=config.buffer_memory_allocation_strategy == "incremental",
     )
 
 
@@ -71,7 +72,6 @@ def appender_settings(config: ProducerConfig) -> AppenderSettings:
     """What the general lane of `send()` is told."""
     return AppenderSettings(
         max_block=config.max_block_ms / 1000,
-        batch_size=config.batch_size,
         max_request_size=config.max_request_size,
         hashes_keys=config.partitioner == "default" and not config.partitioner_ignore_keys,
         sticks=config.partitioner == "default",
