@@ -13,13 +13,14 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 
 # demo: `embedded` brokers inside this machine's Python, or `kafka`, three real ones.
 CLUSTER ?= embedded
-# test, cluster: more arguments for pytest.
+# test, cluster: more arguments for pytest. test: how many processes (0: all in one).
 PYTEST_ARGS ?=
+TEST_JOBS   ?= 2
 # What only the system's package manager has. Tests that need one of these skip without it.
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless valgrind
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint type bench bench-full instructions sim mutants fuzz asan cluster faults exactly-once reliability memory soak docs clean system-deps
+.PHONY: help venv demo demo-spark test lint type bench bench-full bench-spark instructions sim mutants fuzz asan cluster cluster-matrix faults exactly-once reliability memory soak docs clean system-deps
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -37,10 +38,14 @@ $(STAMP): pyproject.toml setup.py $(LOCK) $(NATIVE)
 demo: $(STAMP) ## Load 336,776 flights into a cluster and verify them (CLUSTER=embedded|kafka)
 	CLUSTER=$(CLUSTER) $(BIN)/python examples/demo.py
 
+demo-spark: $(STAMP) ## The same flights from Parquet through Spark, exactly once (needs Java)
+	CLUSTER=$(CLUSTER) $(BIN)/python examples/spark_demo.py
+
+TEST = $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile $(PYTEST_ARGS)
 test: $(STAMP) ## Run the whole suite: native x asyncio in full, then pure and uvloop
-	AIOPRODUCER_IMPL=native AIOPRODUCER_TEST_LOOP=asyncio $(BIN)/python -m pytest $(PYTEST_ARGS)
-	AIOPRODUCER_IMPL=pure AIOPRODUCER_TEST_LOOP=asyncio $(BIN)/python -m pytest -m conformance $(PYTEST_ARGS)
-	AIOPRODUCER_IMPL=native AIOPRODUCER_TEST_LOOP=uvloop $(BIN)/python -m pytest -m conformance $(PYTEST_ARGS)
+	AIOPRODUCER_IMPL=native AIOPRODUCER_TEST_LOOP=asyncio $(TEST)
+	AIOPRODUCER_IMPL=pure AIOPRODUCER_TEST_LOOP=asyncio $(TEST) -m conformance
+	AIOPRODUCER_IMPL=native AIOPRODUCER_TEST_LOOP=uvloop $(TEST) -m conformance
 
 # sim: one SEED, or as many SEEDS as wanted, on all cores.
 SEED ?=
@@ -76,6 +81,9 @@ asan: $(STAMP) ## Run the tests of the native code under AddressSanitizer (needs
 
 cluster: $(STAMP) ## Run the tests that need real Kafka brokers
 	AIOPRODUCER_TEST_SECURITY=1 $(BIN)/python -m pytest -m kafka $(PYTEST_ARGS)
+
+cluster-matrix: $(STAMP) ## Kafka 0.8.2 to 4.x, every codec, keys, acks: 10,000 records each, read by their own consumer
+	AIOPRODUCER_TEST_MATRIX=1 $(BIN)/python -m pytest tests/kafka/test_cluster_matrix.py $(PYTEST_ARGS)
 
 faults: $(STAMP) ## Break three real brokers in every way: 50,000 records or 500 transactions each
 	AIOPRODUCER_TEST_FAULTS=1 $(BIN)/python -m pytest -m faults tests/kafka $(PYTEST_ARGS)
@@ -114,6 +122,9 @@ bench: $(STAMP) ## Measure cost, rate, latency and memory beside other clients (
 
 bench-full: $(STAMP) ## The whole matrix: sizes, codecs, partitions, keys (hours)
 	$(BIN)/python -m bench full
+
+bench-spark: $(STAMP) ## Spark into Kafka beside Spark's own sink (needs Java and Maven; 10 minutes)
+	$(BIN)/python -m bench spark
 
 instructions: $(STAMP) ## Count instructions per record, beside those recorded (needs valgrind)
 	$(BIN)/python -m bench instructions

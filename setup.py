@@ -1,11 +1,12 @@
 """Builds the native core; without a C compiler the install goes on with the pure-Python twin.
 
-Everything else about the package is in pyproject.toml.
+Everything else about the package is in pyproject.toml, but for the packages: one of them is called
+otherwise in the tree than where it is installed.
 """
 
 import sys
 
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
 EXTENSIONS = [
@@ -61,4 +62,12 @@ def extensions() -> list[Extension]:
     return cythonize(EXTENSIONS, language_level="3", build_dir="build/cython")
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": OptionalBuildExt})
+# Spark looks for data sources in top-level modules named `pyspark_*`.
+DISCOVERED = "pyspark_aioproducer"
+
+setup(
+    packages=[*find_packages(include=["aioproducer*"]), DISCOVERED],
+    package_dir={DISCOVERED: f"aioproducer/spark/discovery/{DISCOVERED}"},
+    ext_modules=extensions(),
+    cmdclass={"build_ext": OptionalBuildExt},
+)

@@ -26,6 +26,7 @@ from aioproducer._options import (
     one_of,
     one_of_ignoring_case,
     option,
+    release,
 )
 from aioproducer.types import TopicPartition
 
@@ -118,6 +119,15 @@ class CoreOptions:
         "Whether brokers (from 4.4 on) check that the client reached the cluster and node it "
         "meant; has no effect with metadata_recovery_strategy=none.",
         source="KIP-1242",
+    )
+    broker_version_fallback: str = option(
+        "0.8.2",
+        Kind.STRING,
+        "The release that a broker is taken for which does not say what it speaks, as those before "
+        "0.10 do not; what 0.8.2 understands, 0.9 does too. Given explicitly, brokers are probed "
+        "for their age at once, which spares 10 s with 0.9. From `0.10.0` on none counts as old.",
+        release(),
+        source="librdkafka",
     )
     allow_auto_create_topics: bool = option(
         True,

@@ -10,6 +10,7 @@ goes through `Option.parsed` first; no error repeats the value of a secret.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from enum import Enum
@@ -93,6 +94,14 @@ def one_of_ignoring_case(*allowed: str) -> Constraint:
 def not_empty() -> Constraint:
     """Refuse the empty text; None stays None."""
     return Constraint("not empty", lambda value: value != "")
+
+
+def release() -> Constraint:
+    """Demand the number of a release of Kafka."""
+    return Constraint(
+        "a release of Kafka such as '0.9.0'",
+        lambda value: re.fullmatch(r"\d{1,4}(\.\d{1,4}){1,3}", value) is not None,
+    )
 
 
 def either(value: object, other: Constraint) -> Constraint:

@@ -67,7 +67,7 @@ class TransactionAdmin:
         self._client: CoordinatorClient | None = None
 
     async def __aenter__(self) -> Self:
-        self._client = CoordinatorClient(self._config)
+        self._client = self._new_client()
         return self
 
     async def __aexit__(
@@ -98,6 +98,7 @@ class TransactionAdmin:
             PreparedTransactionUnknownError: the transactional id was used again, or forgotten; in
                 transactions of version 1 (KIP-98) also after `transaction_timeout_ms`.
             AuthorizationError: the principal may not use the transactional id.
+            KafkaError: the coordinator refuses, and says that the transaction is open still.
         """
         if prepared.empty:
             return
@@ -105,6 +106,8 @@ class TransactionAdmin:
             await self._asks().ask(questions.end(prepared, commit=commit))
         except _NOT_OURS_ANY_MORE as error:
             fate = await self._fate(prepared)
+            if fate is Fate.OPEN:
+                raise
             if fate is not (Fate.COMMITTED if commit else Fate.ABORTED):
                 raise _refusal(prepared, fate) from error
 
@@ -172,6 +175,10 @@ class TransactionAdmin:
         return await self._asks().ask(questions.committed(group_id, partitions))
 
     # -- private ---------------------------------------------------------------------------------
+
+    def _new_client(self) -> CoordinatorClient:
+        """The connections; a simulation gives it another network."""
+        return CoordinatorClient(self._config)
 
     def _asks(self) -> CoordinatorClient:
         if self._client is None:

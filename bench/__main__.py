@@ -3,7 +3,7 @@
 Words and variables:
 
     import instructions reliability memory soak    measurements of their own
-    transactions transaction-faults                more of these
+    transactions transaction-faults spark          more of these
     full                                           the whole matrix of clients
     names of sections, clients, modes              a part of it: see `bench.cells.select`
 
@@ -43,6 +43,16 @@ MEASUREMENTS: dict[str, Callable[[], None]] = {
 }
 ROUNDS = 5
 _FULL = "full"
+
+
+def spark() -> None:
+    """Imported when asked for: it needs PySpark."""
+    from bench import spark as measurement
+
+    measurement.main()
+
+
+MEASUREMENTS["spark"] = spark
 
 
 def compare_clients(words: Iterable[str]) -> None:

@@ -36,7 +36,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from aioproducer.testing.reader import stream_batches
+from aioproducer.testing.reader import IsolationLevel, stream_batches
 
 TOPIC = "flights"
 PARTITIONS = 6
@@ -139,9 +139,12 @@ def load(source: Path, servers: str, directory: Path) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-async def read_back(servers: str) -> dict[int, Content]:
+async def read_back(
+    servers: str, isolation_level: IsolationLevel = "read_uncommitted"
+) -> dict[int, Content]:
     found: dict[int, Content] = defaultdict(Content)
-    async for partition, records in stream_batches(servers, TOPIC, timeout_s=120):
+    reading = stream_batches(servers, TOPIC, timeout_s=120, isolation_level=isolation_level)
+    async for partition, records in reading:
         add = found[partition.partition].add
         for record in records:
             add(record.key or b"", record.value or b"")

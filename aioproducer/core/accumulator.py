@@ -108,6 +108,8 @@ class RecordAccumulator:
         self.pool = pool
         self.leaderless: dict[PartitionQueue, None] = {}
         self.closing = False
+        self.growth_per_record = 0
+        """Bytes a record may grow by in a request, in the formats of old brokers."""
         self._metadata = metadata
         self._sequencer = sequencer
         self._owner = owner
@@ -248,7 +250,10 @@ class RecordAccumulator:
             if self._ready_at(queue) > now or self._leader(queue) != node_id:
                 self._replan(queue)
                 continue
-            if drained and size + head.wire_size > self.settings.max_request_size:
+            head_size = head.wire_size
+            if head.encoded is None:
+                head_size += self.growth_per_record * head.count
+            if drained and size + head_size > self.settings.max_request_size:
                 ready.appendleft(queue)  # type: ignore[union-attr]
                 queue.placed = node_id
                 break
@@ -257,7 +262,7 @@ class RecordAccumulator:
             head.close()
             queue.batches.popleft()
             self._sequencer.on_drained(head)
-            size += head.wire_size
+            size += head_size
             head.on_attempt(now, self._metadata.leader_epoch(*queue.topic_partition))
             drained.append(head)
             if self.settings.guarantee_order:

@@ -9,7 +9,7 @@ A question names the coordinator it goes to, or none where any broker, or each o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
@@ -23,6 +23,7 @@ from aioproducer.core.transaction_requests import (
 from aioproducer.core.transaction_rules import Rpc
 from aioproducer.errors import error_from_code
 from aioproducer.types import (
+    ConsumerGroupMetadata,
     Node,
     OffsetAndMetadata,
     PreparedTransaction,
@@ -30,6 +31,7 @@ from aioproducer.types import (
     TransactionDescription,
 )
 from aioproducer.wire.messages import (
+    AddOffsetsToTxnResponse,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     EndTxnResponse,
@@ -38,19 +40,27 @@ from aioproducer.wire.messages import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
+    TxnOffsetCommitResponse,
 )
 from aioproducer.wire.schema import Message
 
 _T = TypeVar("_T")
 
+UNKNOWN_TOPIC_OR_PARTITION = 3
 TRANSACTIONAL_ID_NOT_FOUND = 105
 _FIRST_METADATA_OF_NO_TOPIC = 1
+_FIRST_METADATA_WITHOUT_CREATION = 4
 _LAST_METADATA_BEFORE_IDS = 9
 _FIRST_LIST_WITH_DURATION = 1
 _FIRST_LIST_WITH_PATTERN = 2
@@ -97,6 +107,28 @@ def brokers() -> Question[dict[int, Node]]:
     )
 
 
+def partition_count(topic: str, *, may_create: bool) -> Question[int]:
+    """How many partitions a topic has; asking may create it (KIP-487)."""
+
+    def read(answer: Message) -> int:
+        for found in cast(MetadataResponse, answer).topics:
+            if found.name == topic:
+                _raise_for(found.error_code)
+                return len(found.partitions)
+        raise error_from_code(UNKNOWN_TOPIC_OR_PARTITION, topic=topic)
+
+    return Question(
+        MetadataRequest,
+        lambda _: MetadataRequest(
+            topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=may_create
+        ),
+        read,
+        None,
+        _FIRST_METADATA_WITHOUT_CREATION,
+        _LAST_METADATA_BEFORE_IDS,
+    )
+
+
 def find_coordinator(wanted: CoordinatorKey) -> Question[Node]:
     """Who coordinates a group or a transactional id."""
 
@@ -129,6 +161,48 @@ def fence(found: TransactionDescription) -> Question[None]:
     identity = ProducerIdentity(found.producer_id, found.epoch)
     request = requests.init_producer_id(found.transactional_id, found.timeout_ms, identity)
     return _of(request, lambda answer: _raise_for(cast(InitProducerIdResponse, answer).error_code))
+
+
+def take_over(
+    transactional_id: str, timeout_ms: int, identity: ProducerIdentity | None = None
+) -> Question[ProducerIdentity]:
+    """The next epoch of a transactional id, which shuts out whoever had it before.
+
+    With an `identity` only if that has it still (KIP-360).
+    """
+
+    def read(answer: Message) -> ProducerIdentity:
+        response = cast(InitProducerIdResponse, answer)
+        _raise_for(response.error_code)
+        return ProducerIdentity(response.producer_id, response.producer_epoch)
+
+    return _of(requests.init_producer_id(transactional_id, timeout_ms, identity), read)
+
+
+def add_group(owner: PreparedTransaction, group_id: str) -> Question[None]:
+    """Makes a group part of a V1 transaction; in V2 its offsets do that."""
+    identity = ProducerIdentity(owner.producer_id, owner.epoch)
+    request = requests.add_offsets(owner.transactional_id, identity, group_id)
+    return _of(request, lambda answer: _raise_for(cast(AddOffsetsToTxnResponse, answer).error_code))
+
+
+def commit_in_transaction(
+    owner: PreparedTransaction, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> Question[None]:
+    """Makes a group's offsets part of a transaction."""
+
+    def read(answer: Message) -> None:
+        for place, each in requests.committed_offsets(
+            cast(TxnOffsetCommitResponse, answer), {}
+        ).items():
+            if each.code:
+                raise error_from_code(each.code, topic=place.topic, partition=place.partition)
+
+    identity = ProducerIdentity(owner.producer_id, owner.epoch)
+    group = ConsumerGroupMetadata(group_id)
+    v2 = owner.transaction_version >= 2
+    request = requests.commit_offsets(owner.transactional_id, identity, group, offsets, {}, v2=v2)
+    return _of(request, read)
 
 
 def describe(transactional_id: str) -> Question[TransactionDescription | None]:
@@ -183,21 +257,27 @@ def list_open(prefix: str, older_than_ms: int | None) -> Question[list[str]]:
 
 
 def committed(
-    group_id: str, partitions: Iterable[TopicPartition]
+    group_id: str, partitions: Iterable[TopicPartition] | None
 ) -> Question[dict[TopicPartition, OffsetAndMetadata]]:
-    """The positions of a group, once no open transaction may change them (KIP-447)."""
+    """The positions of a group, once no open transaction may change them (KIP-447).
+
+    None for all that it has; of these, one whose first transaction is open is not waited for.
+    """
     by_topic: dict[str, list[int]] = {}
-    for topic, partition in partitions:
+    for topic, partition in partitions or ():
         by_topic.setdefault(topic, []).append(partition)
 
     def make(version: int) -> Message:
         if version < _FIRST_OFFSETS_OF_MANY_GROUPS:
             single = [OffsetFetchRequestTopic(name, ids) for name, ids in by_topic.items()]
-            return OffsetFetchRequest(group_id, topics=single, require_stable=True)
-        topics = [
-            OffsetFetchRequestTopics(name=name, partition_indexes=ids)
-            for name, ids in by_topic.items()
-        ]
+            wanted = None if partitions is None else single
+            return OffsetFetchRequest(group_id, topics=wanted, require_stable=True)
+        topics = None
+        if partitions is not None:
+            topics = [
+                OffsetFetchRequestTopics(name=name, partition_indexes=ids)
+                for name, ids in by_topic.items()
+            ]
         return OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id, topics=topics)], require_stable=True
         )
@@ -209,6 +289,35 @@ def committed(
         CoordinatorKey(CoordinatorKind.GROUP, group_id),
         _FIRST_OFFSETS_THAT_ARE_STABLE,
         _LAST_OFFSETS_BY_NAME,
+    )
+
+
+def commit(group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Question[None]:
+    """Moves positions of a group without members, in no transaction."""
+    by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for (topic, partition), position in offsets.items():
+        entry = OffsetCommitRequestPartition(
+            partition_index=partition,
+            committed_offset=position.offset,
+            committed_metadata=position.metadata,
+        )
+        by_topic.setdefault(topic, []).append(entry)
+
+    def read(answer: Message) -> None:
+        for topic in cast(OffsetCommitResponse, answer).topics:
+            for each in topic.partitions:
+                if each.error_code:
+                    raise error_from_code(
+                        each.error_code, topic=topic.name, partition=each.partition_index
+                    )
+
+    topics = [OffsetCommitRequestTopic(name=name, partitions=by_topic[name]) for name in by_topic]
+    return Question(
+        OffsetCommitRequest,
+        lambda _: OffsetCommitRequest(group_id, topics=topics),
+        read,
+        CoordinatorKey(CoordinatorKind.GROUP, group_id),
+        max_version=_LAST_OFFSETS_BY_NAME,
     )
 
 

@@ -39,6 +39,7 @@ from aioproducer.errors import (
     IllegalStateError,
     KafkaError,
     UnsupportedVersionError,
+    error_for_code,
     error_from_code,
 )
 from aioproducer.types import TopicPartition
@@ -81,6 +82,8 @@ class CoordinatorDialogue:
         self._in_flight: TransactionalRequest | None = None
         self._failures = 0
         self._retry_at = -inf
+        self.on_outdated: Callable[[float], object] = lambda now: None
+        """Called when an answer says that the metadata the request was made of does not hold."""
 
     def next_request(self, now: float, *, quiet: bool) -> TransactionalRequest | None:
         """The request to send now, if one is due.
@@ -202,11 +205,13 @@ class CoordinatorDialogue:
 
     def _react(self, request: TransactionalRequest, answer: Answered, now: float) -> None:
         manager = self._manager
-        # Who looks for the coordinator again may have had the transaction committed already.
-        asked_again = request.rpc is not Rpc.END and manager.contents.may_have_ended
+        # An earlier request may have ended the transaction, whatever is answered now.
+        may_have_ended = manager.contents.end_requests > (request.rpc is Rpc.END)
         aborting = manager.state is TransactionState.ABORTING
-        reaction = reaction_to(request.rpc, answer.code, ending=aborting or asked_again)
+        reaction = reaction_to(request.rpc, answer.code, ending=aborting or may_have_ended)
         if reaction is Reaction.RETRY:
+            if error_for_code(answer.code).refreshes_metadata:
+                self.on_outdated(now)
             self._back_off(now, concurrent=answer.code == CONCURRENT_TRANSACTIONS)
         elif reaction is Reaction.FIND_COORDINATOR:
             self._coordinators.pop(request.coordinator, None)

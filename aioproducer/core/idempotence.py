@@ -11,6 +11,7 @@ whether they are on the wire or queued for a retry.
     whole ----a batch fails, maybe written-------> doubtful(unknown_gap)
     doubtful --a later batch is acknowledged-----> whole      (so the failed one was written)
     doubtful --its head is out of order----------> broken     (so the failed one was not)
+    doubtful --the same, the head maybe written--> doubtful   (it fails as well)
     broken, doubtful with nothing in flight --restart: newer epoch, sequences from 0--> whole
     any ----its topic was created anew-----------> broken     (nothing stands in the new log)
 
@@ -21,6 +22,9 @@ Rules and their reasons
 - A broker accepts a batch only right behind its predecessor. So once a batch is known to be
   unwritten, all later ones of its epoch are, and may be numbered anew; but not the earlier ones,
   whose fate may still be open, and none that is on the wire.
+- Requests of a connection that is gone may be carried out long after, in their order: what was out
+  of order then becomes the next one. So out of order proves nothing of a batch that may be among
+  them, behind one that may be as well.
 - A retry goes out only as the first in flight: the order survives any number of retries.
 - Until the first acknowledgement under an epoch one batch is in flight: a broker that knows nothing
   of the producer would accept the second one although the first got lost.
@@ -216,6 +220,16 @@ class IdempotentSequencer(Sequencer):
             partition.unknown_gap = max(partition.unknown_gap or batch.ordinal, batch.ordinal)
         else:
             partition.unwritten_from = min(partition.unwritten_from or batch.ordinal, batch.ordinal)
+
+    def may_renumber(self, batch: ProducerBatch) -> bool:
+        """Whether a batch whose predecessor the broker does not hold can still be written.
+
+        Not if neither fate is known: requests of a connection that is gone may be carried out yet,
+        the predecessor's and then the batch's. Under another number it would stand there twice.
+        """
+        partition = self._partition(batch.topic_partition)
+        is_first = partition.in_flight[:1] == [batch]
+        return not (is_first and batch.possibly_persisted and partition.unknown_gap is not None)
 
     def on_out_of_order(self, batch: ProducerBatch) -> bool:
         """The broker does not hold the batch's predecessor.

@@ -23,7 +23,8 @@ from uuid import UUID
 from aioproducer.core.outgoing import OutgoingRecord
 from aioproducer.errors import IllegalStateError, KafkaError
 from aioproducer.records import RecordBatchBuilder
-from aioproducer.records.batch import HEADER_SIZE, EncodedBatch, encode_batch, parse_header
+from aioproducer.records.batch import HEADER_SIZE, EncodedBatch
+from aioproducer.records.message_set import EncodedMessageSet, records_of
 from aioproducer.records.protocol import BatchBuilder
 from aioproducer.records.reader import DecodedRecord
 from aioproducer.types import Persistence, TimestampType, TopicPartition
@@ -115,7 +116,7 @@ class ProducerBatch:
         self.ordinal: tuple[int, ...] = ordinal
         self.owner: object = owner
         self.full: bool = False
-        self.encoded: EncodedBatch | None = None
+        self.encoded: EncodedBatch | EncodedMessageSet | None = None
         self.attempts: int = 0
         self.last_attempt_at: float = now
         self.retry_at: float = now
@@ -259,19 +260,12 @@ class ProducerBatch:
         builder = self.builder
         if builder is None:
             raise IllegalStateError("a batch was split after it gave up its memory")
-        body = bytes(builder.body())
-        whole = encode_batch(
-            body,
-            count=builder.count,
-            base_timestamp=builder.base_timestamp,
-            max_timestamp=builder.max_timestamp,
-        )
-        records = parse_header(whole.header + body).records()
+        records = records_of(builder)
         middle = len(records) // 2
         for number, half in enumerate((records[:middle], records[middle:])):
             part = ProducerBatch(
                 self.topic_partition,
-                bytearray(len(body)),
+                bytearray(builder.size),
                 0,
                 now=self.created_at,
                 ordinal=(*self.ordinal, number),

@@ -36,7 +36,6 @@ from aioproducer.core.produce_answers import (
     success_outcome,
 )
 from aioproducer.core.produce_rules import (
-    OUT_OF_ORDER_SEQUENCE_NUMBER,
     SURELY_REFUSED,
     ProduceAction,
     action_for,
@@ -342,7 +341,7 @@ class Sender:
             self._split(batch, now)
             return
         elif action is ProduceAction.OUT_OF_ORDER and self._sequencer.may_renumber(batch):
-            self._renumber(batch, error, code, now)
+            self._renumber(batch, error, now)
             return
         self._retry_or_fail(batch, error, node_id, now, blamed_records(answer), at_once=hinted)
 
@@ -352,13 +351,10 @@ class Sender:
         self._sequencer.on_split(batch, parts)
         self.accumulator.enqueue_parts(batch, parts, now)
 
-    def _renumber(self, batch: ProducerBatch, error: KafkaError, answered: int, now: float) -> None:
+    def _renumber(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
         """Not written, since its predecessor is missing: goes out again, bounded by time alone."""
         if self._sequencer.on_out_of_order(batch) and self._on_data_loss is not None:
             self._on_data_loss(batch.topic_partition)
-        if answered == OUT_OF_ORDER_SEQUENCE_NUMBER:
-            # The broker would have known an earlier attempt for a duplicate.
-            batch.possibly_persisted = False
         if now - batch.created_at >= self._settings.delivery_timeout:
             self._fail(batch, error, now=now)
         else:

@@ -98,7 +98,7 @@ class TransactionManager:
         self.transactional_id: str = transactional_id
         self.state: TransactionState = _S.UNINITIALIZED
         self.error: KafkaError | None = None
-        """Why the transaction can only be aborted, or nothing can be done any more."""
+        """Why the transaction can only be aborted, nothing can be done, or no epoch was given."""
         self.identity: ProducerIdentity | None = None
         self.number: int = 0
         """Counts the transactions; tells a record of one from a record of another."""
@@ -121,6 +121,7 @@ class TransactionManager:
         operation = self._repeated(OperationKind.INIT)
         if operation is None:
             operation = self._operations.start(OperationKind.INIT)
+            self.error = None
             self._move(_S.INITIALIZING)
         return operation
 
@@ -336,7 +337,7 @@ class TransactionManager:
         elif rpc is Rpc.COMMIT_OFFSETS and self.uses_v2:
             self.contents.begun = True
         elif rpc is Rpc.END:
-            self.contents.may_have_ended = True
+            self.contents.end_requests += 1
 
     def on_unanswered(self, rpc: Rpc) -> None:
         """A request that was sent has got no answer; it may still have its effect."""
@@ -376,6 +377,7 @@ class TransactionManager:
                     self.on_ended(None)
                 self._fail_transaction(error)
             case _ if self.state is _S.INITIALIZING:
+                self.error = error
                 self._move(_S.UNINITIALIZED)
                 self._operations.settle(OperationKind.INIT, OperationKind.BEGIN, error=error)
             case _:
@@ -399,9 +401,13 @@ class TransactionManager:
     def _refusal(self, call: str) -> KafkaError:
         if self.error is not None and self.state in {_S.ABORTABLE_ERROR, _S.FATAL_ERROR}:
             return self.error.with_context()
-        return IllegalStateError(
-            f"{call}() does not fit: the producer is {self.state.value}", advice=ADVICE[self.state]
+        why = f": {self.error}" if self.state is _S.UNINITIALIZED and self.error is not None else ""
+        refusal = IllegalStateError(
+            f"{call}() does not fit: the producer is {self.state.value}{why}",
+            advice=ADVICE[self.state],
         )
+        refusal.__cause__ = self.error
+        return refusal
 
     def _move(self, state: TransactionState) -> None:
         if state not in TRANSITIONS[self.state]:
@@ -439,7 +445,7 @@ class TransactionManager:
     @property
     def _can_fail(self) -> bool:
         """Whether a loss can still keep the transaction from being committed, here or elsewhere."""
-        decided = self.is_prepared or self.contents.may_have_ended
+        decided = self.is_prepared or self.contents.end_requests > 0
         return self.state in _FAILS_WITH and not decided
 
     @property

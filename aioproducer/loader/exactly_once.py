@@ -61,6 +61,8 @@ class LoadTransactions:
         self._rows = 0
         self._since = 0.0
         self._committing: asyncio.Task[None] | None = None
+        self.is_usable: bool = True
+        """Whether another transaction can be begun."""
 
     async def read(self) -> LoadState | None:
         """How far a load of this name has committed; None for not at all."""
@@ -122,9 +124,11 @@ class LoadTransactions:
         try:
             await self._producer.abort_transaction()
         except ProducerFencedError as error:
+            self.is_usable = False
             error.__cause__ = because
             return error
         except KafkaError as error:
+            self.is_usable = False
             because.add_note(f"the transaction could not be aborted: {error}")
         return because
 

@@ -9,7 +9,8 @@ formats, how the producer delivers.
 
 Invariants
 - A load that is exactly once reports as acknowledged what is committed, and aborts what is not when
-  it fails.
+  it fails. Rows that Kafka refuses are then left out, and what follows the last commit is read and
+  sent again: every attempt knows of one more such row.
 - However a load ends (end of input, `stop()`, an error, cancellation), what the producer accepted
   is flushed, counted, and covered by the state file; only cancellation does not wait for it.
 - At most `max_outstanding` rows are unsettled; their memory is the bound of the load's.
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -30,8 +31,9 @@ from aioproducer.loader.errors import StateError
 from aioproducer.loader.exactly_once import LoadTransactions
 from aioproducer.loader.mapping import MappedRecord, RowMapper
 from aioproducer.loader.options import LoadOptions, ProducerLike
-from aioproducer.loader.progress import LoadResult, Progress
+from aioproducer.loader.progress import BatchCounts, LoadResult, Progress
 from aioproducer.loader.reading import SourceReader
+from aioproducer.loader.refusals import Refusals
 from aioproducer.loader.rejects import DeadLetterFile
 from aioproducer.loader.rows import BadRow, RowBatch, Source
 from aioproducer.loader.state import LoadState
@@ -65,11 +67,12 @@ class Loader:
         self._on_progress = self._options.on_progress
         # A few rows between two looks at the window and at the loop's other business.
         self._rows_per_turn = min(_ROWS_PER_TURN, max(1, self._options.max_outstanding // 4))
-        self._progress = Progress(input_total=source.total_bytes)
+        self._progress = self._progress_committed = Progress(input_total=source.total_bytes)
         self._before = LoadState(topic)
         self._window = Window(self._before, None)
         self._transactions: LoadTransactions | None = None
         self._dead_letter: DeadLetterFile | None = None
+        self._refusals = Refusals()
         self._sending: asyncio.Task[None] | None = None
         self._stopped = False
         self._exhausted = False
@@ -79,10 +82,12 @@ class Loader:
     @property
     def progress(self) -> Progress:
         """The counts at this moment."""
-        acknowledged = self._window.acknowledged
+        acknowledged, failed = self._window.acknowledged, self._window.failed
         if self._transactions is not None:
-            acknowledged = self.state.settled.acknowledged - self._before.settled.acknowledged
-        return replace(self._progress, acknowledged=acknowledged, failed=self._window.failed)
+            before, begun_at = self._before.settled, self._window.begun_at.settled
+            acknowledged = self.state.settled.acknowledged - before.acknowledged
+            failed += begun_at.failed - before.failed
+        return replace(self._progress, acknowledged=acknowledged, failed=failed)
 
     @property
     def state(self) -> LoadState:
@@ -121,10 +126,10 @@ class Loader:
             _log.info("%s is already loaded into %s", self._source.name, self._topic)
             return LoadResult(self.progress, self.state)
         self._dead_letter = self._open_dead_letter(before)
-        self._window = Window(before, self._dead_letter, all_or_none=self._transactions is not None)
+        self._window = self._new_window(before)
         reporting = asyncio.create_task(self._report())
         try:
-            await self._run(before)
+            await self._run()
         finally:
             reporting.cancel()
             self._window.settle()
@@ -159,8 +164,32 @@ class Loader:
             return None
         return DeadLetterFile(path, keep_bytes=before.settled.dead_letter_bytes)
 
-    async def _run(self, before: LoadState) -> None:
-        self._sending = asyncio.create_task(self._send_all(before))
+    def _new_window(self, state: LoadState) -> Window:
+        return Window(state, self._dead_letter, all_or_none=self._transactions is not None)
+
+    async def _run(self) -> None:
+        while (failure := await self._attempt()) is not None:
+            if not self._begin_again():
+                raise failure
+
+    def _begin_again(self) -> bool:
+        """Goes back to the last commit, where rows can be left out that were not known before."""
+        transactions, dead_letter = self._transactions, self._dead_letter
+        if self._stopped or transactions is None or not transactions.is_usable:
+            return False
+        if dead_letter is None or not dead_letter.can_go_back:
+            return False
+        if not self._refusals.add(self._window.refused):
+            return False  # Left out already, or nobody's own fault.
+        state = self.state
+        dead_letter.go_back(state.settled.dead_letter_bytes)
+        self._window = self._new_window(state)
+        self._progress, self._exhausted = self._progress_committed, False
+        return True
+
+    async def _attempt(self) -> BaseException | None:
+        """Sends what follows the settled rows; returns why it could not."""
+        self._sending = asyncio.create_task(self._send_all())
         if self._stopped:
             self._sending.cancel()
         failure: Exception | None = None
@@ -175,8 +204,7 @@ class Loader:
         cause = self._window.failure or failure
         if self._transactions is not None:
             cause = await self._end_transactions(self._transactions, cause)
-        if cause is not None:
-            raise cause
+        return cause
 
     async def _end_transactions(
         self, transactions: LoadTransactions, failure: BaseException | None
@@ -200,17 +228,24 @@ class Loader:
         state = self._settled()
         await asyncio.to_thread(self._save, state)
         await transactions.commit(state)
+        self._refusals.on_commit()
+        self._progress_committed = self._progress
 
-    async def _send_all(self, before: LoadState) -> None:
+    async def _send_all(self) -> None:
         mapper = RowMapper(self._options.mapping, await self._partition_count())
-        reader = SourceReader(self._source, mapper, before.position)
+        reader = SourceReader(self._source, mapper, self.state.position)
         try:
             while (mapped := await reader.next()) is not None:
                 await self._send_batch(*mapped)
                 await self._save_now_and_then(reader)
+            self._refusals.check_all_met()
             self._exhausted = True
+        except asyncio.CancelledError:
+            reader.interrupt()
+            raise
         finally:
-            await reader.close()
+            # In transactions it may have to be read again.
+            await reader.close(interrupt=self._transactions is None)
 
     async def _partition_count(self) -> int:
         if not self._options.mapping.partition_by:
@@ -220,11 +255,12 @@ class Loader:
     async def _send_batch(self, batch: RowBatch, records: Sequence[MappedRecord | BadRow]) -> None:
         for start in range(0, len(records), self._rows_per_turn):
             await self._make_room()
-            counts = _BatchCounts()
+            counts = BatchCounts()
             turn = records[start : start + self._rows_per_turn]
             transactions = self._transactions
             if transactions is not None:
-                if transactions.is_due:
+                positions = map(batch.position, range(start, start + len(turn)))
+                if transactions.is_due or (self._refusals and self._refusals.touch(positions)):
                     await self._commit(transactions)
                 await transactions.extend(len(turn))
             try:
@@ -238,19 +274,21 @@ class Loader:
         batch: RowBatch,
         start: int,
         records: Sequence[MappedRecord | BadRow],
-        counts: _BatchCounts,
+        counts: BatchCounts,
     ) -> None:
         send, topic, add = self._producer.send, self._topic, self._window.add
+        refusals = self._refusals
         for index, record in enumerate(records, start):
             outcome: Outcome
             refused = False
+            left_out = refusals.of(batch.position(index)) if refusals else None
             if isinstance(record, BadRow):
                 outcome, refused = record, True
                 counts.rejected += 1
             else:
                 value, key, headers, partition, timestamp = record
                 try:
-                    outcome = await send(
+                    outcome = left_out or await send(
                         topic,
                         value,
                         key,
@@ -334,25 +372,6 @@ class Loader:
 
 class _RowRefusedError(Exception):
     """Ends the sending at a row that may not be left out; the window knows row and reason."""
-
-
-@dataclass(slots=True)
-class _BatchCounts:
-    """Counts of some rows, kept apart from `Progress` so that a row costs an addition only."""
-
-    rejected: int = 0
-    sent: int = 0
-    bytes_sent: int = 0
-
-    def added_to(self, progress: Progress, elapsed_s: float) -> Progress:
-        return replace(
-            progress,
-            read=progress.read + self.rejected + self.sent,
-            rejected=progress.rejected + self.rejected,
-            sent=progress.sent + self.sent,
-            bytes_sent=progress.bytes_sent + self.bytes_sent,
-            elapsed_s=elapsed_s,
-        )
 
 
 async def _known(delivery: DeliveryLike | None) -> None:

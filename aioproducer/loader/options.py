@@ -57,7 +57,8 @@ class LoadOptions:
         state_interval_s: How often the state file is written.
         exactly_once: Load in transactions that keep the position with the rows, and go on where
             the last one of the same transactional id committed. Takes a transactional `Producer`
-            and a source that gives the same rows again; a record that Kafka refuses ends the load.
+            and a source that gives the same rows again: also in the same run, which
+            gives up a transaction with a record that Kafka refuses, and does it again without that.
         transaction_rows: After how many rows a transaction ends.
         transaction_s: After what time it ends, if not before: at most a quarter of the producer's
             `transaction_timeout_ms`.

@@ -9,7 +9,7 @@ Invariants (whenever a `Progress` can be seen)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aioproducer.loader.state import LoadState
 
@@ -56,6 +56,26 @@ class Progress:
         if not self.input_total:
             return None
         return min(1.0, self.input_bytes / self.input_total)
+
+
+@dataclass(slots=True)
+class BatchCounts:
+    """Counts of some rows, kept apart from `Progress` so that a row costs an addition only."""
+
+    rejected: int = 0
+    sent: int = 0
+    bytes_sent: int = 0
+
+    def added_to(self, progress: Progress, elapsed_s: float) -> Progress:
+        """The progress with these rows."""
+        return replace(
+            progress,
+            read=progress.read + self.rejected + self.sent,
+            rejected=progress.rejected + self.rejected,
+            sent=progress.sent + self.sent,
+            bytes_sent=progress.bytes_sent + self.bytes_sent,
+            elapsed_s=elapsed_s,
+        )
 
 
 @dataclass(frozen=True, slots=True)

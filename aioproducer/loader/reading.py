@@ -46,9 +46,15 @@ class SourceReader:
         """Ends a read that waits for input."""
         self._source.interrupt()
 
-    async def close(self) -> None:
-        """Ends the reading, closes the source's files and the thread."""
-        self.interrupt()
+    async def close(self, *, interrupt: bool = True) -> None:
+        """Ends the reading, closes the source's files and the thread.
+
+        Args:
+            interrupt: whether a read that waits for input is ended; the source can then not be
+                read again.
+        """
+        if interrupt:
+            self.interrupt()
         try:
             await self.in_thread(self._close_source)
         finally:

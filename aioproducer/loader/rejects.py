@@ -54,6 +54,18 @@ class DeadLetterFile:
             self._file.write(line)
         self.size += len(line)
 
+    @property
+    def can_go_back(self) -> bool:
+        """Whether what was written can be taken back: a pipe's reader has it already."""
+        return self._on_disk
+
+    def go_back(self, size: int) -> None:
+        """Takes back what was written behind so many bytes."""
+        with self._writing():
+            self._file.flush()
+            self._file.truncate(size)
+        self.size = size
+
     def sync(self) -> None:
         """Puts everything written on disk."""
         with self._writing():

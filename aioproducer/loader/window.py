@@ -20,13 +20,15 @@ from aioproducer.errors import (
     InvalidPartitionError,
     InvalidRecordError,
     InvalidTimestampError,
+    KafkaError,
     RecordTooLargeError,
     SerializationError,
 )
 from aioproducer.loader.errors import DeadLetterError, RejectedRowError
 from aioproducer.loader.mapping import row_text
+from aioproducer.loader.refusals import LeftOut
 from aioproducer.loader.rejects import DeadLetterFile
-from aioproducer.loader.rows import BadRow, RowBatch
+from aioproducer.loader.rows import BadRow, Position, RowBatch
 from aioproducer.loader.state import LoadState, Settled
 
 ROW_ERRORS = (
@@ -55,8 +57,11 @@ class DeliveryLike(Protocol):
 
 _NAME_A_FILE = "name a dead-letter file to go on past such rows"
 
-Outcome = DeliveryLike | BadRow | Exception
-"""A row's fate: open or known at Kafka, refused as a row, refused by the producer."""
+Outcome = DeliveryLike | BadRow | LeftOut | KafkaError
+"""A row's fate: open or known at Kafka, refused as a row, in an attempt before, by the producer."""
+
+
+_KNOWN = (BadRow, LeftOut, KafkaError)
 
 
 class Window:
@@ -65,7 +70,8 @@ class Window:
     Args:
         state: What was settled before.
         dead_letter: Where rejected rows go; None makes the first one block the load.
-        all_or_none: A record that fails takes those around it along, so it blocks the load too.
+        all_or_none: A record that fails takes those around it along, so it blocks the load too;
+            `refused` are those whose own fault that is.
     """
 
     def __init__(
@@ -74,7 +80,8 @@ class Window:
         self.acknowledged: int = 0
         self.failed: int = 0
         self.failure: BaseException | None = None
-        self._before = state
+        self.refused: dict[Position, KafkaError] = {}
+        self.begun_at: LoadState = state
         self._dead_letter = dead_letter
         self._all_or_none = all_or_none
         self._rows: deque[tuple[Outcome, RowBatch, int]] = deque()
@@ -95,15 +102,15 @@ class Window:
         if not self._rows:
             return None
         outcome = self._rows[0][0]
-        return None if isinstance(outcome, BadRow | Exception) else outcome
+        return None if isinstance(outcome, _KNOWN) else outcome
 
     def settle(self) -> None:
         """Lets go of every row at the head whose fate is known."""
         rows = self._rows
         while rows:
             outcome, batch, index = rows[0]
-            if isinstance(outcome, BadRow | Exception):
-                error: BadRow | BaseException | None = outcome
+            if isinstance(outcome, _KNOWN):
+                error: BadRow | LeftOut | BaseException | None = outcome
             elif outcome.done():
                 error = outcome.exception()
             else:
@@ -119,13 +126,13 @@ class Window:
         """How far everything is settled, over this run and those before it."""
         if self._blocked_at is not None:
             return self._blocked_at
-        before = self._before.settled
-        position = self._before.position
+        before = self.begun_at.settled
+        position = self.begun_at.position
         if self._last is not None:
             batch, index = self._last
             position = batch.position(index)
         return LoadState(
-            topic=self._before.topic,
+            topic=self.begun_at.topic,
             position=position,
             settled=Settled(
                 acknowledged=before.acknowledged + self.acknowledged,
@@ -137,7 +144,9 @@ class Window:
             ),
         )
 
-    def _refused(self, error: BadRow | BaseException, batch: RowBatch, index: int) -> None:
+    def _refused(
+        self, error: BadRow | LeftOut | BaseException, batch: RowBatch, index: int
+    ) -> None:
         try:
             self._bury(error, batch, index)
         except DeadLetterError as failure:
@@ -147,14 +156,20 @@ class Window:
         else:
             self.failed += 1
 
-    def _bury(self, error: BadRow | BaseException, batch: RowBatch, index: int) -> None:
+    def _bury(self, error: BadRow | LeftOut | BaseException, batch: RowBatch, index: int) -> None:
         position = batch.position(index)
+        if isinstance(error, LeftOut):
+            error = error.error
+        elif self._all_or_none and isinstance(error, ROW_ERRORS):
+            self.refused[position] = error
+            self._block(error)
+            return
         if isinstance(error, BadRow):
             if self._dead_letter is None:
                 self._block(RejectedRowError(f"{position}: {error.reason}", advice=_NAME_A_FILE))
             else:
                 self._dead_letter.write(position, "row", error.reason, error.raw)
-        elif self._dead_letter is None or self._all_or_none or not isinstance(error, ROW_ERRORS):
+        elif self._dead_letter is None or not isinstance(error, ROW_ERRORS):
             self._block(error)
         else:
             self._dead_letter.write(position, "delivery", str(error), row_text(batch, index))

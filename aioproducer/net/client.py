@@ -183,6 +183,12 @@ class NetworkClient:
             raise NodeNotReady("the versions of the broker are not known", node_id=node_id)
         return link.versions.choose(REQUEST_TYPES[api], lowest, highest, node_id=node_id)
 
+    def highest_version(self, api: ApiKey) -> int | None:
+        """The highest version that every connected broker speaks; None while none is connected."""
+        links = [*self._brokers.values(), *self._bootstrap.values()]
+        known = [link.versions for link in links if link.versions is not None]
+        return min((versions.highest(api) for versions in known), default=None)
+
     def finalized_feature(self, name: str) -> int | None:
         """The level of a feature the cluster has agreed on (KIP-584), 0 where it has none.
 

@@ -7,7 +7,8 @@ session, and raises a typed error to refuse the connection. Steps run in the ord
 of them within one request timeout:
 
     negotiate_versions   ApiVersions: which versions the broker speaks; who we are (KIP-35, KIP-511)
-                         and whom we mean to talk to (KIP-1242)
+                         and whom we mean to talk to (KIP-1242); see `old_brokers` for those that
+                         do not know it
     authenticate         SASL, where the settings ask for it (KIP-43, KIP-152)
 
 `authenticate` runs once more before a session ends (KIP-368); see `link`.
@@ -18,18 +19,22 @@ for ApiVersions strictly falls, so negotiation ends.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from aioproducer.errors import (
     NodeDisconnectedError,
+    ProtocolError,
     RebootstrapRequiredError,
+    RequestTimeoutError,
     UnsupportedVersionError,
     error_from_code,
 )
 from aioproducer.net.answers import BareFrame
 from aioproducer.net.cluster_check import CHECKING_VERSION, ClusterCheck
 from aioproducer.net.connection import Connection
+from aioproducer.net.old_brokers import Age
 from aioproducer.net.security.hang_ups import in_negotiation
 from aioproducer.net.security.sasl.authentication import authenticate
 from aioproducer.net.security.tls_failures import refusal
@@ -38,6 +43,7 @@ from aioproducer.net.versions import BrokerVersions
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import encode_request
 from aioproducer.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from aioproducer.wire.messages.list_offsets import ListOffsetsRequest
 from aioproducer.wire.schema import Message
 
 _UNSUPPORTED_VERSION = 35
@@ -52,6 +58,8 @@ class Session:
     check: ClusterCheck
     host: str
     deadline: float
+    age: Age = Age.UNKNOWN
+    """What earlier connections have told, and this one tells, of the broker's age."""
     versions: BrokerVersions | None = None
     lifetime_s: float | None = None
     """How long the broker lets us go on without authenticating again (KIP-368)."""
@@ -97,6 +105,34 @@ Step = Callable[[Session], Awaitable[None]]
 
 
 async def negotiate_versions(session: Session) -> None:
+    """Learns which versions the broker speaks, or is taken to speak where it cannot say so."""
+    ranges = session.settings.old_broker_versions
+    if ranges is None or session.settings.sasl is not None:
+        await _ask_for_versions(session)
+        return
+    if session.age is Age.OLD:
+        session.versions = BrokerVersions(ranges, node_id=session.connection.node_id)
+        return
+    suspected, session.age = session.age is Age.SUSPECTED, Age.UNKNOWN
+    if not suspected:
+        try:
+            await _ask_for_versions(session)
+        except NodeDisconnectedError:
+            session.age = Age.SUSPECTED
+            raise
+        return
+    known_to_all_old = ListOffsetsRequest(replica_id=-1)
+    await session.request(known_to_all_old, 0)
+    try:
+        # A broker answers in order: an answer to the second means that the first gets none.
+        await asyncio.gather(_ask_for_versions(session), session.request(known_to_all_old, 0))
+    except (NodeDisconnectedError, ProtocolError) as error:
+        if not isinstance(error.__cause__, RequestTimeoutError):
+            session.age = Age.OLD
+        raise
+
+
+async def _ask_for_versions(session: Session) -> None:
     """Asks which versions the broker speaks, falling back to what it understands (KIP-511).
 
     A broker that does not know the version answers UNSUPPORTED_VERSION and names the range it knows

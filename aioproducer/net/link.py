@@ -42,6 +42,7 @@ from aioproducer.net.connection import Connection, IdleConnectionError
 from aioproducer.net.dialer import Address
 from aioproducer.net.dialing import Streams, open_stream
 from aioproducer.net.handshake import Session, shake_hands
+from aioproducer.net.old_brokers import PATIENCE_S, Age
 from aioproducer.net.security.hang_ups import on_first_request
 from aioproducer.net.security.sasl.authentication import authenticate
 from aioproducer.net.surroundings import NodeState, Surroundings
@@ -83,6 +84,7 @@ class BrokerLink:
         self._state = NodeState.DISCONNECTED
         self._connection: Connection | None = None  # the last one; usable only while READY
         self._session: Session | None = None  # that connection's
+        self._age = Age.SUSPECTED if settings.expects_old_brokers else Age.UNKNOWN
         self._renew_at = _INFINITY
         self._doubtful_address: Address | None = None  # accepted us and has not answered yet
         self._dial_task: asyncio.Task[None] | None = None
@@ -247,6 +249,8 @@ class BrokerLink:
             self._failures = 0
         if isinstance(error, IdleConnectionError):
             return
+        if self._age is Age.OLD:
+            self._age = Age.SUSPECTED
         if around.settings.sasl is None and not self._proved_useful:
             error = on_first_request(error)
         self._failed(error, now, "connection to %s lost: %s", worth_a_warning=lost > 0)
@@ -290,9 +294,12 @@ class BrokerLink:
         address = self._doubtful_address
         host = (address and address.canonical_name) or node.host
         self._session = Session(
-            connection, around.settings, around.check, host, self._handshake_deadline()
+            connection, around.settings, around.check, host, self._handshake_deadline(), self._age
         )
-        await self._agree(self._session, shake_hands)
+        try:
+            await self._agree(self._session, shake_hands)
+        finally:
+            self._age = self._session.age
 
     async def _renew(self) -> None:
         """Authenticates again on the connection there is."""
@@ -315,7 +322,11 @@ class BrokerLink:
         self._setup_succeeded(session)
 
     def _handshake_deadline(self) -> float:
-        return self._around.loop_time() + self._around.settings.request_timeout_s
+        settings = self._around.settings
+        allowed = settings.request_timeout_s
+        if settings.old_broker_versions is not None and self._age is Age.UNKNOWN:
+            allowed = min(allowed, PATIENCE_S)
+        return self._around.loop_time() + allowed
 
     async def _open_stream(self) -> Streams:
         around, settings = self._around, self._around.settings
@@ -350,7 +361,14 @@ class BrokerLink:
         self._end_dial()
         self.versions = None
         self._state = NodeState.DISCONNECTED
-        self._failed(error, self._around.loop_time(), "%s is not reachable: %s")
+        # That a broker may be too old for ApiVersions is found out in steps, none of which is news.
+        learning = self._age is not Age.UNKNOWN
+        self._failed(
+            error,
+            self._around.loop_time(),
+            "%s is not reachable: %s",
+            worth_a_warning=not learning,
+        )
 
     def _end_dial(self) -> None:
         self._dial_task = None

@@ -8,6 +8,7 @@ pattern brokers check (KIP-511).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from aioproducer.metrics.sampling import Sampling
@@ -44,6 +45,10 @@ class NetSettings:
     """Fall back to the bootstrap servers when no broker of the metadata can be used (KIP-899)."""
     check_cluster: bool = True
     """Tell brokers which cluster and node is meant (KIP-1242); only with `rebootstrap`."""
+    old_broker_versions: Mapping[int, tuple[int, int]] | None = None
+    """What a broker that does not know ApiVersions is taken to speak; None: there is no such."""
+    expects_old_brokers: bool = False
+    """Whether brokers are probed for their age before anything else."""
     sasl: Mechanism | None = None
     """How to authenticate; None: not at all."""
     sampling: Sampling = field(default_factory=Sampling)

@@ -78,6 +78,10 @@ class BrokerVersions:
         self.features: Mapping[str, int] = features
         self.features_epoch: int = features_epoch
 
+    def highest(self, api: ApiKey) -> int:
+        """The highest version the broker speaks, whether we do or not; -1 where it has none."""
+        return self._ranges.get(api, (-1, -1))[1]
+
     def choose(
         self,
         request_type: type[Message],

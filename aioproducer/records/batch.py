@@ -51,6 +51,11 @@ class EncodedBatch:
     codec: CompressionType
 
     @property
+    def magic(self) -> int:
+        """The record format's version."""
+        return MAGIC
+
+    @property
     def buffers(self) -> tuple[bytes, bytes | memoryview]:
         """The batch as buffers to write."""
         return self.header, self.body

@@ -37,6 +37,7 @@ from aioproducer.errors import (
     KafkaTimeoutError,
     RecordTooLargeError,
     SerializationError,
+    UnsupportedVersionError,
 )
 from aioproducer.records import record_size_bound
 from aioproducer.records.batch import HEADER_SIZE
@@ -103,6 +104,8 @@ class RecordAppender:
     Attributes:
         lane: takes the records that need nothing of what this class does.
         wall_ms: the timestamp of records that bring none.
+        takes_headers: whether the brokers can store headers (since 0.11); if not, no record takes
+            the fast lane, which would not look.
     """
 
     def __init__(
@@ -137,6 +140,7 @@ class RecordAppender:
         self._loop = loop
         self._stats = stats
         self.wall_ms: Callable[[], int] = wall_ms
+        self.takes_headers: bool = True
         self.lane: FastLane = FastLane(
             LaneSettings(
                 records_per_turn=_RECORDS_PER_TURN,
@@ -322,6 +326,12 @@ class RecordAppender:
             size = record_size_bound(key, value, headers) + HEADER_SIZE
         except (TypeError, ValueError) as error:
             raise SerializationError(str(error), topic=meta.name) from error
+        if headers and not self.takes_headers:
+            raise UnsupportedVersionError(
+                "brokers before Kafka 0.11 cannot store record headers",
+                topic=meta.name,
+                advice="send without headers, or upgrade the brokers",
+            )
         self._memory.pool.check_size(size)
         if size > settings.max_request_size:
             raise RecordTooLargeError(
@@ -396,9 +406,6 @@ class RecordAppender:
         except (TypeError, ValueError) as error:
             self._memory.pool.deallocate(buffer, size)
             raise SerializationError(str(error), topic=meta.name) from error
-        if self._accumulator.next_expiry_at < self._sender_task.sleeping_until:
-            # Its partition may wait for a broker: then nothing else would wake the sender in time.
-            self._sender_task.wake()
         if not self._batch_opened_this_turn:
             self._batch_opened_this_turn = True
             self._loop.call_soon(self._on_turn)
@@ -451,7 +458,8 @@ class RecordAppender:
         if lane.records_this_turn == _RECORDS_PER_TURN:
             self._loop.call_soon(self._on_turn)
         sticky = None if record.partition is not None else self.sticky_of(record.meta.name)
-        lane.adopt(record.meta, batch, sticky)
+        if self.takes_headers:
+            lane.adopt(record.meta, batch, sticky)
         if self._accumulator.next_ready_at < self._sender_task.sleeping_until:
             self._sender_task.wake()
         key, value = record.key, record.value

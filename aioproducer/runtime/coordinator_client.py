@@ -53,13 +53,20 @@ class CoordinatorClient:
     Args:
         config: connection, time limits and backoff; what concerns records is not looked at.
         dialer: how connections are made; as the options say when left out.
+        rng: spreads backoffs.
     """
 
-    def __init__(self, config: ProducerConfig, *, dialer: Dialer | None = None) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        *,
+        dialer: Dialer | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._max_block = config.max_block_ms / 1000
         self._request_timeout = config.request_timeout_ms / 1000
-        self._rng = random.Random()
+        self._rng = rng or random.Random()
         self._backoff = settings.retry_backoff(config)
         self._changed = asyncio.Event()
         self._nodes: dict[int, Node] = {}
@@ -94,6 +101,12 @@ class CoordinatorClient:
             return [await self._exchange(node_id, question) for node_id in sorted(self._nodes)]
 
         return await self._repeated(of_all)
+
+    async def ask_broker(self, node_id: int, question: Question[_T]) -> _T:
+        """The answer of one broker of the cluster, in one attempt; raises the error it is."""
+        if node_id not in self._nodes:
+            self._learn(await self._ask(questions.brokers()))
+        return await self._exchange(node_id, question)
 
     async def finalized_feature(self, name: str) -> int:
         """The level of a feature the cluster has agreed on (KIP-584); 0 where it has none."""

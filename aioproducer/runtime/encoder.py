@@ -1,7 +1,8 @@
-"""Turns a closed batch into the bytes of a RecordBatch, off the loop where that pays.
+"""Turns a closed batch into the bytes a broker takes, off the loop where that pays.
 
-Owns: the codec, the size above which compression leaves the loop, the threads it runs in. Must not
-know: requests, connections.
+Owns: the choice between RecordBatch v2 and the older formats (`records.message_set`), the codec,
+the size above which compression leaves the loop, the threads it runs in. Must not know: requests,
+connections.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.errors import IllegalStateError
 from aioproducer.records.batch import EncodedBatch, encode_batch
 from aioproducer.records.codecs import Codec, CompressionType, compress_body
+from aioproducer.records.layout import MAGIC
+from aioproducer.records.message_set import EncodedMessageSet, encode_message_set, records_of
+from aioproducer.runtime.old_brokers import FIRST_PRODUCE_WITH_ZSTD
 
 
 class BatchEncoder:
@@ -39,33 +43,40 @@ class BatchEncoder:
 
     @property
     def min_produce_version(self) -> int:
-        """The first Produce version that can carry the batches: v7 for zstd (KIP-110), else v3."""
-        zstd = self._codec is not None and self._codec.type is CompressionType.ZSTD
-        return 7 if zstd else 3
+        """The first Produce version that can carry the batches.
 
-    def encode_inline(self, batches: Sequence[ProducerBatch]) -> bool:
-        """Encodes on the loop what is cheap there; False when some batch is left for `encode`."""
+        v7 for zstd (KIP-110), v3 in transactions; else any, in a format as old as it has to be.
+        """
+        if self._codec is not None and self._codec.type is CompressionType.ZSTD:
+            return FIRST_PRODUCE_WITH_ZSTD
+        return 3 if self._transactional else 0
+
+    def encode_inline(self, batches: Sequence[ProducerBatch], magic: int = MAGIC) -> bool:
+        """Encodes on the loop what is cheap there; False when some batch is left for `encode`.
+
+        A retry finds its bytes, unless it goes to a broker that takes another format (`magic`).
+        """
         complete = True
         for batch in batches:
-            if batch.encoded is None:
+            if _lacks(batch, magic):
                 if self._codec is None or batch.wire_size < self._threshold:
-                    batch.encoded = self._encode(batch)
+                    batch.encoded = self._encode(batch, magic)
                 else:
                     complete = False
         return complete
 
-    async def encode(self, batches: Sequence[ProducerBatch]) -> None:
+    async def encode(self, batches: Sequence[ProducerBatch], magic: int = MAGIC) -> None:
         """Encodes the batches `encode_inline` has left, in threads, in parallel."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(2, thread_name_prefix="aioproducer-compress")
         loop = asyncio.get_running_loop()
-        left = [batch for batch in batches if batch.encoded is None]
+        left = [batch for batch in batches if _lacks(batch, magic)]
         try:
-            jobs = [loop.run_in_executor(self._executor, self._encode, b) for b in left]
+            jobs = [loop.run_in_executor(self._executor, self._encode, b, magic) for b in left]
         except RuntimeError:
             # At the interpreter's exit no thread takes work any more; what is left must go out yet.
             for batch in left:
-                batch.encoded = self._encode(batch)
+                batch.encoded = self._encode(batch, magic)
             return
         for batch, encoded in zip(left, await asyncio.gather(*jobs), strict=True):
             batch.encoded = encoded
@@ -76,10 +87,12 @@ class BatchEncoder:
             self._executor.shutdown(wait=False)
             self._executor = None
 
-    def _encode(self, batch: ProducerBatch) -> EncodedBatch:
+    def _encode(self, batch: ProducerBatch, magic: int) -> EncodedBatch | EncodedMessageSet:
         builder = batch.builder
         if builder is None:
             raise IllegalStateError("a batch was encoded after it gave up its memory")
+        if magic != MAGIC:
+            return encode_message_set(records_of(builder), magic, self._codec)
         body: bytes | memoryview = builder.body()
         compression = CompressionType.NONE
         if self._codec is not None:
@@ -95,3 +108,7 @@ class BatchEncoder:
             base_sequence=batch.base_sequence,
             transactional=self._transactional,
         )
+
+
+def _lacks(batch: ProducerBatch, magic: int) -> bool:
+    return batch.encoded is None or batch.encoded.magic != magic

@@ -32,6 +32,7 @@ from aioproducer.net.client import NetworkClient
 from aioproducer.net.dialer import Dialer
 from aioproducer.partitioners import partition_chooser
 from aioproducer.records.batch import HEADER_SIZE
+from aioproducer.records.message_set import MESSAGE_GROWTH
 from aioproducer.runtime import settings
 from aioproducer.runtime.appender import RecordAppender
 from aioproducer.runtime.flushing import Flushing
@@ -40,11 +41,13 @@ from aioproducer.runtime.lane import wall_clock_ms
 from aioproducer.runtime.memory import BufferMemory
 from aioproducer.runtime.metadata_task import MetadataTask
 from aioproducer.runtime.metrics import MetricsRegistry
+from aioproducer.runtime.old_brokers import are_old, refuse_what_they_lack
 from aioproducer.runtime.sender_task import SenderTask
 from aioproducer.runtime.telemetry import TelemetryReporter
 from aioproducer.runtime.transaction_task import TransactionTask
 from aioproducer.runtime.unretrieved import UnretrievedFailures
 from aioproducer.types import TopicPartition
+from aioproducer.wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
@@ -242,6 +245,7 @@ class ProducerEngine:
         patience_ms = max(self.config.max_block_ms, self.config.bootstrap_resolve_timeout_ms)
         try:
             await self.metadata_task.wait_for_bootstrap(self.loop.time() + patience_ms / 1000)
+            refuse_what_they_lack(self.config, self.client.highest_version(ApiKey.PRODUCE))
             if self.transactions is not None:
                 self.transactions.start()
                 if init_transactions:
@@ -395,6 +399,9 @@ class ProducerEngine:
 
     def _on_metadata_update(self) -> None:
         self._latencies.retain(self.metadata.cluster.nodes)
+        old = are_old(self.client.highest_version(ApiKey.PRODUCE))
+        self.appender.takes_headers = not old
+        self.accumulator.growth_per_record = MESSAGE_GROWTH if old else 0
         self.appender.forget_topics()
         cluster = self.metadata.cluster
         self.interception.on_cluster(ClusterInfo(cluster.cluster_id, cluster.nodes))

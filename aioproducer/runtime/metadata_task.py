@@ -313,6 +313,9 @@ class MetadataTask:
         now = self._loop.time()
         reliable = self._answer_version >= _FIRST_WITH_RELIABLE_EPOCHS
         before = self._metadata.cluster
+        if self._answer_version == 0 and not response.brokers:
+            # Brokers of 0.8 name nobody before there is a topic (KAFKA-1867).
+            self._waiters.end_bootstrap()
         if self._metadata.on_response(response, now, reliable_epochs=reliable):
             self._trying_since = None
             self._note_cluster(before.cluster_id)

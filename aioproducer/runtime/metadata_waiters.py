@@ -55,6 +55,11 @@ class MetadataWaiters:
         if self._metadata.version == 0:
             await self._wait(None, None, deadline)
 
+    def end_bootstrap(self) -> None:
+        """A broker has answered, without anything to describe yet."""
+        for waiter in list(self._waiting.get(None, ())):
+            self._finish(waiter, None)
+
     async def wait_for_topic(self, topic: str, deadline: float) -> TopicMetadata:
         """Returns once the topic is known.
 

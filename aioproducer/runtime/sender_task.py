@@ -4,7 +4,6 @@ Owns: the loop "poll, perform, sleep", the requests in preparation, the end of e
 task ends. Must not know: which batch is due, what an answer means.
 
 Invariants
-- It sleeps on one future; any number of `wake()` calls before it runs again cost one turn.
 - Responses are handled in the callback of their future, not in tasks: nothing to leak.
 - However this task ends (close, cancellation by a framework, a bug), `on_end` runs and every waiter
   learns why: nobody is left hanging on a dead sender.
@@ -14,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from math import inf
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -26,11 +24,16 @@ from aioproducer.errors import (
     KafkaError,
     NodeDisconnectedError,
     ProducerFailedError,
+    UnsupportedVersionError,
     error_from_code,
 )
 from aioproducer.net.client import NetworkClient, PreparedRequest
+from aioproducer.records.message_set import magic_for, produce_versions_for
+from aioproducer.runtime.alarm import Alarm
 from aioproducer.runtime.answers import outcome_of
 from aioproducer.runtime.encoder import BatchEncoder
+from aioproducer.runtime.old_brokers import without_producer_ids
+from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from aioproducer.core.transactions import TransactionManager
 
 _NO_TOPIC_ID = UUID(int=0)
+_SEQUENCES_SINCE = 3
 _TOPIC_IDS_SINCE = 13
 _TRANSACTIONS_V2_SINCE = 12
 _NO_TRANSACTION_TIMEOUT = 2**31 - 1
@@ -56,7 +60,7 @@ class SenderTask:
         sender: decides.
         client: carries requests.
         metadata: asked for topic ids.
-        encoder: makes RecordBatches of closed batches.
+        encoder: makes bytes of closed batches.
         acks: 0, 1 or -1.
         request_timeout: seconds a broker may take, in the request and for its answer.
         after_turn: called when a turn may have asked for metadata or ended batches.
@@ -88,12 +92,10 @@ class SenderTask:
         self._after_turn = after_turn
         self._transactions = transactions
         self._on_end = on_end
-        self._alarm: asyncio.Future[None] | None = None
-        self._awake = False
+        self._alarm = Alarm(loop)
         self._stopping = False
         self._preparing: dict[asyncio.Task[None], None] = {}
         self._task: asyncio.Task[None] | None = None
-        self.sleeping_until: float = -inf
 
     def start(self) -> None:
         """Starts the task."""
@@ -103,14 +105,12 @@ class SenderTask:
 
     def wake(self) -> None:
         """Something changed: have a turn soon."""
-        self._awake = True
-        if self._alarm is not None and not self._alarm.done():
-            self._alarm.set_result(None)
+        self._alarm.ring()
 
     @property
-    def has_been_woken(self) -> bool:
-        """Whether the task is about to have a turn."""
-        return self._awake
+    def sleeping_until(self) -> float:
+        """Loop time of the next turn, unless somebody wakes the task; -inf during one."""
+        return self._alarm.until
 
     async def stop(self) -> None:
         """Ends the task and everything it started; safe to call again."""
@@ -125,7 +125,6 @@ class SenderTask:
             await self._turn()
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self.sleeping_until = inf
         self._on_end(self._cause_of_end(task))
 
     def _cause_of_end(self, task: asyncio.Task[None]) -> KafkaError | None:
@@ -141,8 +140,7 @@ class SenderTask:
         return cause
 
     async def _turn(self) -> None:
-        self._awake = False
-        self.sleeping_until = -inf
+        self._alarm.begin_turn()
         now = self._loop.time()
         for action in self._sender.poll(now, self._client):
             match action:
@@ -157,23 +155,10 @@ class SenderTask:
         self._after_turn()
         deadline = self._sender.next_deadline(now, self._client)
         if deadline > now:
-            await self._sleep(deadline)
+            await self._alarm.sleep(deadline)
         else:
             # More to do at once; others get their turn in between.
             await asyncio.sleep(0)
-
-    async def _sleep(self, deadline: float) -> None:
-        if self._awake:
-            return
-        self.sleeping_until = deadline
-        self._alarm = self._loop.create_future()
-        timer = None if deadline == inf else self._loop.call_at(deadline, self.wake)
-        try:
-            await self._alarm
-        finally:
-            self._alarm = None
-            if timer is not None:
-                timer.cancel()
 
     # -- the producer id -------------------------------------------------------------------------
 
@@ -190,6 +175,8 @@ class SenderTask:
         try:
             future = self._client.send(node_id, request, timeout_s=self._request_timeout, now=now)
         except KafkaError as error:
+            if isinstance(error, UnsupportedVersionError):
+                error = without_producer_ids()
             self._sender.on_identity_failure(error, now)
             return
         self._sender.on_identity_requested()
@@ -214,18 +201,21 @@ class SenderTask:
 
     def _prepare(self, node_id: int, batches: list[ProducerBatch]) -> None:
         try:
-            if self._encoder.encode_inline(batches):
-                self._dispatch(node_id, batches)
+            lowest, highest = self._versions(batches)
+            version = self._client.api_version(node_id, ApiKey.PRODUCE, lowest, highest)
+            magic = magic_for(version)
+            if self._encoder.encode_inline(batches, magic):
+                self._dispatch(node_id, batches, magic)
                 return
         except Exception as error:
             self._not_dispatched(node_id, batches, error)
             return
-        task = self._loop.create_task(self._encoder.encode(batches))
+        task = self._loop.create_task(self._encoder.encode(batches, magic))
         self._preparing[task] = None
-        task.add_done_callback(lambda done: self._on_prepared(node_id, batches, done))
+        task.add_done_callback(lambda done: self._on_prepared(node_id, batches, magic, done))
 
     def _on_prepared(
-        self, node_id: int, batches: list[ProducerBatch], task: asyncio.Task[None]
+        self, node_id: int, batches: list[ProducerBatch], magic: int, task: asyncio.Task[None]
     ) -> None:
         """Runs however the preparation ended, also when it was cancelled before it began."""
         del self._preparing[task]
@@ -234,18 +224,19 @@ class SenderTask:
         else:
             error = task.exception()
         if error is None:
-            self._dispatch(node_id, batches)
+            self._dispatch(node_id, batches, magic)
         else:
             self._not_dispatched(node_id, batches, error)
         self.wake()
 
-    def _dispatch(self, node_id: int, batches: list[ProducerBatch]) -> None:
+    def _dispatch(self, node_id: int, batches: list[ProducerBatch], magic: int) -> None:
         """Hands the request to the connection; batches that ended meanwhile stay behind."""
         live = self._sender.without_done(node_id, batches)
         if not live:
             return
         transactions = self._transactions
         lowest, highest = self._versions(live)
+        first, last = produce_versions_for(magic)
         request = PreparedRequest(
             ProduceRequest,
             lambda version, correlation_id, client_id: encode_produce_request(
@@ -258,8 +249,8 @@ class SenderTask:
                 topics=_topics(live, self._topic_id if version >= _TOPIC_IDS_SINCE else _no_id),
             ),
             expect_response=self._acks != 0,
-            min_version=lowest,
-            max_version=highest,
+            min_version=max(lowest, first),
+            max_version=min(highest, last),
         )
         now = self._now()
         try:
@@ -298,6 +289,8 @@ class SenderTask:
     def _versions(self, batches: Sequence[ProducerBatch]) -> tuple[int, int]:
         """The Produce versions that can carry the batches."""
         lowest = self._encoder.min_produce_version
+        if any(batch.has_sequence for batch in batches):
+            lowest = max(lowest, _SEQUENCES_SINCE)
         # Some services lack the topic ids that v13 needs (KIP-516).
         names = dict.fromkeys(batch.topic_partition.topic for batch in batches)
         nameless = all(self._topic_id(name) != _NO_TOPIC_ID for name in names)

@@ -22,6 +22,7 @@ from aioproducer.core.transactions import TransactionManager
 from aioproducer.metrics.sampling import Sampling
 from aioproducer.net.client import NetSettings
 from aioproducer.net.dialer import TcpDialer
+from aioproducer.net.old_brokers import ranges_of_old_broker
 from aioproducer.records.codecs import codec_for
 from aioproducer.runtime.appender import AppenderSettings
 from aioproducer.runtime.encoder import BatchEncoder
@@ -93,6 +94,8 @@ def net_settings(config: ProducerConfig) -> NetSettings:
         dns_canonical=config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only",
         rebootstrap=config.metadata_recovery_strategy == "rebootstrap",
         check_cluster=config.metadata_cluster_check_enable,
+        old_broker_versions=ranges_of_old_broker(config.broker_version_fallback),
+        expects_old_brokers="broker_version_fallback" in config.explicitly_set,
         sasl=sasl_mechanism(config),
         sampling=sampling(config),
         software_version=__version__,

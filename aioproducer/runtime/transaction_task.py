@@ -4,7 +4,6 @@ Owns: the loop "ask for a request, send it, sleep", and the calls that wait for 
 most `max_block_ms`. Must not know: which request is due, what an answer means.
 
 Invariants
-- It sleeps on one future; any number of `wake()` calls before it runs again cost one turn.
 - A call that is cancelled or runs out of time leaves its operation going on; the same call again
   waits for it.
 - However this task ends, every call that waits learns why.
@@ -32,6 +31,7 @@ from aioproducer.errors import (
     ProducerFailedError,
 )
 from aioproducer.net.client import NetworkClient, NodeState, PreparedRequest
+from aioproducer.runtime.alarm import Alarm
 from aioproducer.runtime.answers import outcome_of
 from aioproducer.types import (
     ConsumerGroupMetadata,
@@ -105,11 +105,11 @@ class TransactionTask:
         self._on_end = on_end
         self._beginning = False
         self._flushed_for: Operation | None = None
-        self._alarm: asyncio.Future[None] | None = None
-        self._awake = False
+        self._alarm = Alarm(loop)
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
         manager.on_work = self._on_work
+        dialogue.on_outdated = metadata.request_update
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -120,9 +120,7 @@ class TransactionTask:
 
     def wake(self) -> None:
         """Something changed: have a turn soon."""
-        self._awake = True
-        if self._alarm is not None and not self._alarm.done():
-            self._alarm.set_result(None)
+        self._alarm.ring()
 
     def _on_work(self) -> None:
         self._open_gate(self.manager.state is TransactionState.IN_TRANSACTION)
@@ -270,25 +268,13 @@ class TransactionTask:
         self._on_end(cause)
 
     async def _turn(self) -> None:
-        self._awake = False
+        self._alarm.begin_turn()
         manager, now = self.manager, self._loop.time()
         if manager.state is TransactionState.FATAL_ERROR and manager.error is not None:
             raise manager.error
         request = self._dialogue.next_request(now, quiet=self._accumulator.quiet)
         deadline = inf if request is None else self._perform(request, now)
-        await self._sleep(min(deadline, self._dialogue.next_deadline(now)))
-
-    async def _sleep(self, deadline: float) -> None:
-        if self._awake:
-            return
-        self._alarm = self._loop.create_future()
-        timer = None if deadline == inf else self._loop.call_at(deadline, self.wake)
-        try:
-            await self._alarm
-        finally:
-            self._alarm = None
-            if timer is not None:
-                timer.cancel()
+        await self._alarm.sleep(min(deadline, self._dialogue.next_deadline(now)))
 
     def _perform(self, request: TransactionalRequest, now: float) -> float:
         """Sends the request if that is possible; returns when to try again if it is not."""

@@ -26,12 +26,12 @@ from aioproducer.errors import (
     UnknownLeaderEpochError,
     UnknownTopicOrPartitionError,
 )
-from aioproducer.records.batch import DecodedRecord, RecordBatch, read_batches
+from aioproducer.records.batch import DecodedRecord, read_batches
+from aioproducer.records.committed import CommittedView
 from aioproducer.testing.admin import create_topic, delete_topic, list_topics
 from aioproducer.testing.wire_client import WireClient, raise_for_code
 from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.fetch import (
-    AbortedTransaction,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -209,27 +209,6 @@ def _by_leader(leaders: Mapping[int, int]) -> dict[int, list[int]]:
     return led
 
 
-class _AbortedRecords:
-    """Which batches of one fetched run of a partition are nobody's to read (Java: CompletedFetch).
-
-    A transaction named as aborted begins at its first offset and ends at its abort marker.
-    """
-
-    def __init__(self, transactions: list[AbortedTransaction]) -> None:
-        self._ahead = sorted(transactions, key=lambda each: each.first_offset, reverse=True)
-        self._producers: set[int] = set()
-
-    def is_shown(self, batch: RecordBatch) -> bool:
-        """Whether a batch's records count; to be asked in offset order."""
-        while self._ahead and self._ahead[-1].first_offset <= batch.last_offset:
-            self._producers.add(self._ahead.pop().producer_id)
-        if batch.is_control:
-            # Whatever the marker says: a producer's next records belong to another transaction.
-            self._producers.discard(batch.producer_id)
-            return False
-        return not (batch.is_transactional and batch.producer_id in self._producers)
-
-
 class _Reading:
     """One pass over a topic: where each partition stands, and where it ends."""
 
@@ -296,7 +275,7 @@ class _Reading:
     def _decode(self, data: PartitionData) -> Iterator[tuple[TopicPartition, list[DecodedRecord]]]:
         raise_for_code(data.error_code, topic=self._topic)
         index = data.partition_index
-        aborted = _AbortedRecords(data.aborted_transactions or [])
+        aborted = CommittedView(data.aborted_transactions or [])
         for batch in read_batches(data.records or b"", allow_partial=True):
             batch.check_crc()
             is_shown = aborted.is_shown(batch)

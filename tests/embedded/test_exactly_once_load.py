@@ -7,6 +7,7 @@ AIOPRODUCER_TEST_SEED=7     when (any)
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import subprocess
@@ -25,6 +26,7 @@ from aioproducer.testing.reader import end_offsets
 KILLS = int(os.environ.get("AIOPRODUCER_TEST_KILLS") or 5)
 SEED = int(os.environ.get("AIOPRODUCER_TEST_SEED") or random.randrange(2**32))
 ROWS_PER_KILL = 1500
+TOO_LONG = 5_000
 _START_S = 120.0
 
 Load = subprocess.Popen[str]
@@ -92,14 +94,22 @@ async def values_by_partition(cluster: ClusterUnderTest, topic: str) -> dict[int
     return found
 
 
-def rows_of(file: Path) -> list[bytes]:
-    return file.read_bytes().split()
+def rows_of(file: Path) -> tuple[list[bytes], list[bytes]]:
+    """Those that Kafka takes, and the others."""
+    rows = file.read_bytes().split()
+    return [row for row in rows if len(row) < TOO_LONG], [
+        row for row in rows if len(row) >= TOO_LONG
+    ]
 
 
 @pytest.fixture
 def lines(tmp_path: Path) -> Path:
+    rng = random.Random(SEED)
     file = tmp_path / "rows.txt"
-    rows = (f"{number:08d}{'.' * 80}\n" for number in range(ROWS_PER_KILL * KILLS))
+    rows = (
+        f"{number:08d}{'.' * (TOO_LONG if rng.random() < 0.004 else 80)}\n"
+        for number in range(ROWS_PER_KILL * KILLS)
+    )
     file.write_text("".join(rows), encoding="ascii")
     return file
 
@@ -107,23 +117,28 @@ def lines(tmp_path: Path) -> Path:
 async def test_a_load_that_is_killed_again_and_again_is_there_exactly_once(
     cluster: ClusterUnderTest, lines: Path
 ) -> None:
-    options = ("--exactly-once", "--transaction-rows", "400")
+    """Some rows are refused: they are reported once, and take nothing along."""
+    options = ("--exactly-once", "--transaction-rows", "400", "--dead-letter", "dead.ndjson")
+    options += ("-X", f"max.request.size={TOO_LONG}")
     topic, kills = await killed_again_and_again(cluster, lines, KILLS, *options)
     assert kills >= KILLS * 0.6, f"seed {SEED}: hardly ever killed"
     found = await values_by_partition(cluster, topic)
-    wanted = rows_of(lines)
+    wanted, refused = rows_of(lines)
     assert sorted(value for some in found.values() for value in some) == wanted, f"seed {SEED}"
     for values in found.values():
         assert values == sorted(values), f"seed {SEED}: not in the input's order"
+    dead = [json.loads(line) for line in lines.with_name("dead.ndjson").read_text().splitlines()]
+    assert [each["raw"].encode() for each in dead] == refused, f"seed {SEED}"
 
 
 async def test_without_it_the_same_kills_leave_duplicates(
     cluster: ClusterUnderTest, lines: Path
 ) -> None:
-    options = ("--resume", "--state", "state.json")
+    options: tuple[str, ...] = ("--resume", "--state", "state.json", "--dead-letter", "dead.ndjson")
+    options += ("-X", f"max.request.size={TOO_LONG}")
     topic, kills = await killed_again_and_again(cluster, lines, 2, *options, at_start=0)
     assert kills
     found = await values_by_partition(cluster, topic)
     counts = Counter(value for some in found.values() for value in some)
-    assert set(counts) == set(rows_of(lines))
+    assert set(counts) == set(rows_of(lines)[0])
     assert max(counts.values()) > 1, f"seed {SEED}: the kills prove nothing"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from aioproducer.loader import (
     Position,
     RejectedRowError,
     RowsSource,
+    SourceError,
     StateError,
 )
 from aioproducer.loader.mapping import RecordMapping
@@ -153,23 +154,82 @@ async def test_a_cancelled_load_leaves_nothing_behind_its_position(
     assert seen == list(range(max(5000, len(seen))))
 
 
-@pytest.mark.parametrize("size", [2_000_000, 15_000], ids=["by the client", "by the broker"])
-async def test_a_record_that_is_refused_ends_the_load_and_takes_its_transaction_along(
-    brokers: EmbeddedCluster, size: int, tmp_path: Path
-) -> None:
-    def rows(value: str) -> Iterator[dict[str, str]]:
-        yield from numbers(until=1500)
-        yield {"n": value}
+REFUSED = pytest.mark.parametrize(
+    "size", [2_000_000, 15_000], ids=["by the client", "by the broker"]
+)
 
-    dead = tmp_path / "dead.ndjson"
+
+def with_refused(places: set[int], size: int, *, until: int) -> list[dict[str, str]]:
+    """Rows of which those at some places are too large."""
+    large = "9" * size
+    rows = list(numbers(until=until))
+    return [{"n": large} if place in places else row for place, row in enumerate(rows)]
+
+
+@REFUSED
+async def test_without_a_dead_letter_file_a_refused_record_ends_the_load_and_its_transaction(
+    brokers: EmbeddedCluster, size: int
+) -> None:
+    rows = with_refused({1500}, size, until=1501)
     with pytest.raises((RecordTooLargeError, TransactionAbortableError)):
-        await load(brokers, rows("9" * size), transaction_rows=500, dead_letter=dead)
+        await load(brokers, rows, transaction_rows=500)
     seen = await visible(brokers)
     assert seen in (list(range(1000)), list(range(1500)))
-    result = await load(brokers, rows("1500"), dead_letter=dead)
+    result = await load(brokers, numbers(until=1501))
     assert result.state.settled.rows == 1501
     assert await visible(brokers) == list(range(1501))
-    assert dead.read_bytes() == b""
+
+
+@REFUSED
+@pytest.mark.parametrize(
+    "places", [{0}, {1499}, {0, 1, 2, 640, 641, 700, 1499}], ids=["first", "last", "several"]
+)
+async def test_refused_records_are_buried_and_the_others_loaded_once(
+    brokers: EmbeddedCluster, size: int, places: set[int], tmp_path: Path
+) -> None:
+    dead = tmp_path / "dead.ndjson"
+    rows = with_refused(places, size, until=1500)
+    result = await load(brokers, rows, transaction_rows=300, dead_letter=dead)
+    assert result.complete
+    assert result.progress.failed == result.state.settled.failed == len(places)
+    assert result.progress.acknowledged == 1500 - len(places)
+    assert result.progress.read == result.progress.sent == 1500
+    assert await visible(brokers) == [n for n in range(1500) if n not in places]
+    buried = [json.loads(line) for line in dead.read_text().splitlines()]
+    assert [(each["row"] - 1, each["stage"]) for each in buried] == [
+        (place, "delivery") for place in sorted(places)
+    ]
+
+
+async def test_a_load_with_refused_records_goes_on_behind_them_after_a_failure(
+    brokers: EmbeddedCluster, tmp_path: Path
+) -> None:
+    dead = tmp_path / "dead.ndjson"
+    places = {10, 450, 451, 1200}
+    for fail_at in (300, 1100, None):
+        source = WithBadRows(fail_at, too_large={place + 1 for place in places})
+        async with producer_of(brokers) as producer:
+            given = options(transaction_rows=100, dead_letter=dead)
+            loader = Loader(producer, source, "t", given)
+            if fail_at is None:
+                await loader.run()
+            else:
+                with pytest.raises(KafkaError, match="fire"):
+                    await loader.run()
+    wanted = range(1, 2001)
+    refused = {place + 1 for place in places}
+    assert await visible(brokers) == [n for n in wanted if n % 7 and n not in refused]
+    buried = [json.loads(line)["row"] for line in dead.read_text().splitlines()]
+    assert buried == [n for n in wanted if not n % 7 or n in refused]
+
+
+async def test_rows_that_can_be_read_only_once_cannot_be_sent_again(
+    brokers: EmbeddedCluster, tmp_path: Path
+) -> None:
+    rows = iter(with_refused({700}, 15_000, until=1500))
+    with pytest.raises(SourceError, match="row 701 was refused"):
+        await load(brokers, rows, transaction_rows=300, dead_letter=tmp_path / "dead.ndjson")
+    assert len(await visible(brokers)) < 701
 
 
 class WithBadRows:
@@ -178,14 +238,16 @@ class WithBadRows:
     name = "rows"
     total_bytes = None
 
-    def __init__(self, fail_at: int | None = None) -> None:
+    def __init__(self, fail_at: int | None = None, too_large: Collection[int] = ()) -> None:
         self._fail_at = fail_at
+        self._too_large = too_large
 
     def batches(self, after: Position | None = None) -> Iterator[RowBatch]:
         for number in range(1 if after is None else after.row + 1, 2001):
             if number == self._fail_at:
                 raise KafkaError("the disk is on fire")
-            field = BadRow("seventh", b"%d" % number) if number % 7 == 0 else {"n": str(number)}
+            value = "9" * 15_000 if number in self._too_large else str(number)
+            field = BadRow("seventh", b"%d" % number) if number % 7 == 0 else {"n": value}
             yield RowBatch("rows", None, number, [field], None)
 
     def interrupt(self) -> None: ...

@@ -12,6 +12,7 @@ from aioproducer import OffsetAndMetadata, PreparedTransaction, Producer, TopicP
 from aioproducer.errors import (
     FatalTransactionError,
     IllegalStateError,
+    InvalidTxnStateError,
     KafkaTimeoutError,
     PreparedTransactionUnknownError,
     TransactionalIdAuthorizationFailedError,
@@ -106,6 +107,18 @@ async def test_an_authorization_error_is_not_repeated(
     with pytest.raises(TransactionalIdAuthorizationFailedError):
         await admin.finish(prepared, commit=True)
     assert await admin.still_prepared(prepared)
+
+
+async def test_a_refusal_of_what_is_open_still_is_told_as_it_is(
+    brokers: EmbeddedCluster, admin: TransactionAdmin
+) -> None:
+    prepared = await prepare(brokers)
+    brokers.state.faults.error(ApiKey.END_TXN, 48)
+    with pytest.raises(InvalidTxnStateError):
+        await admin.finish(prepared, commit=True)
+    assert await admin.still_prepared(prepared)
+    await admin.finish(prepared, commit=True)
+    assert await visible(brokers) == [b"tx"]
 
 
 async def test_a_refusal_that_cannot_be_looked_into_is_no_success(

@@ -192,6 +192,13 @@ MUTANTS = (
         "                    getattr(self._sequencer, '_partitions', {}).pop("
         "queue.topic_partition, None)\n",
     ),
+    Mutant(
+        "let the sender sleep when a batch is opened",
+        "runtime/appender.py",
+        "        if self._accumulator.next_ready_at < self._sender_task.sleeping_until:\n"
+        "            self._sender_task.wake()\n",
+        "",
+    ),
 )
 
 
@@ -306,6 +313,39 @@ TRANSACTIONAL_MUTANTS = tuple(
             "core/transactions.py",
             "        self.contents.begun |= self.uses_v2\n",
             "        pass\n",
+        ),
+        (
+            "abort at close what is prepared",
+            "core/transactions.py",
+            "        if self.is_prepared:\n            return None\n        if self.state in",
+            "        if self.state in",
+        ),
+        (
+            "call a transaction prepared while batches are out",
+            "core/transactions.py",
+            "        missing = self.contents.wanted(identity, self._topic_ids)\n",
+            "        missing = self.contents.wanted(identity, self._topic_ids)\n"
+            "        if self.state is _S.PREPARED and missing is None:\n"
+            "            quiet = True\n",
+        ),
+        (
+            "take a later transaction's end for the prepared one's",
+            "core/prepared.py",
+            "    if now.epoch == prepared.epoch + bumps:\n",
+            "    if now.epoch >= prepared.epoch + bumps:\n",
+        ),
+        (
+            "take an end that nobody can tell for the one asked for",
+            "transaction_admin.py",
+            "            if fate is not (Fate.COMMITTED if commit else Fate.ABORTED):\n",
+            "            if fate is (Fate.ABORTED if commit else Fate.COMMITTED):\n",
+        ),
+        (
+            "begin under the epoch in which a transaction was prepared",
+            "core/transactions.py",
+            "            self._renew_to_be_sure |= not self.uses_v2\n"
+            "            self._move(_S.PREPARED)\n",
+            "            self._move(_S.PREPARED)\n",
         ),
     )
 )

@@ -97,9 +97,11 @@ class Session:
             timeout_ms=5000,
             topic_data=[TopicProduceData(name=self.topic, partition_data=[data])],
         )
-        # 19 stands for a passing error of the coordinator before v12.
+        # 19 stands for a passing error of the coordinator before v12; the others: a new leader may
+        # not know yet that it leads.
+        passing = PASSING | {3, 6, 19}
         leader = self.leaders[index]
-        answer = await self._ask(leader, request, version, codes=_produced, passing=PASSING | {19})
+        answer = await self._ask(leader, request, version, codes=_produced, passing=passing)
         self.log.append(("produce", _produced(answer)))
 
     async def end(self, who: Identity, version: int, *, commit: bool = True) -> Identity:

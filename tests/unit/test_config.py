@@ -35,6 +35,7 @@ def config(**options) -> ProducerConfig:
         ("compression_gzip_level", [-1, 1, 9], [0, 10]),
         ("compression_lz4_level", [1, 17], [0, 18, -1]),
         ("compression_zstd_level", [-131_072, 22], [-131_073, 23]),
+        ("broker_version_fallback", ["0.8.2", "0.9.0.1", "4.1"], ["", "9", "0.9.", "a.b", None]),
         ("client_dns_lookup", ["resolve_canonical_bootstrap_servers_only"], ["default"]),
         ("allow_auto_create_topics", [True, False], [1, "true", None]),
         ("key_serializer", [str.encode, None], ["utf-8", 5]),

@@ -178,6 +178,7 @@ def test_options_of_our_own_are_few_and_say_where_they_come_from():
         del own[BY_KAFKA_NAME[name].name]
     assert own == {
         "allow_auto_create_topics": "KIP-487",
+        "broker_version_fallback": "librdkafka",
         "compression_threads_threshold_bytes": "aioproducer",
         "on_data_loss": "aioproducer",
         "on_delivery_error": "aioproducer",

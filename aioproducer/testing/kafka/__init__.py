@@ -20,6 +20,7 @@ from aioproducer.testing.kafka.errors import (
     JavaError,
     NotSupportedByBackendError,
 )
+from aioproducer.testing.kafka.legacy import LegacyKafkaCluster
 from aioproducer.testing.kafka.release import DEFAULT_VERSION
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "JavaError",
     "KafkaBackend",
     "KafkaCluster",
+    "LegacyKafkaCluster",
     "NotSupportedByBackendError",
     "choose_backend",
 ]

@@ -77,7 +77,7 @@ class KafkaCluster(KafkaBackend):
     ) -> None:
         if brokers < 1:
             raise ClusterError(f"a cluster needs at least one broker, not {brokers}")
-        self.release: KafkaRelease = KafkaRelease.parse(version)
+        self.release: KafkaRelease = self._parse(version)
         self.java: Java = find_java(self.release.java, executable=java)
         self._brokers = brokers
         self._config = dict(config or {})
@@ -94,6 +94,10 @@ class KafkaCluster(KafkaBackend):
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._closing = threading.Event()
+
+    @staticmethod
+    def _parse(version: str) -> KafkaRelease:
+        return KafkaRelease.parse(version)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -216,6 +220,11 @@ class KafkaCluster(KafkaBackend):
             )
         return nodes
 
+    def _new_cluster_id(self) -> str | None:
+        """What the storage is formatted with, if it has to be."""
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        return cluster_id.replace("-", "_")  # a leading "-" would be taken for an option
+
     def _start_all(self, classpath: list[Path]) -> None:
         """Side by side: most of a broker's start is waiting for the others."""
         if self._directory is not None:
@@ -223,8 +232,7 @@ class KafkaCluster(KafkaBackend):
         self._directory = self._kept_dir or Path(tempfile.mkdtemp(prefix="aioproducer-kafka-"))
         atexit.register(self.close)
         self._nodes = self._new_nodes(classpath, self._directory)
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        cluster_id = cluster_id.replace("-", "_")  # a leading "-" would be taken for an option
+        cluster_id = self._new_cluster_id()
 
         def bring_up(node: BrokerProcess) -> None:
             node.prepare(cluster_id)

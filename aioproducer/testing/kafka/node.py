@@ -61,7 +61,7 @@ class _Watchdog:
 
 
 class BrokerProcess:
-    """A Kafka broker and controller in a JVM of its own."""
+    """A Kafka broker and controller, or a ZooKeeper, in a JVM of its own."""
 
     def __init__(
         self,
@@ -74,12 +74,14 @@ class BrokerProcess:
         heap_mb: int,
         features: Mapping[str, int],
         jvm_options: Sequence[str] = (),
+        main_class: str = "kafka.Kafka",
     ) -> None:
         self.address = address
         self.directory = directory
         self.log_path: Path = directory / "server.log"
         self.data_dir: Path = Path(settings["log.dirs"])
         self._settings = settings
+        self._main_class = main_class
         self._features = features
         self._properties = directory / "server.properties"
         self._command = [str(java.executable), f"-Xmx{heap_mb}m", *_JVM_OPTIONS, *jvm_options]
@@ -97,15 +99,17 @@ class BrokerProcess:
         """How the JVM ended by itself; None while it runs, and after `stop` or `kill`."""
         return self._process.poll() if self._process else None
 
-    def prepare(self, cluster_id: str) -> None:
+    def prepare(self, cluster_id: str | None) -> None:
         """Write the configuration and format the storage, unless that was done before.
+
+        Without a `cluster_id` there is nothing to format: ZooKeeper and its brokers do that alone.
 
         Raises:
             ClusterError: Kafka's StorageTool refused.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         write_properties(self._properties, self._settings)
-        if (self.data_dir / "meta.properties").exists():
+        if cluster_id is None or (self.data_dir / "meta.properties").exists():
             return
         command = [*self._command, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
         command += ["kafka.tools.StorageTool", "format"]
@@ -136,7 +140,7 @@ class BrokerProcess:
         command = [*self._command, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         with self.log_path.open("ab") as log:
             process = subprocess.Popen(
-                [*command, "kafka.Kafka", str(self._properties)],
+                [*command, self._main_class, str(self._properties)],
                 cwd=self.directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

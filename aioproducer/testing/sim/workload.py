@@ -180,6 +180,8 @@ class Workload:
         for entry in draft:
             entry.asked_at = self._loop.time()
             sending = asyncio.ensure_future(self.send(entry))
+            # Looked at even if this process is killed before it can.
+            sending.add_done_callback(lambda done: done.cancelled() or done.exception())
             for _ in range(rng.randrange(3)):
                 await asyncio.sleep(0)
             if rng.random() < 0.5:

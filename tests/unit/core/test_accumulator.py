@@ -50,6 +50,14 @@ def test_max_request_size_splits_and_the_next_request_starts_where_it_stopped() 
     assert core.drain(1) == batches[2:]
 
 
+def test_records_that_grow_on_their_way_count_as_what_they_grow_to() -> None:
+    core = Core(leaders=(1, 1, 1), max_request_size=250)
+    for partition in (0, 1, 2):
+        core.append(partition)
+    core.accumulator.growth_per_record = 100
+    assert [len(core.drain(1)) for _ in range(3)] == [1, 1, 1]
+
+
 def test_a_batch_beyond_max_request_size_goes_alone() -> None:
     core = Core(max_request_size=50)
     batch = core.append()

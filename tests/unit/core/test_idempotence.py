@@ -322,6 +322,30 @@ def test_a_gap_that_was_written_after_all_needs_no_new_epoch() -> None:
     assert stamps(fresh) == (9, 0, 3)
 
 
+def test_a_batch_whose_first_attempt_may_yet_be_written_is_not_renumbered() -> None:
+    # Both requests may lie at the broker still, and be carried out one after the other.
+    core = idempotent_core(delivery_timeout=5.0)
+    acknowledged(core)
+    before = core.append()
+    (one,) = core.poll()
+    core.now += 1
+    batch = core.append()
+    (two,) = core.poll()
+    for sent in (one, two):
+        core.sender.on_failure(1, sent.batches, NodeDisconnectedError("gone"), core.now)
+    core.now += 4
+    (again,) = core.poll()
+    assert before.done
+    assert again.batches == [batch]
+    core.sender.on_response(1, again.batches, answer(45), core.now)
+    error = batch.record_error(0)
+    assert error is not None
+    assert error.persistence is Persistence.POSSIBLY_PERSISTED
+    fresh = core.append()
+    core.poll()
+    assert stamps(fresh) == (9, 1, 0)
+
+
 def test_lost_acknowledged_data_is_reported_and_the_batch_goes_out_anew() -> None:
     core = idempotent_core()
     acknowledged(core)

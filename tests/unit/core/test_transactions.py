@@ -559,6 +559,33 @@ def test_a_refused_initialization_may_be_repeated(code: int) -> None:
     stage.done(stage.manager.init())
 
 
+def test_after_a_renewal_that_was_refused_begin_says_why() -> None:
+    stage = Stage(level=1).begun()
+    produced(stage)
+    operation = stage.manager.commit()
+    gone = NodeDisconnectedError("gone")
+    stage.dialogue.on_unreachable(stage.request(END), gone, stage.core.now)
+    stage.wait()
+    stage.done(operation)
+    stage.respond(stage.request(INIT), 53)
+    with pytest.raises(IllegalStateError, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED") as raised:
+        stage.manager.begin(1)
+    assert raised.value.__cause__ is not None
+    stage.done(stage.manager.init())
+    stage.begin()
+
+
+def test_topics_the_group_coordinator_does_not_know_are_looked_up_again() -> None:
+    stage, request = at(OFFSETS)
+    outdated: list[float] = []
+    stage.dialogue.on_outdated = outdated.append
+    stage.respond(request, 3)
+    assert len(outdated) == 1
+    stage.wait()
+    stage.respond(stage.request(OFFSETS), 14)
+    assert len(outdated) == 1
+
+
 def test_partitions_that_may_not_be_written_are_named_and_the_transaction_fails() -> None:
     stage = Stage(level=1).begun()
     stage.core.append(0)
@@ -679,6 +706,19 @@ def test_a_commit_that_may_have_worked_is_not_called_failed_by_a_failed_lookup(c
     assert stage.next_request() is None
     stage.wait()
     stage.done(commit)
+
+
+@pytest.mark.parametrize("code", [48, 120])
+def test_a_commit_that_may_have_worked_is_not_abortable(code: int) -> None:
+    stage = Stage().begun()
+    produced(stage)
+    commit = stage.manager.commit()
+    stage.respond(stage.request(END), 15)  # from a coordinator that may be through with it later
+    stage.wait()
+    stage.respond(stage.request(Rpc.FIND_COORDINATOR))
+    stage.respond(stage.request(END), code)
+    assert stage.manager.state is S.FATAL_ERROR
+    assert isinstance(commit.error, FatalTransactionError)
 
 
 def test_an_upgrade_of_the_cluster_is_followed_at_the_next_begin_with_one_new_epoch() -> None:

@@ -5,6 +5,7 @@ the cluster's state, what is right.
 
     in a block       `async with`, left in order, by an exception, or by a cancellation
     by calls         begin, ..., commit or abort; each call may be cancelled and made again
+    prepared         somebody outside decides; the process waits, decides as well, or leaves
     losing patience  a call that has no outcome for long: the process closes and another one starts
 """
 
@@ -28,16 +29,22 @@ from aioproducer.testing.sim.scenario import CHAOS_S
 from aioproducer.testing.sim.transactions.book import ActorEntry, Outcome, TransactionEntry
 from aioproducer.testing.sim.transactions.contents import ENDS, Contents
 from aioproducer.testing.sim.transactions.line import Line
+from aioproducer.testing.sim.transactions.outsider import Outsider
 from aioproducer.testing.sim.transactions.patience import Caller, GaveUpError
 from aioproducer.testing.sim.transactions.plan import Seat
 
 if TYPE_CHECKING:
     from aioproducer.testing.sim.transactions.cast import Cast
     from aioproducer.testing.sim.transactions.consumer import SimConsumer
+    from aioproducer.types import PreparedTransaction
 
 
 class ExpelledError(KafkaError):
     """The consumer group goes on without this process."""
+
+
+class HandedOverError(KafkaError):
+    """The process has prepared its transaction and leaves the rest to others."""
 
 
 class _ChangeOfMindError(Exception):
@@ -101,7 +108,7 @@ class Actor:
         except asyncio.CancelledError:
             if not self.gone:
                 raise
-        except (*ENDS, GaveUpError, ExpelledError) as error:
+        except (*ENDS, GaveUpError, ExpelledError, HandedOverError) as error:
             self._end(error)
         except KafkaError as error:
             self._ledger.surprises.append(f"{self.entry.name}: {error!r}")
@@ -153,6 +160,9 @@ class Actor:
                 await asyncio.sleep(rng.choice((0.05, 0.2, 0.5)))
                 return
         style = rng.choice((self._by_calls, self._by_calls, self._in_block, self._in_cut_block))
+        share = self._cast.share_prepared
+        if share and rng.random() < share:
+            style = self._prepared
         tx = await style(sources)
         if self.consumer is not None and (tx is None or tx.outcome is not Outcome.COMMITTED):
             self._cast.rejoin(self)
@@ -178,6 +188,45 @@ class Actor:
         else:
             await self._abort(tx)
         return tx
+
+    async def _prepared(self, sources: Sequence[Source] | None) -> TransactionEntry | None:
+        if not await self._begin():
+            return None
+        tx = self._open()
+        await self.contents.fill(tx, sources)
+        prepared = await self._prepare(tx)
+        if prepared is None:
+            return tx
+        rng = self._rng
+        commit, way = rng.random() < 0.7, rng.choice(("leave", "wait", "decide as well"))
+        if commit:
+            tx.commit_asked_at = self._loop.time()
+        outsider = Outsider(self._cast, tx, prepared, commit=commit, alone=way != "decide as well")
+        deciding = asyncio.ensure_future(outsider.decide())
+        self._cast.attend(deciding)
+        if way == "leave":
+            raise HandedOverError(f"{tx.label} is prepared")
+        if way == "wait":
+            await asyncio.wait([deciding])
+        await (self._commit(tx) if commit else self._abort(tx))
+        return tx
+
+    async def _prepare(self, tx: TransactionEntry) -> PreparedTransaction | None:
+        """What ends the transaction from elsewhere; None if it had to be aborted."""
+        found: list[PreparedTransaction] = []
+
+        async def prepare() -> None:
+            found.append(await self.producer.prepare_transaction())
+
+        tx.prepare_asked_at = self._loop.time()
+        try:
+            await self._caller.call("prepare", prepare)
+        except TransactionAbortableError as error:
+            self._cast.trace(f"{tx.label} cannot be prepared: {error!r}")
+            await self._abort(tx)
+            return None
+        self._cast.trace(f"{tx.label} is prepared")
+        return found[-1]
 
     async def _in_block(self, sources: Sequence[Source] | None) -> TransactionEntry | None:
         opened: list[TransactionEntry] = []
@@ -213,7 +262,7 @@ class Actor:
             pass
         except TransactionAbortableError as error:
             if opened:
-                opened[0].outcome = Outcome.REFUSED
+                opened[0].tell(Outcome.REFUSED)
             else:
                 await self._initialize(error)
         except KafkaTimeoutError:
@@ -250,7 +299,7 @@ class Actor:
             if left_at is not None:
                 # A commit that is refused is followed by an abort.
                 self._caller.check("leaving a block", left_at, 2)
-        tx.outcome = Outcome.COMMITTED
+        tx.tell(Outcome.COMMITTED)
         self._cast.trace(f"{tx.label} is committed by its block")
 
     def _open(self) -> TransactionEntry:
@@ -287,14 +336,14 @@ class Actor:
         try:
             await self._caller.call("commit", self.producer.commit_transaction)
         except TransactionAbortableError as error:
-            tx.outcome = Outcome.REFUSED
+            tx.tell(Outcome.REFUSED)
             self._cast.trace(f"{tx.label} cannot be committed: {error!r}")
             await self._caller.call("abort", self.producer.abort_transaction)
         else:
-            tx.outcome = Outcome.COMMITTED
+            tx.tell(Outcome.COMMITTED)
             self._cast.trace(f"{tx.label} is committed")
 
     async def _abort(self, tx: TransactionEntry) -> None:
         await self._caller.call("abort", self.producer.abort_transaction)
-        tx.outcome = Outcome.ABORTED
+        tx.tell(Outcome.ABORTED)
         self._cast.trace(f"{tx.label} is aborted")

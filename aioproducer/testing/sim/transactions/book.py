@@ -23,6 +23,9 @@ class Outcome(Enum):
     UNTOLD = "untold"
 
 
+_VISIBLE = frozenset({Outcome.COMMITTED})
+
+
 @dataclass(slots=True, eq=False)
 class TransactionEntry:
     """One transaction.
@@ -31,26 +34,48 @@ class TransactionEntry:
         number: Which of all in the run.
         actor: Whose.
         began_at: When it was begun.
+        prepare_asked_at: When it was to be prepared; None if it never was.
         commit_asked_at: When its commit was asked for first; None if it never was.
         outcome: What was told of its end.
         group: The group whose positions belong to it.
         offsets: These positions.
         overslept: Whether its user waited for longer than the coordinator does.
+        lost_at: When somebody who was to end it while it was prepared was told that it had ended.
+        contradictions: What was told of it that cannot all be true.
     """
 
     number: int
     actor: str
     began_at: float
+    prepare_asked_at: float | None = None
     commit_asked_at: float | None = None
     outcome: Outcome = Outcome.UNTOLD
     group: str | None = None
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     overslept: bool = False
+    lost_at: float | None = None
+    contradictions: list[str] = field(default_factory=list)
 
     @property
     def label(self) -> str:
         """The transaction in a few words."""
         return f"transaction {self.number} of {self.actor}"
+
+    @property
+    def closed_at(self) -> float | None:
+        """When its user was done with it, and let others decide or decided for a commit."""
+        return self.commit_asked_at if self.prepare_asked_at is None else self.prepare_asked_at
+
+    def tell(self, outcome: Outcome) -> None:
+        """Somebody learns how it has ended."""
+        before, self.outcome = self.outcome, outcome
+        if before is not Outcome.UNTOLD and (before in _VISIBLE) != (outcome in _VISIBLE):
+            self.contradictions.append(f"first {before.value}, then {outcome.value}")
+
+    def lose(self, now: float) -> None:
+        """Somebody learns that it has ended by itself, although it was prepared."""
+        if self.lost_at is None:
+            self.lost_at = now
 
     @property
     def must_be_absent(self) -> bool:
@@ -66,6 +91,7 @@ class ActorEntry:
         name: Its name.
         transactional_id: What its producer is known by.
         number: Which incarnation of its seat.
+        appeared_at: When its process began.
         ready_at: When its producer had started; None if it never had.
         ended_with: The error that ended it.
     """
@@ -73,6 +99,7 @@ class ActorEntry:
     name: str
     transactional_id: str
     number: int
+    appeared_at: float
     ready_at: float | None = None
     ended_with: KafkaError | None = None
 

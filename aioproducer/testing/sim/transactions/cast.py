@@ -15,6 +15,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from aioproducer.config import ProducerConfig
 from aioproducer.testing.sim.faults import Shape
 from aioproducer.testing.sim.scenario import CHAOS_S
 from aioproducer.testing.sim.transactions.actor import Actor, ExpelledError
@@ -27,6 +28,7 @@ from aioproducer.testing.sim.transactions.plan import OUTPUT_TOPIC, Plan, Seat
 if TYPE_CHECKING:
     from aioproducer.testing.sim.cluster import SimCluster
     from aioproducer.testing.sim.ledger import Ledger
+    from aioproducer.testing.sim.network import SimNetwork
     from aioproducer.testing.sim.simulation import Simulation
     from aioproducer.testing.sim.trace import Trace
 
@@ -58,6 +60,8 @@ class Cast:
         self.wall_ms: Callable[[], int] = world.wall_ms
         self.purges: bool = scenario.purges
         self.timeout_s: float = scenario.options["transaction_timeout_ms"] / 1000
+        self.network: SimNetwork = world.network
+        self.share_prepared: float = plan.share_prepared
         shape = scenario.shape
         inputs = {name: count for name, count in shape.topics.items() if name != OUTPUT_TOPIC}
         self.input_shape: Shape = shape._replace(topics=inputs)
@@ -109,7 +113,7 @@ class Cast:
         number = sum(actor.seat is seat for actor in self.actors) + 1
         name = f"{seat.name}.{number}"
         transactional_id = f"{seat.name}-{number}" if seat.by_generation else seat.name
-        entry = ActorEntry(name, transactional_id, number)
+        entry = ActorEntry(name, transactional_id, number, self.loop.time())
         simulation = self._simulation
         manners = Manners(name, self.cluster, self.book.complaints.append)
         line = Line(simulation.world.network, manners.watch)
@@ -149,6 +153,20 @@ class Cast:
             return 0
         self.cluster.groups.set_members(self.seats[seat].group, group.generation + 1, group.members)
         return 1
+
+    # -- what others than seats do ----------------------------------------------------------------
+
+    def attend(self, task: asyncio.Future[None]) -> None:
+        """The run does not end before this has."""
+        self._tasks.append(task)
+
+    def chance_of(self, purpose: str) -> random.Random:
+        """A source of chance of its own."""
+        return self._simulation.chance.of(purpose)
+
+    def config_without_id(self) -> ProducerConfig:
+        """The scenario's options for somebody who writes nothing."""
+        return ProducerConfig(**self._simulation.scenario.options)
 
     # -- what actors ask --------------------------------------------------------------------------
 

@@ -119,13 +119,13 @@ def nothing_is_visible_twice(r: _Reading) -> Iterator[str]:
 def no_commit_after_a_loss(r: _Reading) -> Iterator[str]:
     """No commit returns if a record failed, or was refused while the transaction was open."""
     for tx in r.book.transactions:
-        asked_at = tx.commit_asked_at
-        if tx.outcome is not Outcome.COMMITTED or asked_at is None:
+        closed_at = tx.closed_at
+        if tx.outcome is not Outcome.COMMITTED or closed_at is None:
             continue
         for entry in r.contents[tx.number]:
             settled = entry.settled_at
             lost = entry.fate is Fate.ACCEPTED and entry.error is not None
-            if entry.fate is Fate.REFUSED and settled is not None and settled < asked_at:
+            if entry.fate is Fate.REFUSED and settled is not None and settled < closed_at:
                 lost = isinstance(entry.error, _LOSSES)
             if lost:
                 yield f"{tx.label} is committed although {entry.label} failed: {entry.error}"
@@ -156,6 +156,30 @@ def a_fenced_producer_is_done(r: _Reading) -> Iterator[str]:
             yield f"{tx.label} is committed after {newer[0].name} was ready"
         elif newer and r.is_visible(tx):
             yield f"{tx.label} is visible, and {newer[0].name} was ready before its commit"
+
+
+def what_is_prepared_waits(r: _Reading) -> Iterator[str]:
+    """Nothing but its timeout and a newer incarnation ends it before somebody decides."""
+    timeout = r.evidence.config.transaction_timeout_ms / 1000
+    actors = {actor.name: actor for actor in r.book.actors}
+    for tx in r.book.transactions:
+        lost_at, owner = tx.lost_at, actors[tx.actor]
+        if lost_at is None or lost_at - tx.began_at >= timeout:
+            continue
+        if not any(
+            actor.transactional_id == owner.transactional_id
+            and actor.number > owner.number
+            and actor.appeared_at <= lost_at
+            for actor in r.book.actors
+        ):
+            yield f"{tx.label} was prepared, and had ended by itself at {lost_at:.3f}"
+
+
+def what_is_told_of_an_end_agrees(r: _Reading) -> Iterator[str]:
+    """Whoever asks, and however often: the same end."""
+    for tx in r.book.transactions:
+        for contradiction in tx.contradictions:
+            yield f"{tx.label}: {contradiction}"
 
 
 def nothing_stays_open(r: _Reading) -> Iterator[str]:
@@ -245,6 +269,8 @@ ORACLES = (
     no_commit_after_a_loss,
     records_belong_to_a_transaction,
     a_fenced_producer_is_done,
+    what_is_prepared_waits,
+    what_is_told_of_an_end_agrees,
     nothing_stays_open,
     order_of_a_transaction_is_kept,
     positions_agree_with_records,

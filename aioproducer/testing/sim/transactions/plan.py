@@ -61,6 +61,7 @@ class Plan:
         marker_delay_ms: How long each step takes that follows the decision on an end.
         load_ms: How long a coordinator needs to take over.
         shards: Among how many partitions the coordinators of each kind share their work.
+        share_prepared: How many of the transactions are prepared, for somebody outside to decide.
     """
 
     seats: tuple[Seat, ...]
@@ -69,6 +70,7 @@ class Plan:
     marker_delay_ms: int
     load_ms: int
     shards: int
+    share_prepared: float
 
     def settings(self, settings: ClusterSettings) -> ClusterSettings:
         """The cluster's settings for it."""
@@ -96,6 +98,7 @@ def draw_plan(rng: random.Random) -> Plan | None:
         marker_delay_ms=rng.choice((0, 1, 10, 40)),
         load_ms=rng.choice((0, 20, 300)),
         shards=rng.choice((1, 3)),
+        share_prepared=rng.choice((0.0, 0.0, 0.0, 0.0, 0.4)),
     )
 
 

@@ -1,0 +1,32 @@
+"""Which batches of a fetched run of a partition somebody who reads committed records may see.
+
+Owns: the bookkeeping of aborted transactions (KIP-98; Java: `CompletedFetch`). Must not know: how
+they were fetched.
+
+Invariant: a transaction named as aborted begins at its first offset and ends at its marker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aioproducer.records.batch import RecordBatch
+from aioproducer.wire.messages.fetch import AbortedTransaction
+
+
+class CommittedView:
+    """Decides batch by batch; without aborted transactions it leaves out markers alone."""
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._ahead = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+        self._producers: set[int] = set()
+
+    def is_shown(self, batch: RecordBatch) -> bool:
+        """Whether a batch's records count; to be asked in offset order."""
+        while self._ahead and self._ahead[-1].first_offset <= batch.last_offset:
+            self._producers.add(self._ahead.pop().producer_id)
+        if batch.is_control:
+            # Whatever the marker says: a producer's next records belong to another transaction.
+            self._producers.discard(batch.producer_id)
+            return False
+        return not (batch.is_transactional and batch.producer_id in self._producers)

@@ -1,0 +1,141 @@
+"""One task's attempt at an epoch: whether it has to write, under which id, what it reports.
+
+Owns: the plan that travels to tasks and the result that travels back, the numbering of attempts in
+a worker process. Must not know: producers, rows.
+
+Invariants
+- An id is used again only once a decision of the other parity lies behind it: until then the
+  driver may have to repeat its end, and could not tell any more how it ended.
+- Plans and results pickle, and hold nothing secret.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from aioproducer.errors import IllegalStateError
+from aioproducer.spark.decision import WORKER_BYTES, Part, TransactionNames
+from aioproducer.spark.errors import CheckpointBehindError
+from aioproducer.types import PreparedTransaction
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a driver found out before the tasks of an epoch.
+
+    Attributes:
+        prefix: names the query or job.
+        driver: the identity that will decide.
+        decided: the last epoch that was decided, and all of it is visible; None for none.
+        decided_by: the query or job that it belonged to.
+    """
+
+    prefix: str
+    driver: PreparedTransaction
+    decided: int | None = None
+    decided_by: str | None = None
+
+    def is_decided(self, epoch: int, owner: str) -> bool:
+        """Whether an epoch of this query or job is in Kafka already.
+
+        Raises:
+            CheckpointBehindError: an even later one is.
+        """
+        if self.decided is None or self.decided_by != owner or self.decided < epoch:
+            return False
+        if self.decided > epoch:
+            raise CheckpointBehindError(
+                f"epoch {epoch} is to be written, but epoch {self.decided} of the same query is in "
+                f"Kafka already ({self.prefix!r})",
+                epoch=epoch,
+            )
+        return True
+
+    def attempt_id(self, epoch: int, owner: str, numbers: AttemptNumbers | None = None) -> str:
+        """A transactional id for one attempt of this process, or of the one with these `numbers`.
+
+        Raises:
+            IllegalStateError: this process has worked for a later epoch since.
+        """
+        decided = self.decided if self.decided_by == owner else None
+        worker, number = (numbers or _numbers).next(self.prefix, owner, epoch, decided)
+        return TransactionNames(self.prefix).attempt(worker, epoch, number)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What an attempt that succeeded tells the driver.
+
+    Attributes:
+        driver: the identity of the plan it worked for.
+        epoch: its epoch.
+        owner: its query or job.
+        part: what it has prepared; None if there was nothing to write.
+        skipped: whether the epoch was in Kafka already.
+    """
+
+    driver: PreparedTransaction
+    epoch: int
+    owner: str
+    part: Part | None = None
+    skipped: bool = False
+
+
+class _Latest(NamedTuple):
+    """The last epoch of one parity that this process has worked for."""
+
+    owner: str
+    epoch: int
+    used: int
+
+
+class AttemptNumbers:
+    """The numbers of a process's attempts, per prefix and parity; a forked child has its own.
+
+    Args:
+        make_name: makes the process's name, 16 hexadecimal digits; a random one when left out.
+    """
+
+    def __init__(self, make_name: Callable[[], str] | None = None) -> None:
+        self._make_name = make_name or partial(secrets.token_hex, WORKER_BYTES)
+        self._lock = threading.Lock()
+        self._process = -1
+        self._worker = ""
+        self._latest: dict[tuple[str, int], _Latest] = {}
+
+    def next(self, prefix: str, owner: str, epoch: int, decided: int | None) -> tuple[str, int]:
+        """The name of the process, and a number that no attempt has whose end is not settled.
+
+        Args:
+            prefix: names the query or job.
+            owner: its id.
+            epoch: the epoch of the attempt.
+            decided: the last epoch of this owner that was decided before.
+
+        Raises:
+            IllegalStateError: attempts at a later epoch use these ids by now.
+        """
+        with self._lock:
+            if self._process != os.getpid():
+                self._process, self._worker = os.getpid(), self._make_name()
+                self._latest.clear()
+            key = (prefix, epoch % 2)
+            latest = self._latest.get(key, _Latest(owner, epoch, 0))
+            if latest.owner == owner and latest.epoch > epoch:
+                raise IllegalStateError(
+                    f"epoch {epoch} is over: this process has worked for epoch {latest.epoch} since"
+                )
+            # Whoever repeats the ends of the last decision finds its ids as they were left.
+            is_behind = latest.owner == owner and decided is not None and decided > latest.epoch
+            number = 0 if is_behind else latest.used
+            self._latest[key] = _Latest(owner, epoch, number + 1)
+            return self._worker, number
+
+
+_numbers = AttemptNumbers()

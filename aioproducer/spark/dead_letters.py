@@ -1,0 +1,72 @@
+"""A refused row as a record for the topic of refused rows.
+
+Owns: the headers that tell where it comes from, named as Kafka Connect names them
+(`DeadLetterQueueReporter`, KIP-298), and what is left of a record that is too large. Must not know:
+how it is sent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from aioproducer.types import HeaderPairs
+
+if TYPE_CHECKING:
+    from aioproducer.runtime.bulk_result import FailedRecord
+    from aioproducer.spark.rows import Row
+
+_PREFIX: Final = "__connect.errors."
+_OMITTED: Final = "__aioproducer.value.omitted.bytes"
+
+
+class DeadLetter(NamedTuple):
+    """The arguments of `send()`."""
+
+    whole: dict[str, Any]
+    without_value: dict[str, Any]
+    """For a value that is too large for this topic as well: a header tells its size."""
+
+
+def dead_letter(
+    row: Row | None, failed: FailedRecord, topic: str | None, spark_partition: int
+) -> DeadLetter:
+    """Makes the record.
+
+    Args:
+        row: the row as a record; None where it cannot be read.
+        failed: its number and why it was refused.
+        topic: where it was to go, if it does not say.
+        spark_partition: where it comes from.
+    """
+    error = failed.error
+    named = topic if row is None or row.topic is None else row.topic
+    facts = {
+        "topic": named,
+        "partition": None if row is None else row.partition,
+        "connector.name": "aioproducer-spark",
+        "task.id": spark_partition,
+        "stage": "TASK_PUT",
+        "exception.class.name": f"{type(error).__module__}.{type(error).__qualname__}",
+        "exception.message": str(error),
+    }
+    headers: HeaderPairs = (
+        *(() if row is None else row.headers),
+        *((_PREFIX + name, str(fact).encode()) for name, fact in facts.items() if fact is not None),
+        ("__aioproducer.spark.row", str(failed.index).encode()),
+    )
+    value = None if row is None else row.value
+    rest = {
+        "key": None if row is None else row.key,
+        "timestamp_ms": _usable_time(row),
+    }
+    size = str(len(value or b"")).encode()
+    return DeadLetter(
+        {"value": value, "headers": headers, **rest},
+        {"value": None, "headers": (*headers, (_OMITTED, size)), **rest},
+    )
+
+
+def _usable_time(row: Row | None) -> int | None:
+    if row is None or row.timestamp_ms is None or row.timestamp_ms < 0:
+        return None
+    return row.timestamp_ms

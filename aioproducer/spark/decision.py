@@ -1,0 +1,220 @@
+"""What is decided about an epoch, and how that fits into the metadata of consumer offsets.
+
+Owns: transactional ids, the parts of an epoch, the record of a decision as text. Must not know:
+where it is kept, Kafka's requests.
+
+    parts, in columns --> differences as varints --> zlib --> base 85 --> pieces of 4,096 characters
+
+Each column changes little from one part to the next, so a part costs about five characters.
+
+Invariants
+- Whoever has the prefix and the record can name every transaction of the epoch.
+- A record that is not whole is refused: no part is ever left out silently.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from aioproducer.spark.errors import DecisionRecordError
+from aioproducer.types import PreparedTransaction
+
+METADATA_LIMIT = 4096
+"""Characters that brokers take: the default of `offset.metadata.max.bytes`."""
+WORKER_BYTES = 8
+
+_FORMAT = 1
+_PIECE = re.compile(r"aioproducer/(\d+)/(\d+):(.*)", re.DOTALL)
+_ROOM_FOR_HEADER = 32
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionNames:
+    """The transactional ids of one prefix.
+
+        <prefix>-driver                       decides
+        <prefix>-w<worker>-<parity>-<number>  one of a worker's attempts in an even or odd epoch
+
+    The parity keeps an epoch from using the ids of the one before it, whose ends may have to be
+    repeated yet; the number keeps attempts of one epoch apart.
+    """
+
+    prefix: str
+
+    @property
+    def driver(self) -> str:
+        """The id that decides."""
+        return f"{self.prefix}-driver"
+
+    @property
+    def workers(self) -> str:
+        """What the ids of all attempts begin with."""
+        return f"{self.prefix}-w"
+
+    def attempt(self, worker: str, epoch: int, number: int) -> str:
+        """The id of one attempt; `worker` is 16 hexadecimal digits."""
+        return f"{self.workers}{worker}-{epoch % 2}-{number}"
+
+    def read(self, name: str) -> tuple[str, int] | None:
+        """The worker and the number of an attempt's id; None for any other id."""
+        digits = WORKER_BYTES * 2
+        pattern = rf"{re.escape(self.workers)}([0-9a-f]{{{digits}}})-[01]-(\d+)"
+        found = re.fullmatch(pattern, name)
+        return None if found is None else (found[1], int(found[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one task contributes to an epoch.
+
+    Attributes:
+        partition: the Spark partition.
+        rows: how many rows it wrote.
+        transaction: what makes them visible.
+    """
+
+    partition: int
+    rows: int
+    transaction: PreparedTransaction
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """That an epoch is to be visible, all of it.
+
+    Attributes:
+        epoch: a micro-batch's id; 0 for a batch job.
+        owner: the id of the query or job: a new one may use the same prefix.
+        parts: its transactions, none of them empty.
+    """
+
+    epoch: int
+    owner: str
+    parts: tuple[Part, ...]
+
+
+def encode(decision: Decision, names: TransactionNames) -> list[str]:
+    """The record, in as many pieces as needed."""
+    parts = sorted(decision.parts, key=lambda part: part.partition)
+    workers: dict[str, int] = {}
+    rows: list[tuple[int, ...]] = []
+    for part in parts:
+        transaction = part.transaction
+        known = names.read(transaction.transactional_id)
+        if known is None:
+            raise DecisionRecordError(f"{transaction.transactional_id!r} is no attempt's id")
+        worker, number = known
+        rows.append(
+            (
+                part.partition,
+                part.rows,
+                workers.setdefault(worker, len(workers)),
+                number,
+                transaction.producer_id,
+                transaction.epoch,
+                transaction.transaction_version,
+            )
+        )
+    owner = decision.owner.encode()
+    content = bytearray([_FORMAT])
+    for number in (len(owner), len(workers), len(parts)):
+        content += _varint(number)
+    content += owner + b"".join(bytes.fromhex(worker) for worker in workers)
+    for column in zip(*rows, strict=True):
+        content += _differences(column)
+    text = base64.b85encode(zlib.compress(bytes(content), 9)).decode()
+    size = METADATA_LIMIT - _ROOM_FOR_HEADER
+    pieces = [text[start : start + size] for start in range(0, len(text), size)]
+    return [f"aioproducer/{at}/{len(pieces)}:{piece}" for at, piece in enumerate(pieces)]
+
+
+def decode(epoch: int, pieces: Mapping[int, str | None], names: TransactionNames) -> Decision:
+    """The decision whose pieces these are, by their number; others may lie beside them.
+
+    Raises:
+        DecisionRecordError: they are not what `encode` gave.
+    """
+    try:
+        return _decode(epoch, pieces, names)
+    except (ValueError, LookupError, zlib.error) as error:
+        raise DecisionRecordError(
+            f"what stands for epoch {epoch} of {names.prefix!r} is no record of it: {error}",
+            advice="Nobody else may commit offsets of that group; to begin anew, choose another "
+            "transactional.id.prefix.",
+            epoch=epoch,
+        ) from error
+
+
+def _decode(epoch: int, pieces: Mapping[int, str | None], names: TransactionNames) -> Decision:
+    found = [_piece(pieces[0])]
+    found += [_piece(pieces[number]) for number in range(1, found[0][1])]
+    if any(piece[:2] != (number, len(found)) for number, piece in enumerate(found)):
+        raise ValueError("its pieces do not belong together")
+    content = zlib.decompress(base64.b85decode("".join(piece[2] for piece in found)))
+    if content[0] != _FORMAT:
+        raise ValueError(f"it has format {content[0]}; a newer version wrote it")
+    (size, _), (worker_count, _), (count, start) = itertools.islice(_numbers(content, 1), 3)
+    first = start + size
+    owner, end = content[start:first].decode(), first + worker_count * WORKER_BYTES
+    workers = [content[at : at + WORKER_BYTES].hex() for at in range(first, end, WORKER_BYTES)]
+    values = [value for value, _ in _numbers(content, end)]
+    if len(values) != 7 * count:
+        raise ValueError("it is cut off")
+    columns = [_summed(values[count * i : count * (i + 1)]) for i in range(7)]
+    parts = tuple(
+        Part(
+            partition,
+            rows,
+            PreparedTransaction(names.attempt(workers[worker], epoch, number), *identity),
+        )
+        for partition, rows, worker, number, *identity in zip(*columns, strict=True)
+    )
+    return Decision(epoch, owner, parts)
+
+
+def _piece(text: str | None) -> tuple[int, int, str]:
+    found = _PIECE.fullmatch(text or "")
+    if found is None:
+        raise ValueError("a piece of it is something else")
+    return int(found[1]), int(found[2]), found[3]
+
+
+def _differences(column: Sequence[int]) -> bytes:
+    content, last = bytearray(), 0
+    for value in column:
+        difference, last = value - last, value
+        content += _varint(difference << 1 if difference >= 0 else (-difference << 1) - 1)
+    return bytes(content)
+
+
+def _summed(differences: Iterable[int]) -> list[int]:
+    values, last = [], 0
+    for number in differences:
+        last += number >> 1 if number % 2 == 0 else -((number + 1) >> 1)
+        values.append(last)
+    return values
+
+
+def _varint(number: int) -> bytes:
+    content = bytearray()
+    while number > 0x7F:
+        content.append(number & 0x7F | 0x80)
+        number >>= 7
+    content.append(number)
+    return bytes(content)
+
+
+def _numbers(content: bytes, at: int) -> Iterator[tuple[int, int]]:
+    """The numbers from a place on, each with the place behind it."""
+    number = shift = 0
+    for end, byte in enumerate(content[at:], at + 1):
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            yield number, end
+            number = shift = 0

@@ -1,0 +1,9 @@
+"""Where Spark finds the data source by itself: it looks into top-level modules named `pyspark_*`.
+
+Owns: the one name Spark asks for. Must not know: anything else; this module is imported in the
+first read or write of every session, also of those that never use aioproducer.
+"""
+
+from aioproducer.spark.source import AioproducerSource as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,107 @@
+"""What can go wrong with exactly once, beyond what Kafka says.
+
+Owns: these error classes, under the package's one hierarchy. Must not know: Spark.
+
+Invariant: each says by itself what is in Kafka, what is not, and what to do: a driver prints little
+more than its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from aioproducer._error_base import ErrorFacts
+from aioproducer.errors import KafkaError
+
+
+class ExactlyOnceError(KafkaError):
+    """Base of the errors of epochs that are written exactly once.
+
+    Attributes:
+        epoch: the epoch concerned: a micro-batch's id, or 0 for a batch job.
+    """
+
+    epoch: int | None = None
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        epoch: int | None = None,
+        **facts: Unpack[ErrorFacts],
+    ) -> None:
+        super().__init__(message, **facts)
+        self.epoch = epoch
+
+
+class EpochNotPreparedError(ExactlyOnceError):
+    """A transaction of the epoch was gone before the epoch was decided; nothing of it is visible.
+
+    The epoch can simply be written again.
+    """
+
+    advice: str | None = (
+        "Run it again. If it happens every time, tasks take longer than transaction_timeout_ms: "
+        "raise that, or make epochs smaller."
+    )
+
+
+class EpochLostError(ExactlyOnceError):
+    """Transactions of a decided epoch were aborted by the brokers: their rows are missing.
+
+    Attributes:
+        partitions: the Spark partitions whose rows are missing, sorted.
+        rows: how many rows these are.
+    """
+
+    partitions: tuple[int, ...] = ()
+    rows: int = 0
+
+    @classmethod
+    def of(cls, epoch: int, partitions: Sequence[int], rows: int, parts: int) -> EpochLostError:
+        """The error for some partitions of an epoch that has so many `parts`."""
+        names = ", ".join(map(str, sorted(partitions)))
+        error = cls(
+            f"epoch {epoch} was decided, but {len(partitions)} of its {parts} transactions cannot "
+            f"be committed any more: the {rows} rows of Spark partitions {names} are not in "
+            "Kafka, all its other rows are; its recovery took longer than transaction_timeout_ms",
+            advice="Write these rows again by other means, or decide to go without them; then "
+            f"start once with accept.lost.epoch={epoch}, which goes on behind it.",
+            epoch=epoch,
+        )
+        error.partitions, error.rows = tuple(sorted(partitions)), rows
+        return error
+
+
+class SupersededError(ExactlyOnceError):
+    """Another driver has taken over; this one has published nothing that the other does not know.
+
+    Two queries or jobs with the same checkpoint or transactional.id.prefix end like this.
+    """
+
+    advice: str | None = (
+        "Stop one of the two, or give each a checkpoint and transactional.id.prefix of its own."
+    )
+
+
+class DecisionUnknownError(ExactlyOnceError):
+    """No broker has said in time whether the epoch was decided.
+
+    The next start finds out, then publishes all of it or nothing.
+    """
+
+    advice: str | None = "Start again within transaction_timeout_ms, with the same checkpoint."
+
+
+class CheckpointBehindError(ExactlyOnceError):
+    """Kafka has a later epoch of this very query than the one its checkpoint asks for."""
+
+    advice: str | None = (
+        "The checkpoint was set back to an older copy, or is written asynchronously; neither can "
+        "be exactly once. With a new transactional.id.prefix its epochs are written again."
+    )
+
+
+class DecisionRecordError(ExactlyOnceError):
+    """The record of a decision does not fit into its place, or is not what was written there."""

@@ -1,0 +1,190 @@
+"""Exactly once for synchronous callers: what writers on the driver and in tasks call.
+
+Owns: the thread that a call runs in, a task's producer, names made from checkpoints and jobs. Must
+not know: Spark; the order of things is `two_phase`'s.
+
+Invariants
+- Each call has connections of its own, and has closed them when it returns: Spark makes the calls
+  of one epoch in different processes.
+- Every wait is bounded by `max_block_ms` per step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from aioproducer.blocking import Producer
+from aioproducer.blocking.loop_thread import LoopThread
+from aioproducer.errors import IllegalStateError, KafkaError
+from aioproducer.spark.attempts import Plan, TaskResult
+from aioproducer.spark.decision import Part
+from aioproducer.spark.ledger import Ledger
+from aioproducer.spark.two_phase import CommitReport, TwoPhaseCommit
+
+if TYPE_CHECKING:
+    from aioproducer.config import ProducerConfig
+
+__all__ = [
+    "DEFAULT_TRANSACTION_TIMEOUT_MS",
+    "JOB_EPOCH",
+    "CommitReport",
+    "ExactlyOnce",
+    "Plan",
+    "TaskAttempt",
+    "TaskResult",
+    "prefix_for_checkpoint",
+    "prefix_for_job",
+]
+
+_T = TypeVar("_T")
+
+DEFAULT_TRANSACTION_TIMEOUT_MS = 900_000
+"""What brokers allow at most (`transaction.max.timeout.ms`), unless they are told otherwise.
+
+It is how long a recovery may take; what is left open otherwise is aborted by the next plan.
+"""
+JOB_EPOCH = 0
+"""The one epoch of a batch job."""
+
+_JOIN_S = 5.0
+
+
+def prefix_for_checkpoint(location: str) -> str:
+    """A `transactional.id.prefix` for the query with this checkpoint."""
+    return f"aioproducer-{_digest(location.rstrip('/'))}"
+
+
+def prefix_for_job(job_id: str, base: str = "aioproducer-job") -> str:
+    """A `transactional.id.prefix` for one job: each remembers whether it was decided."""
+    return f"{base}-{_digest(job_id)}"
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+class ExactlyOnce:
+    """The driver's side of one query or job; every instance with these arguments will do.
+
+    Args:
+        config: no `transactional_id`; its connection, time limits and `transaction_timeout_ms`.
+        prefix: names the query or job; no other may have it, or one that begins with it.
+        marker_topic: an existing topic, whose partitions decisions are kept for.
+        accept_lost: an epoch whose loss somebody has decided to live with.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        prefix: str,
+        marker_topic: str,
+        *,
+        accept_lost: int | None = None,
+    ) -> None:
+        self._config = config
+        self._prefix = prefix
+        self._marker_topic = marker_topic
+        self._accept_lost = accept_lost
+
+    def plan(self) -> Plan:
+        """See `TwoPhaseCommit.plan`; once per epoch, before any of its tasks."""
+        return self._run(lambda two_phase: two_phase.plan())
+
+    def commit(self, epoch: int, results: Iterable[TaskResult | None]) -> CommitReport:
+        """See `TwoPhaseCommit.commit`."""
+        return self._run(lambda two_phase: two_phase.commit(epoch, results))
+
+    def abort(self, epoch: int, results: Iterable[TaskResult | None]) -> None:
+        """See `TwoPhaseCommit.abort`."""
+        self._run(lambda two_phase: two_phase.abort(epoch, results))
+
+    def _run(self, work: Callable[[TwoPhaseCommit], Awaitable[_T]]) -> _T:
+        async def working() -> _T:
+            async with Ledger(self._config, self._prefix, self._marker_topic) as ledger:
+                return await work(TwoPhaseCommit(ledger, accept_lost=self._accept_lost))
+
+        thread = LoopThread(f"aioproducer {self._prefix}")
+        thread.start()
+        try:
+            return thread.call(working())
+        finally:
+            thread.stop(_JOIN_S)
+
+
+class TaskAttempt:
+    """One task's attempt at an epoch, in a `with` block.
+
+    Left without `prepare()` it aborts, or leaves that to the next plan.
+
+    Args:
+        plan: the driver's.
+        epoch: which one.
+        config: no `transactional_id`.
+        partition: the Spark partition.
+        owner: the id of the query or job.
+
+    Raises:
+        CheckpointBehindError: see there.
+    """
+
+    def __init__(
+        self, plan: Plan, epoch: int, config: ProducerConfig, *, partition: int, owner: str
+    ) -> None:
+        self.is_decided: bool = plan.is_decided(epoch, owner)
+        self._plan = plan
+        self._epoch = epoch
+        self._partition = partition
+        self._owner = owner
+        self._producer: Producer | None = None
+        if not self.is_decided:
+            name = plan.attempt_id(epoch, owner)
+            self._producer = Producer(config, transactional_id=name)
+
+    @property
+    def producer(self) -> Producer:
+        """What to write with; its transaction is open."""
+        if self._producer is None:
+            raise IllegalStateError("this epoch is in Kafka already: there is nothing to write")
+        return self._producer
+
+    def skip(self) -> TaskResult:
+        """The result where `is_decided`."""
+        return TaskResult(self._plan.driver, self._epoch, self._owner, skipped=True)
+
+    def prepare(self, *, rows: int) -> TaskResult:
+        """Waits for every record; what it returns is for the driver's `commit`.
+
+        Raises:
+            TransactionAbortableError: some record was lost.
+        """
+        transaction = self.producer.prepare_transaction()
+        part = None if transaction.empty else Part(self._partition, rows, transaction)
+        return TaskResult(self._plan.driver, self._epoch, self._owner, part)
+
+    def __enter__(self) -> Self:
+        if self._producer is not None:
+            self._producer.start()
+            try:
+                self._producer.begin_transaction()
+            except BaseException:
+                self._producer.close(0)
+                raise
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._producer is None:
+            return
+        try:
+            self._producer.close(None if exc is None else 0)
+        except KafkaError as error:
+            if exc is None:
+                raise
+            exc.add_note(f"the producer could not be closed: {error}")

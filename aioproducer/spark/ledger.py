@@ -1,0 +1,194 @@
+"""Where decisions are kept: offsets of a consumer group, written in the driver's transactions.
+
+Owns: the requests for that, and which refusal means that another driver has taken over. Must not
+know: what a decision leads to.
+
+    group <prefix>           partition i of the marker topic: offset = epoch + 1, metadata = piece i
+    group <prefix>-settled   partition 0: the same epoch, its owner, once every end is acknowledged
+
+Invariants
+- A decision is written under the identity its epoch was planned with, so never by a driver that
+  another one has shut out meanwhile.
+- Offsets are read only after the identity was renewed: no transaction that may change them is left.
+- `settled` saves work; it may lag behind, and is never believed for a later epoch than decided.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from aioproducer import log
+from aioproducer.core import coordinator_questions as questions
+from aioproducer.core.idempotence import ProducerIdentity
+from aioproducer.errors import (
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    KafkaError,
+    KafkaTimeoutError,
+    PreparedTransactionEndedError,
+    PreparedTransactionUnknownError,
+    ProducerFencedError,
+)
+from aioproducer.spark.decision import Decision, TransactionNames, decode, encode
+from aioproducer.spark.errors import (
+    DecisionRecordError,
+    DecisionUnknownError,
+    EpochNotPreparedError,
+    SupersededError,
+)
+from aioproducer.transaction_admin import TransactionAdmin
+from aioproducer.types import (
+    OffsetAndMetadata,
+    PreparedTransaction,
+    TopicPartition,
+    TransactionDescription,
+)
+
+if TYPE_CHECKING:
+    from aioproducer.config import ProducerConfig
+
+_log = log.get("spark")
+
+_FEATURE = "transaction.version"
+_SHUT_OUT = (InvalidProducerEpochError, InvalidProducerIdMappingError, ProducerFencedError)
+
+
+class Ledger(TransactionAdmin):
+    """The decisions of one prefix; an admin with the calls of a driver.
+
+    Args:
+        config: connection, time limits, `transaction_timeout_ms`.
+        prefix: names the query or job; see `TransactionNames`.
+        marker_topic: an existing topic, of which only the name and the partition count matter.
+    """
+
+    def __init__(self, config: ProducerConfig, prefix: str, marker_topic: str) -> None:
+        super().__init__(config)
+        self.names: TransactionNames = TransactionNames(prefix)
+        self._topic = marker_topic
+
+    async def take_over(self) -> PreparedTransaction:
+        """Shuts out every other driver; returns what this one's decision will be ended by."""
+        asks = self._asks()
+        timeout_ms = self._config.transaction_timeout_ms
+        identity = await asks.ask(questions.take_over(self.names.driver, timeout_ms))
+        version = 2 if await asks.finalized_feature(_FEATURE) >= 2 else 1
+        return PreparedTransaction(self.names.driver, *identity, transaction_version=version)
+
+    async def give_up(self, driver: PreparedTransaction) -> None:
+        """Makes sure that this identity decides nothing any more, whoever else has one by now."""
+        identity = ProducerIdentity(driver.producer_id, driver.epoch)
+        timeout_ms = self._config.transaction_timeout_ms
+        with contextlib.suppress(*_SHUT_OUT):
+            await self._asks().ask(questions.take_over(self.names.driver, timeout_ms, identity))
+
+    async def partition_count(self) -> int:
+        """How many partitions the marker topic has; waits for it to exist."""
+        may_create = self._config.allow_auto_create_topics
+        return await self._asks().ask(questions.partition_count(self._topic, may_create=may_create))
+
+    async def open_attempts(self) -> list[TransactionDescription]:
+        """The open transactions of this prefix's tasks."""
+        found = await self.open_transactions(self.names.workers)
+        return [each for each in found if self.names.read(each.transactional_id) is not None]
+
+    async def abort_orphan(self, found: TransactionDescription) -> None:
+        """Aborts one, if it is open still."""
+        if await self._aborted(found):
+            _log.info("aborted %s, which nobody can decide", found.transactional_id)
+
+    async def last_decision(self) -> Decision | None:
+        """The last epoch that was decided; None for none, or none that brokers remember."""
+        found = await self._asks().ask(questions.committed(self.names.prefix, None))
+        last = max((each.offset for each in found.values()), default=0)
+        if last == 0:
+            return None
+        # The marker topic may have been another one before.
+        topic = next(place.topic for place in sorted(found) if found[place].offset == last)
+        pieces = {
+            place.partition: each.metadata
+            for place, each in found.items()
+            if place.topic == topic and each.offset == last
+        }
+        return decode(last - 1, pieces, self.names)
+
+    async def decide(self, driver: PreparedTransaction, decision: Decision) -> None:
+        """Writes a decision; returns when it is there for good.
+
+        Raises:
+            SupersededError: another driver has taken over.
+            EpochNotPreparedError: it was refused; the epoch is not decided.
+            DecisionUnknownError: nobody has said.
+        """
+        try:
+            await self._write(driver, decision)
+            await self._end(driver, decision.epoch)
+        except _SHUT_OUT as error:
+            raise superseded(decision.epoch) from error
+
+    async def is_settled(self, decision: Decision) -> bool:
+        """Whether every end of the decision was acknowledged."""
+        found = await self._asks().ask(questions.committed(self._settled_group, None))
+        return _settled(decision) in found.values()
+
+    async def settle(self, decision: Decision) -> None:
+        """Every end of the decision was acknowledged: nobody has to repeat them."""
+        try:
+            place = TopicPartition(self._topic, 0)
+            await self._asks().ask(
+                questions.commit(self._settled_group, {place: _settled(decision)})
+            )
+        except KafkaError as error:
+            _log.info("epoch %d will be looked at once more: %s", decision.epoch, error)
+
+    # -- private ---------------------------------------------------------------------------------
+
+    @property
+    def _settled_group(self) -> str:
+        return f"{self.names.prefix}-settled"
+
+    async def _write(self, driver: PreparedTransaction, decision: Decision) -> None:
+        group, asks = self.names.prefix, self._asks()
+        pieces = encode(decision, self.names)
+        if len(pieces) > 1 and len(pieces) > (partitions := await self.partition_count()):
+            raise DecisionRecordError(
+                f"the {len(decision.parts)} transactions of epoch {decision.epoch} take "
+                f"{len(pieces)} partitions to remember, and topic {self._topic!r} has {partitions}",
+                advice="Name an existing topic with more partitions as marker.topic, or write "
+                "with fewer tasks (coalesce).",
+            )
+        offsets = {
+            TopicPartition(self._topic, number): OffsetAndMetadata(decision.epoch + 1, piece)
+            for number, piece in enumerate(pieces)
+        }
+        if driver.transaction_version < 2:
+            await asks.ask(questions.add_group(driver, group))
+        await asks.ask(questions.commit_in_transaction(driver, group, offsets))
+
+    async def _end(self, driver: PreparedTransaction, epoch: int) -> None:
+        try:
+            await self.finish(driver, commit=True)
+        except PreparedTransactionEndedError as error:
+            raise EpochNotPreparedError(
+                f"epoch {epoch} was not decided, nothing of it is visible: {error}", epoch=epoch
+            ) from error
+        except PreparedTransactionUnknownError as error:
+            raise superseded(epoch) from error
+        except KafkaTimeoutError as error:
+            raise DecisionUnknownError(
+                f"whether epoch {epoch} is decided is not known: {error}", epoch=epoch
+            ) from error
+
+
+def _settled(decision: Decision) -> OffsetAndMetadata:
+    return OffsetAndMetadata(decision.epoch + 1, decision.owner)
+
+
+def superseded(epoch: int) -> SupersededError:
+    """The error of a driver that another one has shut out."""
+    return SupersededError(
+        f"another driver has taken over while epoch {epoch} was written; what becomes of the epoch "
+        "is up to that one",
+        epoch=epoch,
+    )

@@ -1,0 +1,299 @@
+"""The options of the data source: Spark's strings, checked on the driver.
+
+Owns: our own options (`OWN_OPTIONS`), which of them fit together, how `kafka.*` become a
+`ProducerConfig`, where secrets come from. Must not know: PySpark, columns, connections.
+
+Invariants
+- An option nobody knows is refused, with the nearest name that is known.
+- What is pickled for the executors are the strings as given: a secret taken from the environment
+  (`kafka.<name>.env`) is read where the producer is made and travels nowhere.
+- No `repr` shows a secret.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import Enum
+from typing import Any, Final, NamedTuple, Self
+
+from aioproducer._option_names import ALIASES, COMPRESSION_LEVEL
+from aioproducer.config import OPTIONS, ProducerConfig
+from aioproducer.errors import ConfigError
+
+_KAFKA: Final = "kafka."
+_FROM_ENVIRONMENT: Final = ".env"
+_SERVERS: Final = "bootstrap.servers"
+
+
+class Guarantee(Enum):
+    """What `delivery.guarantee` may be."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    """Every row is written, once unless Spark runs its task or batch again."""
+    TASK_TRANSACTIONS = "task-transactions"
+    """As that, but read_committed consumers see no rows of a task that failed."""
+    EXACTLY_ONCE = "exactly-once"
+    """read_committed consumers see every row once, a micro-batch or batch job as a whole."""
+
+
+class OwnOption(NamedTuple):
+    """One row of the table of our own options.
+
+    Attributes:
+        name: as users write it; Spark and we ignore its case.
+        used: where it counts: `write`, `stream`, `read`, several separated by blanks.
+        default: what holds without it, in words.
+        doc: what it does.
+    """
+
+    name: str
+    used: str
+    default: str
+    doc: str
+
+
+OWN_OPTIONS: Final = (
+    OwnOption(
+        "topic", "write stream read", "the column `topic`", "Topic; it overrules the column."
+    ),
+    OwnOption(
+        "delivery.guarantee",
+        "write stream",
+        "`at-least-once`",
+        "`at-least-once`, `task-transactions` or `exactly-once`.",
+    ),
+    OwnOption(
+        "transactional.id.prefix",
+        "write stream",
+        "from the checkpoint or `job.id`",
+        "What transactional ids begin with; one query or job at a time may use it.",
+    ),
+    OwnOption(
+        "job.id",
+        "write",
+        "none",
+        "Name of a batch job; with `exactly-once` a second run of it writes nothing.",
+    ),
+    OwnOption(
+        "marker.topic",
+        "write stream",
+        "`topic`",
+        "An existing topic that `exactly-once` keeps its decisions for; nothing is written to it.",
+    ),
+    OwnOption(
+        "accept.lost.epoch",
+        "write stream",
+        "none",
+        "After an `EpochLostError`: the epoch that somebody decided to go on without.",
+    ),
+    OwnOption(
+        "dead.letter.topic",
+        "write stream",
+        "none: a refused row fails its task",
+        "Topic for rows that Kafka refuses; `at-least-once` only.",
+    ),
+    OwnOption("checkpointLocation", "stream", "the session's", "Spark's own."),
+    OwnOption(
+        "startingOffsets",
+        "read",
+        "`earliest`",
+        '`earliest`, `latest` or `{"topic":{"0":17}}`; -2 and -1 mean the same two.',
+    ),
+    OwnOption("endingOffsets", "read", "`latest`", "The offsets to stop before, likewise."),
+    OwnOption("isolation.level", "read", "`read_committed`", "Or `read_uncommitted`."),
+    OwnOption("includeHeaders", "read", "`true`", "Whether there is a column `headers`."),
+)
+
+_BY_NAME: Final = {option.name.lower(): option for option in OWN_OPTIONS}
+
+_KAFKA_NAMES: Final = frozenset(
+    {row.kafka_name for row in OPTIONS.values()} | set(OPTIONS) | set(ALIASES) | {COMPRESSION_LEVEL}
+)
+
+_OURS: Final = {
+    "key.serializer": "the types of the columns decide: binary, or string as UTF-8",
+    "value.serializer": "the types of the columns decide: binary, or string as UTF-8",
+    "transactional.id": "give transactional.id.prefix: every task needs an id of its own",
+}
+"""Producer options that the data source has to set itself."""
+
+_NAMES: Final = (
+    "topic",
+    "dead.letter.topic",
+    "transactional.id.prefix",
+    "job.id",
+    "marker.topic",
+)
+"""Options of ours that name something."""
+
+_DEFAULTS: Final = {"batch.size": "262144", "linger.ms": "20", "client.id": "aioproducer-spark"}
+"""Where Spark is better served than by Kafka's defaults: rows come by the ten thousand."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The options of one read or write.
+
+    Attributes:
+        own: our own options by their lower-case names.
+        kafka: the producer's options by Kafka's names, as given.
+    """
+
+    own: Mapping[str, str]
+    kafka: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], use: str) -> Self:
+        """Sorts and checks the options.
+
+        Args:
+            options: as Spark gives them.
+            use: `write`, `stream` or `read`.
+
+        Raises:
+            ConfigError: one is unknown, has a wrong value or does not go with another.
+        """
+        own: dict[str, str] = {}
+        kafka: dict[str, str] = {}
+        for given, value in options.items():
+            name = given.lower()
+            if name.startswith(_KAFKA):
+                kafka[name.removeprefix(_KAFKA)] = value
+            else:
+                _check_own(name, use)
+                own[name] = value
+        for name in kafka:
+            _check_kafka(name)
+        if _SERVERS not in kafka:
+            raise ConfigError(f"the option {_KAFKA}{_SERVERS} must be given")
+        parsed = cls(own, kafka)
+        parsed._check()
+        return parsed
+
+    @property
+    def topic(self) -> str | None:
+        """The topic of all rows; None where a column names them."""
+        return self.own.get("topic")
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What holds for every row."""
+        return Guarantee(self.own.get("delivery.guarantee", Guarantee.AT_LEAST_ONCE.value).lower())
+
+    @property
+    def dead_letter_topic(self) -> str | None:
+        """Where refused rows go."""
+        return self.own.get("dead.letter.topic")
+
+    def config(self, **options: Any) -> ProducerConfig:
+        """The producer's options in this process; `options` overrule them.
+
+        Raises:
+            ConfigError: a variable of the environment is missing, or options contradict.
+        """
+        return self._config(os.environ).replace(**options)
+
+    def _config(self, environ: Mapping[str, str]) -> ProducerConfig:
+        given = {
+            name: value
+            for name, value in self.kafka.items()
+            if not name.endswith(_FROM_ENVIRONMENT)
+        }
+        for name, variable in self.kafka.items():
+            if name.endswith(_FROM_ENVIRONMENT):
+                stem = name.removesuffix(_FROM_ENVIRONMENT)
+                if stem in given:
+                    raise ConfigError(f"{_KAFKA}{stem} is given twice, the second time as .env")
+                if variable not in environ:
+                    raise ConfigError(
+                        f"{_KAFKA}{name} names the environment variable {variable!r}, which is "
+                        "not set in this process",
+                        advice="set it for driver and executors (spark.executorEnv.*)",
+                    )
+                given[stem] = environ[variable]
+        chosen = {_dotted(name) for name in given}
+        defaults = {name: value for name, value in _DEFAULTS.items() if name not in chosen}
+        return ProducerConfig.from_properties(defaults | given)
+
+    def _check(self) -> None:
+        """Everything that can be known to be wrong before a connection is made."""
+        variables = [
+            value for name, value in self.kafka.items() if name.endswith(_FROM_ENVIRONMENT)
+        ]
+        # A driver need not know the executors' secrets: any text does for the check.
+        config = self._config({**dict.fromkeys(variables, "unknown"), **os.environ})
+        if config.acks_value == 0:
+            raise ConfigError("kafka.acks=0 cannot tell whether a row was written; no guarantee")
+        try:
+            guarantee = self.guarantee
+        except ValueError:
+            known = [each.value for each in Guarantee]
+            raise ConfigError(
+                f"delivery.guarantee must be one of {', '.join(known)}, not "
+                f"{self.own['delivery.guarantee']!r}"
+            ) from None
+        if guarantee is Guarantee.AT_LEAST_ONCE:
+            if "transactional.id.prefix" in self.own:
+                raise ConfigError(
+                    "transactional.id.prefix is given, but delivery.guarantee=at-least-once has "
+                    "no transactions"
+                )
+        elif self.dead_letter_topic is not None:
+            raise ConfigError(
+                "dead.letter.topic goes with delivery.guarantee=at-least-once only: a refused row "
+                "spoils a transaction"
+            )
+        if guarantee is Guarantee.EXACTLY_ONCE and not {"topic", "marker.topic"} & set(self.own):
+            raise ConfigError(
+                "delivery.guarantee=exactly-once needs the option topic, or marker.topic where the "
+                "rows choose their topics"
+            )
+        if not self.own.get("accept.lost.epoch", "0").isdecimal():
+            raise ConfigError("accept.lost.epoch must be the number of an epoch")
+        for name in (
+            "topic",
+            "dead.letter.topic",
+            "transactional.id.prefix",
+            "job.id",
+            "marker.topic",
+        ):
+            if self.own.get(name) == "":
+                raise ConfigError(f"{name} is empty")
+
+
+def _check_own(name: str, use: str) -> None:
+    option = _BY_NAME.get(name)
+    if option is not None and use in option.used.split():
+        return
+    if option is not None:
+        raise ConfigError(f"the option {option.name} has no meaning here ({use})")
+    if name == "path":
+        raise ConfigError('there is no path: call save() or start(), and give option("topic", ...)')
+    usable = [each.name for each in OWN_OPTIONS if use in each.used.split()]
+    prefixed = [_KAFKA + known for known in _KAFKA_NAMES]
+    raise _unknown(name, [*usable, *prefixed])
+
+
+def _check_kafka(name: str) -> None:
+    stem = name.removesuffix(_FROM_ENVIRONMENT)
+    if stem not in _KAFKA_NAMES:
+        raise _unknown(_KAFKA + name, [_KAFKA + known for known in _KAFKA_NAMES])
+    if _dotted(stem) in _OURS:
+        raise ConfigError(f"{_KAFKA}{name} cannot be given: {_OURS[_dotted(stem)]}")
+
+
+def _dotted(name: str) -> str:
+    """Kafka's name of an option."""
+    row = OPTIONS.get(name)
+    if row is None and name in ALIASES:
+        row = OPTIONS[ALIASES[name].option]
+    return name if row is None else row.kafka_name
+
+
+def _unknown(name: str, known: list[str]) -> ConfigError:
+    nearest = get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+    return ConfigError(f"unknown option {name}{hint}")

@@ -1,0 +1,175 @@
+"""What the driver decides before the tasks of a write, and every task is told.
+
+Owns: the checks that need no cluster, the names that transactions go by, how exactly once begins
+and ends. Must not know: PySpark, how rows are sent, how a decision is made (`exactly_once.py`).
+
+Invariants
+- A plan pickles, and its secrets are those the user wrote into the options.
+- Without a checkpoint or a name given by the user nothing is called exactly once: nobody would find
+  its decision again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+from aioproducer.errors import ConfigError, UnsupportedVersionError
+from aioproducer.records.arrow_layout import ArrowColumns
+from aioproducer.spark.exactly_once import (
+    DEFAULT_TRANSACTION_TIMEOUT_MS,
+    JOB_EPOCH,
+    CommitReport,
+    ExactlyOnce,
+    prefix_for_checkpoint,
+    prefix_for_job,
+)
+from aioproducer.spark.options import Guarantee, SourceOptions
+from aioproducer.spark.schema import plan_columns
+from aioproducer.transaction_admin import TransactionAdmin
+
+if TYPE_CHECKING:
+    from aioproducer.config import ProducerConfig
+    from aioproducer.spark.exactly_once import Plan, TaskResult
+
+_TIMEOUT: Final = "transaction_timeout_ms"
+
+
+class TaskPlace(NamedTuple):
+    """Which task it is: the Spark partition, and the attempt from 0."""
+
+    partition: int
+    attempt: int
+
+
+class Epoch(NamedTuple):
+    """What is published as a whole: a micro-batch's number and its query's id.
+
+    A batch job is its own epoch, and knows its id by its plan.
+    """
+
+    epoch: int
+    owner: str | None
+
+
+JOB: Final = Epoch(JOB_EPOCH, None)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPlan:
+    """How a DataFrame or the micro-batches of a stream are written.
+
+    Attributes:
+        options: as the user gave them.
+        columns: what makes up a record.
+        prefix: what transactional ids begin with; None where there are no transactions.
+        job: the id of a batch job.
+        exactly_once: what the driver found out before the tasks; None unless `begun()`.
+    """
+
+    options: SourceOptions
+    columns: ArrowColumns
+    prefix: str | None = None
+    job: str | None = None
+    exactly_once: Plan | None = None
+
+    @classmethod
+    def of_batch(
+        cls, given: Mapping[str, str], fields: Sequence[tuple[str, str]], *, overwrite: bool
+    ) -> Self:
+        """The plan of `df.write`.
+
+        Raises:
+            ConfigError, SerializationError: it cannot work.
+        """
+        options = _checked(given, "write", overwrite=overwrite)
+        job = options.own.get("job.id") or str(uuid.uuid4())
+        prefix = None
+        if options.guarantee is not Guarantee.AT_LEAST_ONCE:
+            base = options.own.get("transactional.id.prefix")
+            prefix = prefix_for_job(job) if base is None else prefix_for_job(job, base)
+        return cls(options, plan_columns(fields, options.topic), prefix, job)
+
+    @classmethod
+    def of_stream(
+        cls, given: Mapping[str, str], fields: Sequence[tuple[str, str]], *, overwrite: bool
+    ) -> Self:
+        """The plan of `df.writeStream`; errors as `of_batch`."""
+        options = _checked(given, "stream", overwrite=overwrite)
+        prefix = None
+        if options.guarantee is not Guarantee.AT_LEAST_ONCE:
+            prefix = options.own.get("transactional.id.prefix")
+            checkpoint = options.own.get("checkpointlocation")
+            if prefix is None and checkpoint is None:
+                raise ConfigError(
+                    f"delivery.guarantee={options.guarantee.value} needs "
+                    'option("checkpointLocation", ...), or a transactional.id.prefix where the '
+                    "session sets the checkpoint"
+                )
+            if prefix is None and checkpoint is not None:
+                prefix = prefix_for_checkpoint(checkpoint)
+        return cls(options, plan_columns(fields, options.topic), prefix)
+
+    def begun(self) -> Self:
+        """Fences other drivers and settles what an earlier one has left; once per epoch.
+
+        Raises:
+            EpochLostError: see there.
+            KafkaError: the cluster could not be asked.
+        """
+        if self.options.guarantee is not Guarantee.EXACTLY_ONCE or self.exactly_once is not None:
+            self.end_orphans()
+            return self
+        return replace(self, exactly_once=self._driver().plan())
+
+    def end_orphans(self) -> None:
+        """Aborts what killed tasks of `task-transactions` have left open; when none runs.
+
+        Until the broker's timeout it would hold up read_committed consumers.
+        """
+        if self.options.guarantee is not Guarantee.TASK_TRANSACTIONS:
+            return
+
+        async def ending() -> None:
+            async with TransactionAdmin(self.options.config()) as admin:
+                await admin.abort_orphans(f"{self.prefix}-")
+
+        with suppress(UnsupportedVersionError):  # brokers before Kafka 3.0 cannot tell
+            asyncio.run(ending())
+
+    def committed(self, epoch: int, results: Iterable[TaskResult | None]) -> CommitReport:
+        """Publishes an epoch; see `ExactlyOnce.commit`."""
+        return self._driver().commit(epoch, results)
+
+    def aborted(self, epoch: int, results: Iterable[TaskResult | None]) -> None:
+        """Gives an epoch up, unless it is decided; see `ExactlyOnce.abort`."""
+        self._driver().abort(epoch, results)
+
+    def config(self) -> ProducerConfig:
+        """The options of producers that take part in exactly once."""
+        config = self.options.config()
+        if _TIMEOUT in config.explicitly_set:
+            return config
+        return config.replace(transaction_timeout_ms=DEFAULT_TRANSACTION_TIMEOUT_MS)
+
+    def _driver(self) -> ExactlyOnce:
+        lost = self.options.own.get("accept.lost.epoch")
+        return ExactlyOnce(
+            self.config(),
+            self.prefix or "",
+            self.options.own.get("marker.topic") or self.options.topic or "",
+            accept_lost=None if lost is None else int(lost),
+        )
+
+
+def _checked(given: Mapping[str, str], use: str, *, overwrite: bool) -> SourceOptions:
+    if overwrite:
+        raise ConfigError(
+            "records in Kafka cannot be overwritten",
+            advice='use mode("append"), or outputMode("append")',
+        )
+    return SourceOptions.parse(given, use)

@@ -1,0 +1,197 @@
+"""The batch reader: a topic, from some offsets to others, as a DataFrame.
+
+Owns: Spark's calls for reads, the columns (those of Spark's own Kafka source), the two options for
+offsets. Must not know: how records are fetched. For verification and backfills: there is no
+streaming, no pushed filter, and one task per partition.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from aioproducer.blocking.loop_thread import LoopThread
+from aioproducer.config import ProducerConfig
+from aioproducer.errors import ConfigError
+from aioproducer.records.batch import DecodedRecord
+from aioproducer.spark.options import SourceOptions
+from aioproducer.spark.reading import EARLIEST, LATEST, Fetched, TopicRange
+
+_T = TypeVar("_T")
+
+_COLUMNS: Final = {
+    "key": "BINARY",
+    "value": "BINARY",
+    "topic": "STRING",
+    "partition": "INT",
+    "offset": "BIGINT",
+    "timestamp": "TIMESTAMP",
+    "timestampType": "INT",
+    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+}
+_WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_JOIN_S: Final = 5.0
+
+
+def columns_read(options: SourceOptions) -> str:
+    """The columns of a read, as DDL."""
+    left_out = set() if _flag(options, "includeheaders") else {"headers"}
+    return ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items() if name not in left_out)
+
+
+class OffsetRange(InputPartition):
+    """The records of one partition from `start` up to, not including, `end`."""
+
+    def __init__(self, partition: int, start: int, end: int) -> None:
+        super().__init__((partition, start, end))
+        self.partition: int = partition
+        self.start: int = start
+        self.end: int = end
+
+
+class TopicReader(DataSourceReader):
+    """Reads a topic.
+
+    Raises:
+        ConfigError: an option is missing or has a wrong value.
+    """
+
+    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
+        if options.topic is None:
+            raise ConfigError("the option topic must be given")
+        unknown = [name for name in columns if name not in _COLUMNS]
+        if unknown:
+            raise ConfigError(
+                f"there is no column {unknown[0]!r} in Kafka; there are {', '.join(_COLUMNS)}"
+            )
+        isolation = options.own.get("isolation.level", "read_committed")
+        if isolation not in {"read_committed", "read_uncommitted"}:
+            raise ConfigError(
+                f"isolation.level must be read_committed or read_uncommitted, not {isolation!r}"
+            )
+        self._options = options
+        self._topic: str = options.topic
+        self._committed = isolation == "read_committed"
+        self._columns = tuple(columns)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One task per partition that has anything to read; on the driver."""
+        with _running() as run:
+            earliest, latest = run(self._limits)
+        starts = self._chosen("startingoffsets", "earliest", earliest, latest)
+        ends = self._chosen("endingoffsets", "latest", earliest, latest)
+        beyond = [each for each in sorted(latest) if ends[each] > latest[each]]
+        if beyond:
+            raise ConfigError(
+                f"endingOffsets: partition {beyond[0]} of {self._topic!r} ends at "
+                f"{latest[beyond[0]]}"
+            )
+        ranges = (OffsetRange(each, starts[each], ends[each]) for each in sorted(latest))
+        return [each for each in ranges if each.start < each.end]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        """The rows of one task."""
+        if not isinstance(partition, OffsetRange):  # Spark hands over what `partitions` gave
+            return
+        with _running() as run:
+            source = self._range()
+            run(source.__aenter__)
+            try:
+                found = source.records(partition.partition, partition.start, partition.end)
+                while (fetched := run(_next(found))) is not None:
+                    for record in fetched.records:
+                        yield self._row(partition.partition, fetched, record)
+            finally:
+                run(lambda: source.__aexit__(None, None, None))
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _range(self) -> TopicRange:
+        config: ProducerConfig = self._options.config()
+        return TopicRange(config, self._topic, committed=self._committed)
+
+    async def _limits(self) -> tuple[dict[int, int], dict[int, int]]:
+        async with self._range() as source:
+            return await source.offsets(EARLIEST), await source.offsets(LATEST)
+
+    def _chosen(
+        self, option: str, default: str, earliest: Mapping[int, int], latest: Mapping[int, int]
+    ) -> dict[int, int]:
+        text = self._options.own.get(option, default)
+        if text.lower() in _WORDS:
+            chosen: Mapping[int, int] = dict.fromkeys(latest, _WORDS[text.lower()])
+        else:
+            chosen = _parsed(option, text, self._topic)
+            if chosen.keys() != latest.keys():
+                raise ConfigError(
+                    f"{option} names the partitions {sorted(chosen)} of {self._topic!r}, which has "
+                    f"{sorted(latest)}"
+                )
+        special = {EARLIEST: earliest, LATEST: latest}
+        return {
+            partition: special[offset][partition] if offset < 0 else offset
+            for partition, offset in chosen.items()
+        }
+
+    def _row(self, partition: int, fetched: Fetched, record: DecodedRecord) -> tuple[Any, ...]:
+        values = {
+            "key": record.key,
+            "value": record.value,
+            "topic": self._topic,
+            "partition": partition,
+            "offset": record.offset,
+            "timestamp": _EPOCH + timedelta(milliseconds=record.timestamp_ms),
+            "timestampType": fetched.timestamp_type.value,
+            "headers": list(record.headers) or None,
+        }
+        return tuple(values[name] for name in self._columns)
+
+
+def _parsed(option: str, text: str, topic: str) -> dict[int, int]:
+    try:
+        offsets = {int(each): int(offset) for each, offset in json.loads(text)[topic].items()}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise ConfigError(
+            f'{option} must be earliest, latest or {{"{topic}":{{"0":17}}}}, not {text!r}'
+        ) from None
+    if min(offsets.values(), default=0) < EARLIEST:
+        raise ConfigError(f"{option}: there are no offsets below {EARLIEST}")
+    return offsets
+
+
+def _flag(options: SourceOptions, name: str) -> bool:
+    text = options.own.get(name, "true").lower()
+    if text not in {"true", "false"}:
+        raise ConfigError(f"{name} must be true or false, not {text!r}")
+    return text == "true"
+
+
+def _next(found: AsyncIterator[Fetched]) -> Callable[[], Awaitable[Fetched | None]]:
+    async def following() -> Fetched | None:
+        return await anext(found, None)
+
+    return following
+
+
+@contextmanager
+def _running() -> Iterator[Callable[[Callable[[], Awaitable[_T]]], _T]]:
+    """A loop in a thread for as long as the block lasts."""
+    thread = LoopThread("aioproducer Spark reader")
+    thread.start()
+
+    def run(work: Callable[[], Awaitable[_T]]) -> _T:
+        async def working() -> _T:
+            return await work()
+
+        return thread.call(working())
+
+    try:
+        yield run
+    finally:
+        thread.stop(_JOIN_S)

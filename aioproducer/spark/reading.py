@@ -1,0 +1,239 @@
+"""Reads a range of offsets of one partition: what verification and backfills need, nothing more.
+
+Owns: the questions (leaders, offsets, records), asking again while leaders move. Must not know:
+PySpark, consumer groups, positions kept anywhere.
+
+Invariants
+- Each record of the range comes once and in order; every batch's checksum is checked.
+- Markers never show; what belongs to an aborted transaction does not either, unless uncommitted
+  records are asked for.
+- A step without progress ends after `max_block_ms`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Final, NamedTuple, Self, TypeVar, cast
+
+from aioproducer.config import ProducerConfig
+from aioproducer.core.coordinator_questions import Question
+from aioproducer.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    UnknownTopicOrPartitionError,
+    error_from_code,
+)
+from aioproducer.records.batch import DecodedRecord, read_batches
+from aioproducer.records.committed import CommittedView
+from aioproducer.runtime.coordinator_client import CoordinatorClient
+from aioproducer.types import TimestampType
+from aioproducer.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from aioproducer.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from aioproducer.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from aioproducer.wire.schema import Message
+
+_T = TypeVar("_T")
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+_FETCH_BYTES: Final = 8 * 1024 * 1024
+_MAX_WAIT_MS: Final = 500
+_PAUSE_S: Final = 0.1
+# The first versions that need no creating of topics and know isolation levels; the last by name.
+_METADATA: Final = (4, 9)
+_LIST_OFFSETS: Final = (2, 7)
+_FETCH: Final = (4, 12)
+
+
+class Fetched(NamedTuple):
+    """The records of one batch."""
+
+    records: list[DecodedRecord]
+    timestamp_type: TimestampType
+
+
+class TopicRange:
+    """One topic of a cluster, over connections of its own; in an `async with` block.
+
+    Args:
+        config: connection, time limits.
+        topic: which one.
+        committed: whether to leave out what is not committed.
+    """
+
+    def __init__(self, config: ProducerConfig, topic: str, *, committed: bool) -> None:
+        self._config = config
+        self._topic = topic
+        self._isolation = 1 if committed else 0
+        self._leaders: dict[int, int] = {}
+
+    async def __aenter__(self) -> Self:
+        self._client = CoordinatorClient(self._config)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._client.close()
+
+    async def offsets(self, time: int) -> dict[int, int]:
+        """The earliest or latest offset of each partition.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is no such topic.
+            KafkaTimeoutError: no answer within `max_block_ms`.
+        """
+
+        async def asked() -> dict[int, int]:
+            self._leaders = await self._client.ask(_leaders(self._topic))
+            return {
+                partition: await self._client.ask_broker(
+                    leader, _offset(self._topic, partition, time, self._isolation)
+                )
+                for partition, leader in sorted(self._leaders.items())
+            }
+
+        return await self._repeated(asked)
+
+    async def records(self, partition: int, start: int, end: int) -> AsyncIterator[Fetched]:
+        """The records from `start` up to, not including, `end`.
+
+        Raises:
+            OffsetOutOfRangeError: some of them are deleted.
+            KafkaTimeoutError: no progress within `max_block_ms`.
+        """
+        loop = asyncio.get_running_loop()
+        position, moved = start, loop.time()
+        while position < end:
+            at = position
+
+            async def fetched(at: int = at) -> PartitionData:
+                if partition not in self._leaders:
+                    self._leaders = await self._client.ask(_leaders(self._topic))
+                question = _fetch(self._topic, partition, at, self._isolation)
+                return await self._client.ask_broker(self._leaders[partition], question)
+
+            data = await self._repeated(fetched)
+            view = CommittedView(data.aborted_transactions or [])
+            for batch in read_batches(data.records or b"", allow_partial=True):
+                batch.check_crc()
+                is_shown = view.is_shown(batch)
+                if batch.last_offset < position:
+                    continue
+                if is_shown:
+                    wanted = [each for each in batch.records() if position <= each.offset < end]
+                    yield Fetched(wanted, batch.timestamp_type)
+                position = batch.last_offset + 1
+            if position > at:
+                moved = loop.time()
+            elif loop.time() - moved < self._config.max_block_ms / 1000:
+                await asyncio.sleep(_PAUSE_S)  # an open transaction may stand here
+            else:
+                raise KafkaTimeoutError(
+                    f"nothing to read at offset {at}", topic=self._topic, partition=partition
+                )
+
+    async def _repeated(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
+        last = ""
+        try:
+            async with asyncio.timeout(self._config.max_block_ms / 1000):
+                while True:
+                    try:
+                        return await attempt()
+                    except KafkaError as error:
+                        if not error.retriable or isinstance(error, _MissingTopicError):
+                            raise
+                        last = f": {error}"
+                    self._leaders = {}
+                    await asyncio.sleep(_PAUSE_S)
+        except TimeoutError:
+            raise KafkaTimeoutError(
+                f"no answer within max_block_ms={self._config.max_block_ms}{last}",
+                topic=self._topic,
+            ) from None
+
+
+class _MissingTopicError(UnknownTopicOrPartitionError):
+    retriable = False
+
+
+def _leaders(topic: str) -> Question[dict[int, int]]:
+    def read(answer: Message) -> dict[int, int]:
+        found = cast(MetadataResponse, answer).topics[0]
+        if found.error_code == UnknownTopicOrPartitionError.code:
+            raise _MissingTopicError(topic=topic)
+        _raise_for(found.error_code, topic)
+        leaders = {each.partition_index: each.leader_id for each in found.partitions}
+        if min(leaders.values(), default=-1) < 0:
+            raise LeaderNotAvailableError(topic=topic)
+        return leaders
+
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
+    return Question(MetadataRequest, lambda _: request, read, None, *_METADATA)
+
+
+def _offset(topic: str, partition: int, time: int, isolation: int) -> Question[int]:
+    def read(answer: Message) -> int:
+        found = cast(ListOffsetsResponse, answer).topics[0].partitions[0]
+        _raise_for(found.error_code, topic, partition)
+        return found.offset
+
+    wanted = ListOffsetsPartition(partition_index=partition, timestamp=time)
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=isolation,
+        topics=[ListOffsetsTopic(name=topic, partitions=[wanted])],
+    )
+    return Question(ListOffsetsRequest, lambda _: request, read, None, *_LIST_OFFSETS)
+
+
+def _fetch(topic: str, partition: int, offset: int, isolation: int) -> Question[PartitionData]:
+    def read(answer: Message) -> PartitionData:
+        response = cast(FetchResponse, answer)
+        _raise_for(response.error_code, topic, partition)
+        if not response.responses:
+            return PartitionData(partition_index=partition)
+        found = response.responses[0].partitions[0]
+        _raise_for(found.error_code, topic, partition)
+        return found
+
+    wanted = FetchPartition(
+        partition=partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES
+    )
+    request = FetchRequest(
+        max_wait_ms=_MAX_WAIT_MS,
+        min_bytes=1,
+        max_bytes=_FETCH_BYTES,
+        isolation_level=isolation,
+        topics=[FetchTopic(topic=topic, partitions=[wanted])],
+    )
+    return Question(FetchRequest, lambda _: request, read, None, *_FETCH)
+
+
+def _raise_for(code: int, topic: str, partition: int | None = None) -> None:
+    if code:
+        raise error_from_code(code, topic=topic, partition=partition)

@@ -1,0 +1,127 @@
+"""The rows of a task: record batches as Spark hands them over, and single rows found again.
+
+Owns: how many batches are kept for that, what an error says of a row. Must not know: PySpark, how
+rows are sent.
+
+Invariants
+- Memory: batches of at most `KEPT_BYTES` are kept beside the one at hand; an error about an older
+  row names its number alone.
+- A row's key shows in the error its task fails with, shortened; never in a log.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from aioproducer.errors import KafkaError, TransactionAbortableError, TransactionAbortedError
+from aioproducer.types import HeaderPairs
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from aioproducer.records.arrow import ArrowColumns
+    from aioproducer.runtime.bulk_result import FailedRecord
+
+KEPT_BYTES: Final = 64 * 1024 * 1024
+_KEY_BYTES: Final = 40
+_CONSEQUENCES: Final = (TransactionAbortableError, TransactionAbortedError)
+
+
+class RowError(KafkaError):
+    """Rows were not delivered; names the Spark partition, the first such row and its key."""
+
+
+class Row(NamedTuple):
+    """One row as the record it should have become; `topic` and `partition` as its columns say."""
+
+    topic: str | None
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: HeaderPairs
+    timestamp_ms: int | None
+
+
+class RowWindow:
+    """The last batches of a task.
+
+    Attributes:
+        size: bytes of the batches that are kept.
+    """
+
+    def __init__(self, columns: ArrowColumns) -> None:
+        self.size: int = 0
+        self._columns = columns
+        self._kept: deque[tuple[int, pa.RecordBatch]] = deque()
+
+    def add(self, first: int, batch: pa.RecordBatch) -> None:
+        """Keeps a batch whose rows are counted from `first`, in place of the oldest ones."""
+        self._kept.append((first, batch))
+        self.size += batch.nbytes
+        while self.size > KEPT_BYTES and len(self._kept) > 1:
+            self.size -= self._kept.popleft()[1].nbytes
+
+    def clear(self) -> None:
+        """Nothing is asked for any more."""
+        self._kept.clear()
+        self.size = 0
+
+    def row(self, number: int) -> Row | None:
+        """The row of this number; None if it is not kept any more."""
+        from aioproducer.records.arrow import ArrowSource
+
+        for first, batch in reversed(self._kept):
+            if first <= number:
+                source = ArrowSource(batch.slice(number - first, 1), self._columns)
+                try:
+                    chunk = source.next()
+                    if chunk is None or not len(chunk):
+                        return None
+                    topic, key, value, headers, partition, timestamp_ms = chunk.record(0)
+                    return Row(topic, partition, key, value, headers, timestamp_ms)
+                finally:
+                    source.close()
+        return None
+
+
+def row_error(
+    spark_partition: int, failed: Sequence[FailedRecord], window: RowWindow, rows: int
+) -> RowError:
+    """The error a task fails with.
+
+    Args:
+        spark_partition: where the rows are.
+        failed: those that were not delivered, by number.
+        window: what is kept.
+        rows: how many were handed over so far.
+    """
+    # In a transaction one lost row takes the others with it: the others say nothing new.
+    causes = [each for each in failed if not isinstance(each.error, _CONSEQUENCES)]
+    first = (causes or failed)[0]
+    error = first.error
+    others = f"; {len(failed) - 1} more of {rows} rows failed" if len(failed) > 1 else ""
+    found = RowError(
+        f"Spark partition {spark_partition}, row {first.index}{_key_of(window, first.index)}: "
+        f"{type(error).__name__}: {error.message or error}{others}",
+        topic=error.topic,
+        partition=error.partition,
+        elapsed_ms=error.elapsed_ms,
+        persistence=error.persistence,
+        advice=error.advice,
+    )
+    found.__cause__ = error
+    return found
+
+
+def _key_of(window: RowWindow, number: int) -> str:
+    try:
+        row = window.row(number)
+    except KafkaError:  # it cannot be read: the error says so
+        return ""
+    if row is None or row.key is None:
+        return ""
+    shown = repr(row.key[:_KEY_BYTES])
+    rest = f"... of {len(row.key)} bytes" if len(row.key) > _KEY_BYTES else ""
+    return f" (key {shown}{rest})"

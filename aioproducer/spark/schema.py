@@ -1,0 +1,87 @@
+"""Which columns of a DataFrame make up a record, in the manner of Spark's own Kafka sink.
+
+Owns: the names and types of the columns, the words that refuse others. Must not know: PySpark
+(types come as Spark writes them, `array<struct<key:string,value:binary>>`), how rows are read.
+
+Invariant: what is accepted here `send_arrow` can encode, so no task meets a wrong type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Final, NamedTuple
+
+from aioproducer.errors import SerializationError
+from aioproducer.records.arrow_layout import ArrowColumns
+
+_TEXT: Final = r"(string( collate \w+)?|varchar\(\d+\)|char\(\d+\))"
+_BYTES: Final = rf"(binary|{_TEXT})"
+
+
+class _Column(NamedTuple):
+    pattern: re.Pattern[str]
+    wanted: str
+
+
+_COLUMNS: Final = {
+    "value": _Column(re.compile(_BYTES), "binary or string"),
+    "key": _Column(re.compile(_BYTES), "binary or string"),
+    "topic": _Column(re.compile(_TEXT), "string"),
+    "partition": _Column(re.compile("tinyint|smallint|int|bigint"), "int"),
+    "headers": _Column(
+        re.compile(
+            rf"array<struct<key:{_TEXT},value:{_BYTES}>>|map<{_TEXT},{_BYTES}>", re.IGNORECASE
+        ),
+        "array<struct<key:string,value:binary>>, or map<string,binary> or map<string,string>",
+    ),
+    "timestamp": _Column(
+        re.compile("timestamp|bigint"), "timestamp, or bigint milliseconds since the epoch"
+    ),
+}
+
+
+def plan_columns(fields: Sequence[tuple[str, str]], topic: str | None) -> ArrowColumns:
+    """Assigns the columns.
+
+    Args:
+        fields: names and types, the latter as `DataType.simpleString()` writes them.
+        topic: the topic of all rows; it overrules a column `topic`.
+
+    Raises:
+        SerializationError: a column is missing, unknown, there twice or of a wrong type.
+    """
+    names = [name for name, _ in fields]
+    for name, kind in fields:
+        _check(name, kind, names)
+    if "value" not in names:
+        raise SerializationError(
+            f"there is no column 'value'; the columns are: {', '.join(map(repr, names)) or 'none'}",
+            advice='df.selectExpr("to_json(struct(*)) AS value") makes one of all others',
+        )
+    if topic is None and "topic" not in names:
+        raise SerializationError(
+            "neither the option topic nor a column 'topic' says where the rows go"
+        )
+    parts = {name: name for name in names if name != "topic" or topic is None}
+    return ArrowColumns(**parts)
+
+
+def _check(name: str, kind: str, names: list[str]) -> None:
+    column = _COLUMNS.get(name)
+    if column is None:
+        nearest = get_close_matches(name.lower(), _COLUMNS, n=1, cutoff=0.6)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+        raise SerializationError(
+            f"column {name!r} has no place in a record{hint}",
+            advice=f"select {', '.join(_COLUMNS)} alone; to_json(struct(...)) packs others",
+        )
+    if Counter(names)[name] > 1:
+        raise SerializationError(f"there are {Counter(names)[name]} columns {name!r}")
+    if kind not in {"void", "null"} and not column.pattern.fullmatch(kind):
+        raise SerializationError(
+            f"column {name!r} is {kind}; it has to be {column.wanted}",
+            advice="cast the column first",
+        )

@@ -1,0 +1,204 @@
+"""Record batches of a task into one producer, through the encoder of `send_arrow`.
+
+Owns: reading Spark's iterator ahead in a thread, when a task gives up, where refused rows go. Must
+not know: PySpark, transactions.
+
+Invariants
+- Rows are appended in the order of the iterator; it is read one batch ahead, never further.
+- Without a topic for refused rows the first failed row ends the reading.
+- With one, rows are waited for before their batches are let go, so that each refused row is at
+  hand; a failure that another attempt might not meet fails the task all the same.
+- When the call returns, every row is acknowledged, by its topic or by that of the refused ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from aioproducer.errors import (
+    InvalidPartitionError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    InvalidTopicError,
+    RecordTooLargeError,
+    SerializationError,
+)
+from aioproducer.records.arrow import ArrowColumns, ArrowSource
+from aioproducer.runtime.bulk_run import BulkRun
+from aioproducer.spark.dead_letters import dead_letter
+from aioproducer.spark.rows import KEPT_BYTES, RowWindow, row_error
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from aioproducer.producer import Producer
+    from aioproducer.runtime.bulk_result import SendManyResult
+    from aioproducer.types import TopicPartition
+
+_ROWS_AT_ONCE: Final = 16_384
+_THE_ROWS_OWN: Final = (
+    InvalidPartitionError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    InvalidTopicError,
+    RecordTooLargeError,
+    SerializationError,
+)
+"""Failures that the row would meet again however often it is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the rows of a task go.
+
+    Attributes:
+        topic: of rows that name none.
+        columns: what makes up a record.
+        dead_letter_topic: of rows that are refused; None to fail.
+        spark_partition: what errors call the place they come from.
+    """
+
+    topic: str | None
+    columns: ArrowColumns
+    dead_letter_topic: str | None
+    spark_partition: int
+
+
+@dataclass(slots=True)
+class Sent:
+    """What became of a task's rows.
+
+    `bytes` are those of the Arrow columns; `offsets` the lowest and highest per partition.
+    """
+
+    rows: int = 0
+    bytes: int = 0
+    dead_letters: int = 0
+    offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+
+
+async def send_batches(
+    producer: Producer, batches: Iterator[pa.RecordBatch], target: Target
+) -> Sent:
+    """Sends all rows and waits for their outcomes; in the loop of the producer.
+
+    Raises:
+        RowError: rows were not delivered.
+        SendManyInterruptedError: the producer failed or was closed.
+        Exception: what the iterator raised.
+    """
+    return await _Sending(producer, batches, target).run()
+
+
+class _StoppedError(Exception):
+    """Enough rows have failed."""
+
+
+class _Sending:
+    def __init__(
+        self, producer: Producer, batches: Iterator[pa.RecordBatch], target: Target
+    ) -> None:
+        self._producer = producer
+        self._engine = producer._usable()
+        self._batches = batches
+        self._target = target
+        self._window = RowWindow(target.columns)
+        self._sent = Sent()
+        self._run = BulkRun(self._engine)
+        self._ended = False
+
+    async def run(self) -> Sent:
+        self._next = self._read()
+        try:
+            while not self._ended:
+                self._run = BulkRun(self._engine)
+                await self._settle(await self._completed())
+        finally:
+            self._next.cancel()
+        return self._sent
+
+    def _read(self) -> asyncio.Future[pa.RecordBatch | None]:
+        """The next batch; its iterator waits for Spark, which must not hold the loop up."""
+        return self._engine.loop.run_in_executor(None, next, self._batches, None)
+
+    async def _completed(self) -> SendManyResult:
+        broken: Exception | None = None
+
+        async def feeding() -> None:
+            nonlocal broken
+            try:
+                await self._feed()
+            except _StoppedError:
+                pass
+            except Exception as error:
+                broken = error
+
+        result = await self._run.complete(feeding())
+        if result.failed and self._target.dead_letter_topic is None:
+            raise self._failure(result)
+        if broken is not None:
+            raise broken
+        return result
+
+    async def _feed(self) -> None:
+        """Until the end, or until as many rows wait as may be kept."""
+        size = 0
+        while size < KEPT_BYTES or self._target.dead_letter_topic is None:
+            batch = await self._next
+            if batch is None:
+                self._ended = True
+                return
+            self._next = self._read()
+            size += batch.nbytes
+            self._window.add(self._sent.rows, batch)
+            await self._append(batch)
+            self._sent.rows += batch.num_rows
+            self._sent.bytes += batch.nbytes
+            if self._run.result.failed and self._target.dead_letter_topic is None:
+                raise _StoppedError
+
+    async def _append(self, batch: pa.RecordBatch) -> None:
+        source = ArrowSource(batch, self._target.columns)
+        try:
+            chunk = source.next()
+            if chunk is None:
+                return
+            try:
+                for start in range(0, len(chunk), _ROWS_AT_ONCE):
+                    stop = min(start + _ROWS_AT_ONCE, len(chunk))
+                    await self._run.feed(chunk, self._target.topic, start, stop, self._sent.rows)
+            finally:
+                chunk.close()
+        finally:
+            source.close()
+
+    async def _settle(self, result: SendManyResult) -> None:
+        """Accounts for rows that have their outcome, and sends refused ones where they go."""
+        for place, (low, high) in result.offsets.items():
+            known = self._sent.offsets.get(place, (low, high))
+            self._sent.offsets[place] = (min(known[0], low), max(known[1], high))
+        if result.failed:
+            await self._send_dead_letters(result)
+        self._window.clear()
+
+    async def _send_dead_letters(self, result: SendManyResult) -> None:
+        if not all(isinstance(each.error, _THE_ROWS_OWN) for each in result.failed):
+            raise self._failure(result)
+        topic = self._target.dead_letter_topic or ""
+        deliveries = []
+        for each in result.failed:
+            row = self._window.row(each.index)
+            record = dead_letter(row, each, self._target.topic, self._target.spark_partition)
+            try:
+                deliveries.append(await self._producer.send(topic, **record.whole))
+            except RecordTooLargeError:
+                deliveries.append(await self._producer.send(topic, **record.without_value))
+        for delivery in deliveries:
+            await delivery
+        self._sent.dead_letters += len(result.failed)
+
+    def _failure(self, result: SendManyResult) -> Exception:
+        return row_error(self._target.spark_partition, result.failed, self._window, self._sent.rows)

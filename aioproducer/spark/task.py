@@ -1,0 +1,145 @@
+"""One task: the rows of a Spark partition into Kafka, and the report that travels to the driver.
+
+Owns: which producer a guarantee takes, the report, the line it logs. Must not know: how rows are
+sent; of PySpark it takes the task's place in the job, given to it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from aioproducer import log
+from aioproducer.spark.exactly_once import TaskAttempt
+from aioproducer.spark.options import Guarantee
+from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
+from aioproducer.spark.pool import POOL
+from aioproducer.spark.sending import Target, send_batches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from aioproducer.blocking import Producer
+    from aioproducer.spark.exactly_once import Plan, TaskResult
+    from aioproducer.types import TopicPartition
+
+_LOG: Final = log.get("spark")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """What one task did.
+
+    `bytes` are those of the Arrow columns, `retries` records sent again, `result` what the driver
+    needs for exactly once.
+    """
+
+    place: TaskPlace
+    rows: int
+    bytes: int
+    retries: int
+    dead_letters: int
+    seconds: float
+    offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    result: TaskResult | None = None
+
+
+def write_task(
+    plan: SinkPlan, place: TaskPlace, epoch: Epoch, batches: Iterator[pa.RecordBatch]
+) -> TaskReport:
+    """Sends the rows; returns when all are acknowledged, and ended as the guarantee wants it.
+
+    Raises:
+        RowError: rows were not delivered.
+        KafkaError: the producer could not start or go on.
+    """
+    if plan.exactly_once is not None:
+        return _prepare_task(plan, plan.exactly_once, place, epoch, batches)
+    with POOL.producer(plan.options, plan.prefix) as producer:
+        if plan.prefix is None:
+            return _send_rows(producer, plan, place, batches)
+        with producer.transaction():
+            return _send_rows(producer, plan, place, batches)
+
+
+def _prepare_task(
+    plan: SinkPlan,
+    exactly_once: Plan,
+    place: TaskPlace,
+    epoch: Epoch,
+    batches: Iterator[pa.RecordBatch],
+) -> TaskReport:
+    """Leaves the transaction open: the driver ends those of all tasks together."""
+    owner = epoch.owner or plan.job or ""
+    with TaskAttempt(
+        exactly_once, epoch.epoch, plan.config(), partition=place.partition, owner=owner
+    ) as attempt:
+        if attempt.is_decided:
+            _LOG.info("Spark partition %d: epoch %d is in Kafka already", *place[:1], epoch.epoch)
+            return TaskReport(place, 0, 0, 0, 0, 0.0, {}, attempt.skip())
+        report = _send_rows(attempt.producer, plan, place, batches)
+        return replace(report, result=attempt.prepare(rows=report.rows))
+
+
+def _send_rows(
+    producer: Producer, plan: SinkPlan, place: TaskPlace, batches: Iterator[pa.RecordBatch]
+) -> TaskReport:
+    options = plan.options
+    target = Target(options.topic, plan.columns, options.dead_letter_topic, place.partition)
+    started, retries = time.monotonic(), _retries(producer)
+    sent = producer.run(lambda: send_batches(producer._producer, batches, target))
+    report = TaskReport(
+        place,
+        sent.rows,
+        sent.bytes,
+        _retries(producer) - retries,
+        sent.dead_letters,
+        time.monotonic() - started,
+        sent.offsets,
+    )
+    _LOG.info(
+        "Spark partition %d attempt %d: %d rows, %d bytes, %d retries, %d dead letters, %.3f s",
+        *place,
+        report.rows,
+        report.bytes,
+        report.retries,
+        report.dead_letters,
+        report.seconds,
+    )
+    return report
+
+
+def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport]) -> None:
+    """Publishes what the tasks have prepared, where that is asked for; logs one line."""
+    how = ""
+    if plan.options.guarantee is Guarantee.EXACTLY_ONCE:
+        done = plan.committed(epoch, [each.result for each in reports])
+        took = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in done.seconds.items())
+        how = ", skipped" if done.skipped else f", {done.transactions} transactions: {took}"
+    elif plan.job is not None:  # a stream's next batch does that
+        plan.end_orphans()
+    _LOG.info("epoch %d written: %s%s", epoch, _totals(reports), how)
+
+
+def abort(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport]) -> None:
+    """Gives up what the tasks have prepared; what was written at least once stays."""
+    if plan.options.guarantee is Guarantee.EXACTLY_ONCE:
+        plan.aborted(epoch, [each.result for each in reports])
+    plan.end_orphans()
+    _LOG.warning("epoch %d not written: %s", epoch, _totals(reports))
+
+
+def _totals(reports: Sequence[TaskReport]) -> str:
+    return (
+        f"{len(reports)} tasks, {sum(each.rows for each in reports)} rows, "
+        f"{sum(each.bytes for each in reports)} bytes, "
+        f"{sum(each.retries for each in reports)} retries, "
+        f"{sum(each.dead_letters for each in reports)} dead letters, "
+        f"slowest task {max((each.seconds for each in reports), default=0.0):.3f} s"
+    )
+
+
+def _retries(producer: Producer) -> int:
+    return int(producer.metrics()["record_retry_total"])

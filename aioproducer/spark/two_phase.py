@@ -1,0 +1,231 @@
+"""Exactly once by two phases: tasks prepare transactions, one decision makes all of them visible.
+
+Owns: what a driver does before, after and instead of an epoch, in which order. Must not know:
+Spark, processes, how a request is made.
+
+    plan     shut out other drivers; finish what was decided last; abort what nobody can decide
+    (tasks   each writes in a transaction of its own, and leaves it prepared)
+    commit   look whether all are still there; decide; commit each
+    abort    decide nothing any more; finish a decided epoch, abort any other
+
+Invariants
+- Before the decision nothing of an epoch is visible to read_committed readers; behind it all of it
+  will be, whoever dies, or an `EpochLostError` says what is not.
+- A transaction of a decided epoch is never aborted here, one of another epoch never committed.
+- Every call may be repeated, by another process too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from aioproducer import log
+from aioproducer.errors import (
+    IllegalStateError,
+    KafkaError,
+    PreparedTransactionEndedError,
+    PreparedTransactionUnknownError,
+)
+from aioproducer.spark.attempts import Plan, TaskResult
+from aioproducer.spark.decision import Decision, Part
+from aioproducer.spark.errors import EpochLostError, EpochNotPreparedError
+from aioproducer.spark.ledger import Ledger, superseded
+
+_S = TypeVar("_S")
+_T = TypeVar("_T")
+
+_log = log.get("spark")
+
+_AT_A_TIME = 32
+
+
+@dataclass(frozen=True, slots=True)
+class CommitReport:
+    """What a commit did.
+
+    Attributes:
+        epoch: the epoch.
+        transactions: how many it made visible.
+        rows: how many rows these have.
+        skipped: whether the epoch was in Kafka already.
+        seconds: what the steps took: `check`, `decide`, `end`.
+    """
+
+    epoch: int
+    transactions: int = 0
+    rows: int = 0
+    skipped: bool = False
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class TwoPhaseCommit:
+    """The driver of one query or job; has no state but what brokers keep.
+
+    Args:
+        ledger: open.
+        accept_lost: an epoch whose loss somebody has decided to live with.
+        clock: seconds, for the report.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        accept_lost: int | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._ledger = ledger
+        self._accept_lost = accept_lost
+        self._clock = clock
+
+    async def plan(self) -> Plan:
+        """Gets ready for an epoch; no task of it may run yet, and none of an earlier one counts.
+
+        Raises:
+            EpochLostError: see there; everything else is finished all the same.
+        """
+        ledger = self._ledger
+        await ledger.partition_count()  # to say so early if there is no such topic
+        # What was open before the others were shut out can be decided by nobody afterwards. What is
+        # opened later may be another driver's that has shut out this one.
+        found = await ledger.open_attempts()
+        driver = await ledger.take_over()
+        last = await ledger.last_decision()
+        if last is not None and not await ledger.is_settled(last):
+            await self._finish(last)
+        decided = {part.transaction.transactional_id for part in last.parts} if last else set()
+        orphans = [each for each in found if each.transactional_id not in decided]
+        await _each(ledger.abort_orphan, orphans)
+        if last is None:
+            return Plan(ledger.names.prefix, driver)
+        return Plan(ledger.names.prefix, driver, last.epoch, last.owner)
+
+    async def commit(self, epoch: int, results: Iterable[TaskResult | None]) -> CommitReport:
+        """Makes an epoch visible, all of it.
+
+        Raises:
+            EpochNotPreparedError, SupersededError: it is not visible and not decided.
+            DecisionUnknownError: it may be decided.
+            EpochLostError: it is decided, and not all of it can be made visible.
+        """
+        known = [each for each in results if each is not None]
+        if not known:
+            return CommitReport(epoch)
+        first = _common(epoch, known)
+        if first.skipped:
+            return CommitReport(epoch, skipped=True)
+        parts = tuple(each.part for each in known if each.part is not None)
+        decision = Decision(epoch, first.owner, parts)
+        times = [self._clock()]
+        await self._check(decision)
+        times.append(self._clock())
+        await self._ledger.decide(first.driver, decision)
+        times.append(self._clock())
+        await self._finish(decision)
+        times.append(self._clock())
+        steps = zip(("check", "decide", "end"), times, times[1:], strict=False)
+        seconds = {step: after - before for step, before, after in steps}
+        return CommitReport(epoch, len(parts), sum(part.rows for part in parts), seconds=seconds)
+
+    async def abort(self, epoch: int, results: Iterable[TaskResult | None]) -> None:
+        """Gives an epoch up; one that is decided is finished instead.
+
+        Raises:
+            EpochLostError: it is decided, and not all of it can be made visible.
+        """
+        known = [each for each in results if each is not None and not each.skipped]
+        if not known:
+            return
+        for driver in dict.fromkeys(each.driver for each in known):
+            await self._ledger.give_up(driver)
+        last = await self._ledger.last_decision()
+        if last is not None:
+            await self._finish(last)
+        decided = last.parts if last is not None else ()
+        unwanted = [p for each in known if (p := each.part) is not None and p not in decided]
+        await _each(self._give_up, unwanted)
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    async def _check(self, decision: Decision) -> None:
+        async def is_there(part: Part) -> bool:
+            return await self._ledger.still_prepared(part.transaction)
+
+        found = await _each(is_there, decision.parts)
+        gone = [
+            part.partition for part, there in zip(decision.parts, found, strict=True) if not there
+        ]
+        if gone:
+            names = ", ".join(map(str, sorted(gone)))
+            raise EpochNotPreparedError(
+                f"epoch {decision.epoch} was not decided, nothing of it is visible: the "
+                f"transactions of Spark partitions {names} were ended meanwhile",
+                epoch=decision.epoch,
+            )
+
+    async def _finish(self, decision: Decision) -> None:
+        """Commits all parts of a decided epoch, also where others are lost."""
+        found = await _each(self._is_committed, decision.parts)
+        lost = _without(decision.parts, found)
+        if lost:
+            if await self._ledger.last_decision() != decision:
+                raise superseded(decision.epoch)  # which used the ids of this one again
+            error = EpochLostError.of(
+                decision.epoch,
+                [part.partition for part in lost],
+                sum(part.rows for part in lost),
+                len(decision.parts),
+            )
+            if self._accept_lost != decision.epoch:
+                raise error
+            _log.error("accepted by accept.lost.epoch: %s", error.message)
+        await self._ledger.settle(decision)
+
+    async def _is_committed(self, part: Part) -> bool:
+        try:
+            await self._ledger.finish(part.transaction, commit=True)
+        except (PreparedTransactionEndedError, PreparedTransactionUnknownError) as error:
+            _log.error("Spark partition %d: %s", part.partition, error)
+            return False
+        return True
+
+    async def _give_up(self, part: Part) -> None:
+        try:
+            await self._ledger.finish(part.transaction, commit=False)
+        except KafkaError as error:
+            # The next plan, or the broker's timeout, aborts what is open still.
+            _log.info("Spark partition %d was not aborted: %s", part.partition, error)
+
+
+def _common(epoch: int, results: Sequence[TaskResult]) -> TaskResult:
+    """The first of results that belong together."""
+    first = results[0]
+    kinds = {(each.driver, each.epoch, each.owner, each.skipped) for each in results}
+    if len(kinds) > 1 or first.epoch != epoch:
+        raise IllegalStateError(f"these are no results of one attempt at epoch {epoch}")
+    return first
+
+
+def _without(parts: Sequence[Part], found: Sequence[bool]) -> list[Part]:
+    """The parts that were not found, in order."""
+    missing = [part for part, there in zip(parts, found, strict=True) if not there]
+    return sorted(missing, key=lambda part: part.partition)
+
+
+async def _each(act: Callable[[_S], Awaitable[_T]], items: Sequence[_S]) -> list[_T]:
+    """What `act` returns for each item, some at a time; waits for all, then raises what one did."""
+    turns = asyncio.Semaphore(_AT_A_TIME)
+
+    async def one(item: _S) -> _T:
+        async with turns:
+            return await act(item)
+
+    done = await asyncio.gather(*map(one, items), return_exceptions=True)
+    for each in done:
+        if isinstance(each, BaseException):
+            raise each
+    return [each for each in done if not isinstance(each, BaseException)]

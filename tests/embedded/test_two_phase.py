@@ -1,0 +1,451 @@
+"""Two-phase commits, interrupted where it hurts; on embedded brokers, the short ones on real ones.
+
+A driver "dies" by never being asked again: it has no state but what brokers keep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pickle
+import sys
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from support.clusters import ClusterUnderTest, unique_topic
+from support.confluent import read_all_confluent
+
+from aioproducer import Producer
+from aioproducer.config import ProducerConfig
+from aioproducer.core import coordinator_questions as questions
+from aioproducer.spark.attempts import Plan, TaskResult
+from aioproducer.spark.decision import Decision, Part
+from aioproducer.spark.errors import (
+    CheckpointBehindError,
+    DecisionRecordError,
+    DecisionUnknownError,
+    EpochLostError,
+    EpochNotPreparedError,
+    SupersededError,
+)
+from aioproducer.spark.ledger import Ledger
+from aioproducer.spark.two_phase import TwoPhaseCommit
+from aioproducer.testing.embedded import EmbeddedCluster
+from aioproducer.testing.reader import read_topic
+from aioproducer.types import OffsetAndMetadata, PreparedTransaction, TopicPartition
+from aioproducer.wire.api_keys import ApiKey
+
+OWNER = "query-1"
+STEPS = [
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.END_TXN,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.LIST_TRANSACTIONS,
+    ApiKey.DESCRIBE_TRANSACTIONS,
+]
+LEVELS = pytest.mark.parametrize("level", [1, 2])
+
+
+class Job:
+    """A query that writes to one topic: its drivers and tasks."""
+
+    def __init__(self, servers: str, topic: str, **options: object) -> None:
+        self.servers, self.topic, self.prefix = servers, topic, unique_topic()
+        self.config = ProducerConfig(bootstrap_servers=servers, retry_backoff_ms=5, **options)
+
+    def driver(self, **options: int) -> Ledger:
+        config = self.config.replace(**options) if options else self.config
+        return Ledger(config, self.prefix, self.topic)
+
+    async def plan(self, accept_lost: int | None = None) -> Plan:
+        """A new process plans."""
+        async with self.driver() as ledger:
+            plan = await TwoPhaseCommit(ledger, accept_lost=accept_lost).plan()
+            return pickle.loads(pickle.dumps(plan))
+
+    async def tasks(self, plan: Plan, epoch: int, *shares: Iterable[str]) -> list[TaskResult]:
+        """Each share of the rows by a task of its own."""
+        return [await self.task(plan, epoch, number, rows) for number, rows in enumerate(shares)]
+
+    async def task(self, plan: Plan, epoch: int, partition: int, rows: Iterable[str]) -> TaskResult:
+        if plan.is_decided(epoch, OWNER):
+            return TaskResult(plan.driver, epoch, OWNER, skipped=True)
+        name, rows = plan.attempt_id(epoch, OWNER), list(rows)
+        async with Producer(self.config, transactional_id=name) as producer:
+            await producer.begin_transaction()
+            for row in rows:
+                await producer.send(self.topic, row.encode())
+            prepared = await producer.prepare_transaction()
+        return TaskResult(plan.driver, epoch, OWNER, Part(partition, len(rows), prepared))
+
+    async def commit(self, epoch: int, results: list[TaskResult]) -> int:
+        async with self.driver() as ledger:
+            return (await TwoPhaseCommit(ledger).commit(epoch, results)).transactions
+
+    async def abort(self, epoch: int, results: list[TaskResult]) -> None:
+        async with self.driver() as ledger:
+            await TwoPhaseCommit(ledger).abort(epoch, results)
+
+    async def decide(self, epoch: int, results: list[TaskResult]) -> Decision:
+        """Decides, and dies."""
+        parts = tuple(part for each in results if (part := each.part))
+        decision = Decision(epoch, OWNER, parts)
+        async with self.driver() as ledger:
+            await ledger.decide(results[0].driver, decision)
+        return decision
+
+    async def visible(self) -> list[str]:
+        """What somebody else's read_committed consumer reads, up to the end of the topic."""
+        async with asyncio.timeout(60):
+            found = await read_all_confluent(self.servers, self.topic)
+        return sorted((record.value or b"").decode() for record in found)
+
+
+@pytest_asyncio.fixture
+async def job(cluster: ClusterUnderTest) -> Job:
+    return Job(cluster.bootstrap_servers, await cluster.create_topic(3))
+
+
+@pytest_asyncio.fixture(params=[1, 2])
+async def brokers(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedCluster]:
+    async with EmbeddedCluster(brokers=3, topics={"t": 3, "one": 1}) as cluster:
+        cluster.set_transaction_version(request.param)
+        yield cluster
+
+
+async def test_epochs_become_visible_as_a_whole_and_once(job: Job) -> None:
+    for epoch, rows in enumerate(("abc", "def", "ghi")):
+        plan = await job.plan()
+        results = await job.tasks(plan, epoch, rows[:1], rows[1:], "")
+        assert await job.commit(epoch, results) == 2 + (results[2].part is not None)
+    plan = await job.plan()
+    results = await job.tasks(plan, 2, "ghi")
+    assert results[0].skipped
+    assert await job.commit(2, results) == 0
+    await job.abort(2, results)
+    with pytest.raises(CheckpointBehindError, match="epoch 1 is to be written, but epoch 2"):
+        plan.is_decided(1, OWNER)
+    assert not plan.is_decided(1, "another query with the same prefix")
+    assert await job.visible() == list("abcdefghi")
+
+
+async def test_before_the_decision_nothing_counts_and_the_next_attempt_may_differ(job: Job) -> None:
+    await job.tasks(await job.plan(), 0, "a", "b", "c")  # and the driver dies
+    plan = await job.plan()
+    await job.commit(0, await job.tasks(plan, 0, "ab", "c"))
+    assert await job.visible() == list("abc")
+
+
+@pytest.mark.parametrize("ended", [0, 1, 2])
+async def test_behind_the_decision_the_next_driver_finishes(job: Job, ended: int) -> None:
+    await job.commit(0, await job.tasks(await job.plan(), 0, "x"))
+    results = await job.tasks(await job.plan(), 1, "a", "b")
+    decision = await job.decide(1, results)
+    async with job.driver() as ledger:
+        for part in decision.parts[:ended]:
+            await ledger.finish(part.transaction, commit=True)
+    plan = await job.plan()
+    assert plan.is_decided(1, OWNER)
+    assert (await job.task(plan, 1, 0, "ab")).skipped
+    assert await job.visible() == list("abx")
+    await job.commit(2, await job.tasks(plan, 2, "c"))
+    assert await job.visible() == list("abcx")
+
+
+async def test_an_abort_behind_the_decision_finishes_it(job: Job) -> None:
+    results = await job.tasks(await job.plan(), 0, "a", "b")
+    await job.decide(0, results)
+    await job.abort(0, results)
+    assert await job.visible() == ["a", "b"]
+
+
+async def test_an_abort_before_the_decision_frees_the_readers(job: Job) -> None:
+    results = await job.tasks(await job.plan(), 0, "a", "b")
+    await job.abort(0, results)
+    with pytest.raises((EpochNotPreparedError, SupersededError)):
+        await job.commit(0, results)
+    plan = await job.plan()
+    await job.commit(0, await job.tasks(plan, 0, "ab"))
+    assert await job.visible() == ["a", "b"]
+
+
+async def test_a_second_driver_shuts_out_the_first(job: Job) -> None:
+    first = await job.tasks(await job.plan(), 0, "a", "b")
+    plan = await job.plan()
+    # A task of the first that comes late: nobody will ever decide it.
+    late = await job.task(Plan(job.prefix, first[0].driver), 0, 7, "b")
+    second = await job.tasks(plan, 0, "ab")
+    with pytest.raises(SupersededError, match="another driver"):
+        await job.commit(0, [late])
+    await job.abort(0, [*first, late])
+    await job.commit(0, second)
+    await job.abort(0, [*first, late])
+    assert await job.visible() == ["a", "b"]
+
+
+async def test_a_late_plan_of_a_zombie_touches_nothing_of_its_successor(job: Job) -> None:
+    held, go_on = asyncio.Event(), asyncio.Event()
+
+    class Paused(Ledger):
+        async def take_over(self) -> PreparedTransaction:
+            driver = await super().take_over()
+            held.set()
+            await go_on.wait()
+            return driver
+
+    async with Paused(job.config, job.prefix, job.topic) as ledger:
+        zombie = asyncio.create_task(TwoPhaseCommit(ledger).plan())
+        await held.wait()
+        plan = await job.plan()
+        results = await job.tasks(plan, 0, "a", "b")
+        decision = await job.decide(0, results)
+        go_on.set()
+        assert (await zombie).is_decided(0, OWNER)
+        assert await job.visible() == ["a", "b"]
+        assert all([not await ledger.still_prepared(p.transaction) for p in decision.parts])
+    await job.commit(1, await job.tasks(await job.plan(), 1, "c"))
+    assert await job.visible() == ["a", "b", "c"]
+
+
+async def test_an_epoch_of_which_a_transaction_is_gone_is_not_decided(job: Job) -> None:
+    results = await job.tasks(await job.plan(), 0, "a", "b", "c")
+    part = results[1].part
+    assert part is not None
+    async with job.driver() as ledger:
+        await ledger.finish(part.transaction, commit=False)
+    with pytest.raises(EpochNotPreparedError, match="Spark partitions 1 were ended"):
+        await job.commit(0, results)
+    await job.abort(0, results)
+    await job.commit(0, await job.tasks(await job.plan(), 0, "abc"))
+    assert await job.visible() == ["a", "b", "c"]
+
+
+@pytest.mark.timeout(180)
+async def test_a_decided_epoch_that_was_lost_is_told_until_somebody_accepts_it(
+    cluster: ClusterUnderTest,
+) -> None:
+    job = Job(cluster.bootstrap_servers, await cluster.create_topic(1), transaction_timeout_ms=1500)
+    results = await job.tasks(await job.plan(), 3, "a", "bc", "d")
+    decision = await job.decide(3, results)
+    async with job.driver() as ledger, asyncio.timeout(90):
+        await ledger.finish(decision.parts[0].transaction, commit=True)
+        for part in decision.parts[1:]:
+            while await ledger.still_prepared(part.transaction):  # noqa: ASYNC110 - only asking tells
+                await asyncio.sleep(0.2)
+    for _ in range(2):
+        with pytest.raises(EpochLostError, match="the 3 rows of Spark partitions 1, 2") as caught:
+            await job.plan()
+        error = pickle.loads(pickle.dumps(caught.value))
+        assert (error.epoch, error.partitions, error.rows) == (3, (1, 2), 3)
+        assert "accept.lost.epoch=3" in str(error)
+    with pytest.raises(EpochLostError):
+        await job.plan(accept_lost=2)
+    plan = await job.plan(accept_lost=3)
+    assert plan.is_decided(3, OWNER)
+    await job.commit(4, await job.tasks(await job.plan(), 4, "e"))
+    assert await job.visible() == ["a", "e"]
+
+
+KILLED_TASK = """
+import pickle, sys, time
+from aioproducer.config import ProducerConfig
+from aioproducer.spark.exactly_once import TaskAttempt
+servers, topic, plan, moment = sys.argv[1:]
+plan, config = pickle.loads(bytes.fromhex(plan)), ProducerConfig(bootstrap_servers=servers)
+with TaskAttempt(plan, 0, config, partition=0, owner="query-1") as attempt:
+    for row in range(100):
+        attempt.producer.send(topic, b"lost")
+    attempt.producer.flush()
+    if moment == "prepared":
+        attempt.prepare(rows=100)
+    print(moment, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("moment", ["written", "prepared"])
+async def test_a_killed_task_holds_nobody_up_behind_the_next_plan(job: Job, moment: str) -> None:
+    plan = await job.plan()
+    command = [sys.executable, "-c", KILLED_TASK, job.servers, job.topic]
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        pickle.dumps(plan).hex(),
+        moment,
+        stdout=asyncio.subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert process.stdout is not None
+    line = (await process.stdout.readline()).decode()
+    process.kill()
+    await process.communicate()
+    assert line.strip() == moment
+    # The same epoch goes on, as with another attempt of the task ...
+    await job.commit(0, await job.tasks(plan, 0, "a", "b"))
+    # ... and the next one frees the readers.
+    await job.plan()
+    assert await job.visible() == ["a", "b"]
+
+
+async def test_500_transactions_are_decided_and_ended(cluster: ClusterUnderTest) -> None:
+    """They move a position of a group each, which is as good as rows and quicker to make."""
+    job = Job(cluster.bootstrap_servers, await cluster.create_topic(4))
+    plan, group = await job.plan(), unique_topic()
+    async with job.driver() as ledger:
+        asks = ledger._asks()
+
+        async def prepare(number: int) -> TaskResult:
+            worker = f"{number * 0x9E3779B97F4A7C15 % 2**64:016x}"
+            name = ledger.names.attempt(worker, 0, number % 7)
+            identity = await asks.ask(questions.take_over(name, 60_000))
+            prepared = PreparedTransaction(name, *identity, plan.driver.transaction_version)
+            where = {TopicPartition(job.topic, 0): OffsetAndMetadata(number)}
+            if prepared.transaction_version < 2:
+                await asks.ask(questions.add_group(prepared, f"{group}-{number}"))
+            await asks.ask(questions.commit_in_transaction(prepared, f"{group}-{number}", where))
+            return TaskResult(plan.driver, 0, OWNER, Part(number, 1000 + number, prepared))
+
+        results = [
+            result
+            for start in range(0, 500, 25)
+            for result in await asyncio.gather(*map(prepare, range(start, start + 25)))
+        ]
+        report = await TwoPhaseCommit(ledger).commit(0, results)
+        assert (report.transactions, report.rows) == (500, sum(range(1000, 1500)))
+        written = await ledger.last_decision()
+        assert written is not None
+        assert written.parts == tuple(each.part for each in results)
+        pieces = await ledger.committed_offsets(
+            job.prefix, [TopicPartition(job.topic, number) for number in range(4)]
+        )
+        assert len(pieces) > 1, "one partition was enough: this proves nothing"
+        assert await ledger.open_attempts() == []
+        for number in (0, 250, 499):
+            states = await ledger.describe(results[number].part.transaction.transactional_id)  # type: ignore[union-attr]
+            assert states is not None
+            assert states.state in {"PrepareCommit", "CompleteCommit"}
+
+
+# -- embedded brokers, which do as they are told ---------------------------------------------------
+
+
+async def test_what_does_not_fit_into_the_marker_topic_is_not_decided(
+    brokers: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aioproducer.spark.decision.METADATA_LIMIT", 60)
+    job = Job(brokers.bootstrap_servers, "one")
+    results = await job.tasks(await job.plan(), 0, "a", "b", "c")
+    with pytest.raises(DecisionRecordError, match="topic 'one' has 1"):
+        await job.commit(0, results)
+    await job.abort(0, results)
+    job.topic = "t"
+    await job.commit(0, await job.tasks(await job.plan(), 0, "a", "b", "c"))
+    assert (await job.plan()).decided == 0
+
+
+async def test_the_marker_topic_may_change(brokers: EmbeddedCluster) -> None:
+    job = Job(brokers.bootstrap_servers, "one")
+    await job.decide(0, await job.tasks(await job.plan(), 0, "a"))
+    job.topic = "t"
+    assert (await job.plan()).is_decided(0, OWNER)
+    await job.commit(1, await job.tasks(await job.plan(), 1, "b"))
+    assert (await job.plan()).is_decided(1, OWNER)
+    assert (await read_values(brokers, "one"), await read_values(brokers, "t")) == (["a"], ["b"])
+
+
+async def test_a_decision_nobody_answers_is_neither_aborted_nor_forgotten(
+    brokers: EmbeddedCluster,
+) -> None:
+    job = Job(brokers.bootstrap_servers, "t")
+    results = await job.tasks(await job.plan(), 0, "a", "b")
+    lost = brokers.state.faults.drop(ApiKey.END_TXN, apply=True, times=None)
+    async with job.driver(max_block_ms=400) as ledger:
+        with pytest.raises(DecisionUnknownError, match="epoch 0"):
+            await TwoPhaseCommit(ledger).commit(0, results)
+    brokers.state.faults.remove(lost)
+    await job.abort(0, results)
+    assert await read_values(brokers, "t") == ["a", "b"]
+
+
+@pytest.mark.parametrize("apply", [True, False])
+async def test_a_lost_answer_in_any_step_changes_nothing(
+    brokers: EmbeddedCluster, apply: bool
+) -> None:
+    job, epochs = Job(brokers.bootstrap_servers, "t"), "abcdefg"
+    await job.tasks(await job.plan(), 0, "x")
+    for epoch, api in enumerate(STEPS):
+        brokers.state.faults.drop(api, apply=apply)
+        plan = await job.plan()
+        results = await job.tasks(plan, epoch, epochs[epoch], epochs[epoch].upper())
+        brokers.state.faults.drop(api, apply=apply)
+        await job.commit(epoch, results)
+        brokers.state.faults.clear()
+    assert await read_values(brokers, "t") == sorted(epochs + epochs.upper())
+
+
+@pytest.mark.parametrize("phase", ["plan", "tasks", "commit", "finish"])
+async def test_each_broker_dies_in_each_phase(brokers: EmbeddedCluster, phase: str) -> None:
+    job = Job(brokers.bootstrap_servers, "t")
+    await job.commit(0, await job.tasks(await job.plan(), 0, "a"))
+    for node, rows in ((1, "bcd"), (2, "efg"), (3, "hij")):
+        await _epoch_beside_a_death(brokers, job, node, rows, phase)
+        assert (await job.plan()).decided == node
+        await brokers.start_broker(node)
+    assert await read_values(brokers, "t") == list("abcdefghij")
+
+
+async def _epoch_beside_a_death(
+    brokers: EmbeddedCluster, job: Job, node: int, rows: str, phase: str
+) -> None:
+    async def die_in(now: str) -> None:
+        if now == phase:
+            await brokers.stop_broker(node)
+
+    await die_in("plan")
+    plan = await job.plan()
+    await die_in("tasks")
+    results = await job.tasks(plan, node, *rows)
+    await die_in("commit")
+    if phase != "finish":
+        await job.commit(node, results)
+        return
+    await job.decide(node, results)
+    await die_in("finish")
+    await job.abort(node, results)
+
+
+@LEVELS
+async def test_producer_ids_whose_epochs_are_used_up_are_replaced(level: int) -> None:
+    async with EmbeddedCluster(brokers=3, topics={"t": 3}) as brokers:
+        brokers.set_transaction_version(level)
+        job = Job(brokers.bootstrap_servers, "t")
+        for epoch, rows in enumerate(("ab", "cd", "ef", "gh")):
+            plan = await job.plan()
+            results = await job.tasks(plan, epoch, *rows)
+            if epoch == 2:
+                # What an epoch later is prepared and decided under the last epoch of an id.
+                assert any(each.part.transaction.epoch >= 32_766 for each in results if each.part)
+            await job.decide(epoch, results)
+            for _ in range(2):  # the second time every end is a repeated one
+                await job.abort(epoch, results)
+            if epoch == 0:
+                for transaction in brokers.state.transactions.transactions.values():
+                    transaction.epoch = 32_765
+        assert (await job.plan()).decided == 3
+        assert await read_values(brokers, "t") == list("abcdefgh")
+
+
+async def read_values(brokers: EmbeddedCluster, topic: str) -> list[str]:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(30):
+            found = await read_topic(
+                brokers.bootstrap_servers, topic, isolation_level="read_committed"
+            )
+            return sorted(
+                (record.value or b"").decode() for some in found.values() for record in some
+            )
+    raise AssertionError("a reader is held up")

@@ -1,0 +1,169 @@
+"""DataFrames into Kafka by `df.write`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.spark import EmbeddedKafka
+
+from aioproducer.spark import register
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _registered(spark: Any) -> None:
+    register(spark)
+
+
+def write(frame: Any, kafka: EmbeddedKafka, options: Mapping[str, str]) -> None:
+    writer = frame.write.format("aioproducer").mode("append")
+    writer.option("kafka.bootstrap.servers", kafka.servers).options(**options).save()
+
+
+def test_rows_arrive_once_with_their_keys(spark: Any, embedded: EmbeddedKafka) -> None:
+    topic = embedded.topic()
+    frame = spark.range(0, 20_000, 1, 4).selectExpr(
+        "CAST(id % 7 AS STRING) AS key", "CAST(CAST(id AS STRING) AS BINARY) AS value"
+    )
+    write(frame, embedded, {"topic": topic})
+    found = embedded.records(topic)
+    assert sorted(int(record.value or b"") for record in found) == list(range(20_000))
+    assert all(int(each.key or b"") == int(each.value or b"") % 7 for each in found)
+
+
+def test_every_column_becomes_its_part_of_the_record(spark: Any, embedded: EmbeddedKafka) -> None:
+    topic, other = embedded.topic(), embedded.topic()
+    frame = spark.sql(f"""
+        SELECT 'k' AS key, 'a' AS value, '{topic}' AS topic, 1 AS partition,
+               array(named_struct('key', 'h', 'value', CAST('1' AS BINARY))) AS headers,
+               TIMESTAMP '2026-01-02 03:04:05Z' AS timestamp
+        UNION ALL SELECT NULL, NULL, '{other}', NULL, NULL, NULL
+    """)
+    write(frame, embedded, {})
+    first = embedded.read(topic)[1]
+    assert [(each.key, each.value, each.headers) for each in first] == [
+        (b"k", b"a", (("h", b"1"),))
+    ]
+    assert first[0].timestamp_ms == 1_767_323_045_000
+    assert [(each.key, each.value) for each in embedded.records(other)] == [(None, None)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "reason"),
+    [
+        ("id AS value", {"topic": "t"}, "column 'value' is bigint"),
+        ("'a' AS value", {"topic": "t", "kafka.linger.m": "1"}, "did you mean kafka.linger.ms"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_any_task(
+    spark: Any, embedded: EmbeddedKafka, columns: str, options: dict[str, str], reason: str
+) -> None:
+    from pyspark.errors import AnalysisException
+
+    with pytest.raises(AnalysisException, match=reason):
+        write(spark.range(1).selectExpr(columns), embedded, options)
+
+
+def test_overwriting_is_refused(spark: Any, embedded: EmbeddedKafka) -> None:
+    from pyspark.errors import AnalysisException
+
+    writer = spark.sql("SELECT 'a' AS value").write.format("aioproducer").mode("overwrite")
+    writer = writer.option("kafka.bootstrap.servers", embedded.servers).option("topic", "t")
+    with pytest.raises(AnalysisException, match="cannot be overwritten"):
+        writer.save()
+
+
+def test_a_refused_row_fails_the_job_and_is_named(spark: Any, embedded: EmbeddedKafka) -> None:
+    frame = spark.range(0, 10, 1, 1).selectExpr(
+        "concat('key-', id) AS key", "IF(id = 7, repeat('x', 2000000), 'small') AS value"
+    )
+    with pytest.raises(Exception, match=r"Spark partition 0, row 7 \(key b'key-7'\)"):
+        write(frame, embedded, {"topic": embedded.topic()})
+
+
+def test_a_refused_row_can_go_to_another_topic(spark: Any, embedded: EmbeddedKafka) -> None:
+    topic, letters = embedded.topic(), embedded.topic(1)
+    frame = spark.range(0, 10, 1, 1).selectExpr(
+        "concat('key-', id) AS key",
+        "IF(id = 7, repeat('x', 2000000), CAST(id AS STRING)) AS value",
+        "IF(id = 3, -5L, 1L) AS timestamp",
+    )
+    write(frame, embedded, {"topic": topic, "dead.letter.topic": letters})
+    assert embedded.numbers(topic) == [0, 1, 2, 4, 5, 6, 8, 9]
+    found = {record.key: record for record in embedded.records(letters)}
+    assert found.keys() == {b"key-3", b"key-7"}
+    assert (found[b"key-3"].value, found[b"key-7"].value) == (b"3", None)
+    headers = dict(found[b"key-7"].headers)
+    assert headers["__connect.errors.topic"] == topic.encode()
+    assert headers["__connect.errors.task.id"] == b"0"
+    assert headers["__aioproducer.spark.row"] == b"7"
+    assert headers["__aioproducer.value.omitted.bytes"] == b"2000000"
+    assert headers["__connect.errors.exception.class.name"].endswith(b"RecordTooLargeError")
+
+
+def test_a_failed_task_shows_none_of_its_rows_in_task_transactions(
+    spark: Any, embedded: EmbeddedKafka
+) -> None:
+    topic = embedded.topic()
+    good = spark.range(0, 1000, 1, 2).selectExpr("CAST(id AS STRING) AS value")
+    options = {"topic": topic, "delivery.guarantee": "task-transactions"}
+    write(good, embedded, options)
+    broken = spark.range(1000, 2000, 1, 1).selectExpr(
+        "IF(id = 1999, repeat('x', 2000000), CAST(id AS STRING)) AS value"
+    )
+    with pytest.raises(Exception, match="row 999"):
+        write(broken, embedded, options)
+    assert embedded.numbers(topic) == list(range(1000))
+
+
+def test_an_exactly_once_job_is_published_as_a_whole(spark: Any, embedded: EmbeddedKafka) -> None:
+    topic = embedded.topic()
+    options = {"topic": topic, "delivery.guarantee": "exactly-once"}
+    broken = spark.range(0, 100, 1, 2).selectExpr(
+        "IF(id = 99, repeat('x', 2000000), CAST(id AS STRING)) AS value"
+    )
+    with pytest.raises(Exception, match="row 49"):
+        write(broken, embedded, options)
+    assert embedded.numbers(topic) == []
+    frame = spark.range(0, 100, 1, 2).selectExpr("CAST(id AS STRING) AS value")
+    for _ in range(2):  # a second run of the same job writes nothing
+        write(frame, embedded, options | {"job.id": f"job-{topic}"})
+        assert embedded.numbers(topic) == list(range(100))
+    write(frame, embedded, options)  # without a job.id every run is a job of its own
+    assert len(embedded.numbers(topic)) == 200
+
+
+def test_spark_finds_the_source_by_itself(spark: Any, embedded: EmbeddedKafka) -> None:
+    topic = embedded.topic()
+    session = spark.newSession()
+    frame = session.sql("SELECT '1' AS value")
+    write(frame, embedded, {"topic": topic})
+    assert embedded.numbers(topic) == [1]
+
+
+def test_a_secret_of_the_environment_stays_out_of_the_plan(
+    spark: Any, embedded: EmbeddedKafka
+) -> None:
+    options = {
+        "topic": "t",
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "alice",
+        "kafka.sasl.password.env": "AIOPRODUCER_TEST_NOT_SET",
+    }
+    with pytest.raises(Exception, match="'AIOPRODUCER_TEST_NOT_SET', which is not set"):
+        write(spark.sql("SELECT '1' AS value"), embedded, options)
+
+
+def test_the_snippet_in_the_readme_works(spark: Any, embedded: EmbeddedKafka) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    section = readme.partition("\n## Spark\n")[2]
+    snippet = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)[0]
+    topic = embedded.topic()
+    snippet = snippet.replace("localhost:9092", embedded.servers).replace('"orders"', repr(topic))
+    exec(snippet, {"spark": spark, "frame": spark.range(3)})
+    found = {(record.key, record.value) for record in embedded.records(topic)}
+    assert found == {(b"%d" % each, b'{"id":%d}' % each) for each in range(3)}

@@ -1,0 +1,103 @@
+"""Streams into Kafka by `df.writeStream`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.spark import EmbeddedKafka
+
+from aioproducer.spark import batch_writer, register
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _registered(spark: Any) -> None:
+    register(spark)
+
+
+def put(spark: Any, folder: Path, start: int, stop: int) -> None:
+    """A file that the next micro-batch reads."""
+    frame = spark.range(start, stop, 1, 1).selectExpr("CAST(id AS STRING) AS value")
+    frame.write.mode("append").parquet(str(folder))
+
+
+def stream(spark: Any, folder: Path) -> Any:
+    return spark.readStream.schema("value STRING").parquet(str(folder))
+
+
+def run(frame: Any, kafka: EmbeddedKafka, checkpoint: Path, options: Mapping[str, str]) -> Any:
+    """Writes what is there; gives the progress of the last batch."""
+    query = (
+        frame.writeStream.format("aioproducer")
+        .option("kafka.bootstrap.servers", kafka.servers)
+        .option("checkpointLocation", str(checkpoint))
+        .options(**options)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    return query.lastProgress
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "task-transactions", "exactly-once"])
+def test_what_arrives_is_written_once(
+    spark: Any, embedded: EmbeddedKafka, tmp_path: Path, guarantee: str
+) -> None:
+    topic = embedded.topic()
+    options = {"topic": topic, "delivery.guarantee": guarantee}
+    for number in range(2):
+        put(spark, tmp_path / "in", 100 * number, 100 * (number + 1))
+        progress = run(stream(spark, tmp_path / "in"), embedded, tmp_path / "cp", options)
+        assert progress.sink.numOutputRows == 100
+    assert embedded.numbers(topic) == list(range(200))
+
+
+def test_a_batch_that_spark_runs_again_is_skipped(
+    spark: Any, embedded: EmbeddedKafka, tmp_path: Path
+) -> None:
+    topic, checkpoint = embedded.topic(), tmp_path / "cp"
+    options = {"topic": topic, "delivery.guarantee": "exactly-once"}
+    put(spark, tmp_path / "in", 0, 100)
+    run(stream(spark, tmp_path / "in"), embedded, checkpoint, options)
+    for name in ("0", ".0.crc"):  # as if the driver had died before it wrote this down
+        (checkpoint / "commits" / name).unlink()
+    put(spark, tmp_path / "in", 100, 200)
+    run(stream(spark, tmp_path / "in"), embedded, checkpoint, options)
+    assert embedded.numbers(topic) == list(range(200))
+
+
+def test_the_same_batch_is_doubled_at_least_once(
+    spark: Any, embedded: EmbeddedKafka, tmp_path: Path
+) -> None:
+    topic, checkpoint = embedded.topic(), tmp_path / "cp"
+    put(spark, tmp_path / "in", 0, 100)
+    run(stream(spark, tmp_path / "in"), embedded, checkpoint, {"topic": topic})
+    for name in ("0", ".0.crc"):
+        (checkpoint / "commits" / name).unlink()
+    run(stream(spark, tmp_path / "in"), embedded, checkpoint, {"topic": topic})
+    assert embedded.numbers(topic) == sorted([*range(100), *range(100)])
+
+
+def test_updates_go_by_foreach_batch(spark: Any, embedded: EmbeddedKafka, tmp_path: Path) -> None:
+    topic = embedded.topic(1)
+    put(spark, tmp_path / "in", 0, 10)
+    counts = stream(spark, tmp_path / "in").groupBy("value").count()
+    options = {
+        "kafka.bootstrap.servers": embedded.servers,
+        "topic": topic,
+        "delivery.guarantee": "exactly-once",
+    }
+    write = batch_writer(options, query=topic)
+    query = (
+        counts.selectExpr("value AS key", "CAST(count AS STRING) AS value")
+        .writeStream.outputMode("update")
+        .foreachBatch(write)
+        .option("checkpointLocation", str(tmp_path / "cp"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    assert sorted(int(each.key or b"") for each in embedded.records(topic)) == list(range(10))
+    assert set(embedded.numbers(topic)) == {1}

@@ -1,0 +1,119 @@
+"""What the driver refuses, and what becomes of the strings Spark gives."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from aioproducer.errors import ConfigError
+from aioproducer.spark.options import OWN_OPTIONS, Guarantee, SourceOptions
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+
+
+def parse(use: str = "write", /, **options: str) -> SourceOptions:
+    named = {name.replace("__", "."): value for name, value in options.items()}
+    return SourceOptions.parse(SERVERS | named, use)
+
+
+def test_kafka_options_become_the_producers() -> None:
+    config = parse(kafka__acks="1", kafka__compression__type="lz4").config()
+    assert (config.acks_value, config.compression_type) == (1, "lz4")
+    assert config.bootstrap_servers == ("localhost:9092",)
+
+
+def test_rows_by_the_ten_thousand_get_larger_batches_unless_the_user_chose() -> None:
+    assert parse().config().batch_size == 262_144
+    assert parse(kafka__batch__size="1000").config().batch_size == 1000
+    assert parse(kafka__batch_size="1000").config().batch_size == 1000
+    assert parse(kafka__queue__buffering__max__ms="7").config().linger_ms == 7
+
+
+def test_names_are_matched_whatever_their_case() -> None:
+    parsed = SourceOptions.parse({"Kafka.Bootstrap.Servers": "a:1", "Topic": "orders"}, "write")
+    assert (parsed.topic, parsed.config().bootstrap) == ("orders", (("a", 1),))
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("kafka.linger.m", "kafka.linger.ms"),
+        ("kafka.sasl.pasword.env", "kafka.sasl.password"),
+        ("bootstrap.servers", "kafka.bootstrap.servers"),
+        ("delivery.garantee", "delivery.guarantee"),
+        ("topics", "topic"),
+    ],
+)
+def test_an_unknown_option_is_refused_with_the_nearest_one(name: str, nearest: str) -> None:
+    with pytest.raises(ConfigError, match=rf"unknown option {name}; did you mean {nearest}\?"):
+        SourceOptions.parse(SERVERS | {name: "1"}, "write")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"kafka.key.serializer": "x"}, "types of the columns"),
+        ({"kafka.transactional.id": "x"}, r"transactional\.id\.prefix"),
+        ({"kafka.transactional_id": "x"}, r"transactional\.id\.prefix"),
+        ({"kafka.acks": "0"}, "no guarantee"),
+        ({"kafka.acks": "many"}, "acks must be"),
+        ({"delivery.guarantee": "sometimes"}, "at-least-once, task-transactions, exactly-once"),
+        ({"transactional.id.prefix": "x"}, "no transactions"),
+        ({"delivery.guarantee": "exactly-once", "dead.letter.topic": "x"}, "spoils"),
+        ({"startingOffsets": "earliest"}, "no meaning here"),
+        ({"path": "x"}, "there is no path"),
+        ({"topic": ""}, "topic is empty"),
+    ],
+)
+def test_what_cannot_work_is_refused(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        SourceOptions.parse(SERVERS | options, "write")
+
+
+def test_servers_must_be_given() -> None:
+    with pytest.raises(ConfigError, match=r"kafka\.bootstrap\.servers must be given"):
+        SourceOptions.parse({}, "write")
+
+
+def test_the_guarantee_is_at_least_once_unless_asked_for_more() -> None:
+    assert parse().guarantee is Guarantee.AT_LEAST_ONCE
+    assert parse(delivery__guarantee="Exactly-Once", topic="t").guarantee is Guarantee.EXACTLY_ONCE
+
+
+def with_password(**more: str) -> SourceOptions:
+    return parse(
+        kafka__security__protocol="SASL_PLAINTEXT",
+        kafka__sasl__mechanism="PLAIN",
+        kafka__sasl__username="alice",
+        **more,
+    )
+
+
+def test_a_secret_of_the_environment_is_read_where_it_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = with_password(kafka__sasl__password__env="THE_PASSWORD")
+    with pytest.raises(ConfigError, match=r"'THE_PASSWORD'.*not set"):
+        options.config()
+    monkeypatch.setenv("THE_PASSWORD", "hush-hush")
+    assert options.config().sasl_password == "hush-hush"
+    assert b"hush-hush" not in pickle.dumps(options)
+
+
+def test_no_repr_and_no_error_shows_a_secret() -> None:
+    options = with_password(kafka__sasl__password="hush-hush")
+    assert "hush" not in repr(options)
+    assert "hush" not in repr(options.config())
+    with pytest.raises(ConfigError) as caught:
+        with_password(kafka__sasl__password="hush-hush", kafka__acks="0")
+    assert "hush" not in str(caught.value)
+
+
+def test_the_readme_has_every_own_option() -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    for option in OWN_OPTIONS:
+        assert set(option.used.split()) <= {"write", "stream", "read"}
+        used = option.used.replace(" ", ", ")
+        assert f"| `{option.name}` | {used} | {option.default} | {option.doc} |" in readme

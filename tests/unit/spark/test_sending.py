@@ -1,0 +1,152 @@
+"""Record batches into a topic, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support.spark import EmbeddedKafka, embedded_kafka
+
+from aioproducer.spark import rows
+from aioproducer.spark.options import SourceOptions
+from aioproducer.spark.plan import JOB, SinkPlan, TaskPlace
+from aioproducer.spark.pool import POOL
+from aioproducer.spark.rows import RowError
+from aioproducer.spark.task import TaskReport, write_task
+from aioproducer.types import TopicPartition
+
+PLACE = TaskPlace(3, 0)
+TEXT = [("key", "string"), ("value", "string")]
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[EmbeddedKafka]:
+    with embedded_kafka() as kafka:
+        yield kafka
+        POOL.close()
+
+
+def batches(values: list[str], size: int = 10) -> Iterator[pa.RecordBatch]:
+    for start in range(0, len(values), size):
+        some = values[start : start + size]
+        keys = [f"key-{start + at}" for at in range(len(some))]
+        yield pa.RecordBatch.from_pydict({"key": keys, "value": some})
+
+
+def write(
+    kafka: EmbeddedKafka, topic: str, source: Iterator[pa.RecordBatch], **options: str
+) -> TaskReport:
+    given = {"kafka.bootstrap.servers": kafka.servers, "topic": topic}
+    given |= {name.replace("__", "."): value for name, value in options.items()}
+    plan = SinkPlan.of_batch(given, TEXT, overwrite=False)
+    return write_task(plan, PLACE, JOB, source)
+
+
+def test_the_report_says_what_was_done(kafka: EmbeddedKafka) -> None:
+    topic = kafka.topic(1)
+    report = write(kafka, topic, batches([str(each) for each in range(95)]))
+    assert (report.place, report.rows, report.retries, report.dead_letters) == (PLACE, 95, 0, 0)
+    assert report.offsets == {TopicPartition(topic, 0): (0, 94)}
+    assert report.bytes > 95
+    assert [int(each.value or b"") for each in kafka.read(topic)[0]] == list(range(95))
+
+
+def test_headers_may_be_a_map_and_times_milliseconds(kafka: EmbeddedKafka) -> None:
+    topic = kafka.topic(1)
+    given = {"kafka.bootstrap.servers": kafka.servers, "topic": topic}
+    fields = [("value", "binary"), ("headers", "map<string,string>"), ("timestamp", "bigint")]
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "value": pa.array([b"a"]),
+            "headers": pa.array([[("trace", "7")]], pa.map_(pa.string(), pa.string())),
+            "timestamp": pa.array([1234]),
+        }
+    )
+    write_task(SinkPlan.of_batch(given, fields, overwrite=False), PLACE, JOB, iter([batch]))
+    (record,) = kafka.records(topic)
+    assert (record.headers, record.timestamp_ms) == ((("trace", b"7"),), 1234)
+
+
+def test_no_rows_are_no_trouble(kafka: EmbeddedKafka) -> None:
+    assert write(kafka, kafka.topic(), iter(())).rows == 0
+
+
+def test_what_the_source_raises_comes_out_as_it_is(kafka: EmbeddedKafka) -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield from batches(["1"])
+        raise OSError("the source broke")
+
+    with pytest.raises(OSError, match="the source broke"):
+        write(kafka, kafka.topic(), broken())
+
+
+def test_the_first_refused_row_ends_the_reading(kafka: EmbeddedKafka) -> None:
+    read = 0
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        nonlocal read
+        for batch in batches(["x" * 2_000_000, *map(str, range(500))]):
+            read += 1
+            yield batch
+
+    with pytest.raises(RowError, match=r"Spark partition 3, row 0 \(key b'key-0'\)"):
+        write(kafka, kafka.topic(), counted())
+    assert read <= 2
+
+
+def test_a_long_key_is_shortened(kafka: EmbeddedKafka) -> None:
+    batch = pa.RecordBatch.from_pydict({"key": ["k" * 100], "value": ["x" * 2_000_000]})
+    with pytest.raises(RowError, match=r"key b'k{40}'\.\.\. of 100 bytes"):
+        write(kafka, kafka.topic(), iter([batch]))
+
+
+def test_refused_rows_are_found_again_batch_after_batch(
+    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aioproducer.spark.sending.KEPT_BYTES", 500)
+    topic, letters = kafka.topic(), kafka.topic(1)
+    values = [str(each) if each % 30 else "x" * 2_000_000 for each in range(100)]
+    report = write(kafka, topic, batches(values), dead__letter__topic=letters)
+    assert (report.rows, report.dead_letters) == (100, 4)
+    keys = [record.key for record in kafka.read(letters)[0]]
+    assert keys == [b"key-0", b"key-30", b"key-60", b"key-90"]
+    assert kafka.numbers(topic) == [each for each in range(100) if each % 30]
+
+
+def test_few_batches_are_kept_to_name_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "KEPT_BYTES", 1000)
+    plan = SinkPlan.of_batch(
+        {"kafka.bootstrap.servers": "localhost:9092", "topic": "t"}, TEXT, overwrite=False
+    )
+    window = rows.RowWindow(plan.columns)
+    first = 0
+    for batch in batches(["x" * 40] * 100):
+        window.add(first, batch)
+        first += batch.num_rows
+    assert window.size <= 1000
+    assert window.row(0) is None
+    newest: Any = window.row(99)
+    assert (newest.key, newest.value) == (b"key-99", b"x" * 40)
+
+
+def test_a_plan_pickles_without_a_secret_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import pickle
+
+    monkeypatch.setenv("THE_PASSWORD", "hush-hush")
+    given = {
+        "kafka.bootstrap.servers": "localhost:9092",
+        "topic": "t",
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "alice",
+        "kafka.sasl.password.env": "THE_PASSWORD",
+    }
+    plan = SinkPlan.of_batch(given, TEXT, overwrite=False)
+    pickled = pickle.dumps(plan)
+    assert b"hush" not in pickled
+    assert pickle.loads(pickled).options.config().sasl_password == "hush-hush"
+    assert SourceOptions.__name__ in repr(plan)

@@ -1,0 +1,125 @@
+"""Exactly once, whoever dies when: a whole query on virtual time, again and again.
+
+AIOPRODUCER_TEST_QUERIES=1000   how many queries are played (12)
+AIOPRODUCER_TEST_SEED=7         from which seed on (any)
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import pytest
+from support.two_phase import Query, play_query
+
+from aioproducer.spark.attempts import Plan, TaskResult
+from aioproducer.spark.decision import Decision, TransactionNames
+from aioproducer.spark.ledger import Ledger
+from aioproducer.spark.two_phase import CommitReport, TwoPhaseCommit
+from aioproducer.testing.sim.producer import SimProducer
+from aioproducer.types import PreparedTransaction
+
+QUERIES = int(os.environ.get("AIOPRODUCER_TEST_QUERIES") or 12)
+SEED = int(os.environ.get("AIOPRODUCER_TEST_SEED") or random.randrange(2**32))
+MOST_TRIES = 150
+
+pytestmark = pytest.mark.timeout(120 + 2 * QUERIES)
+
+
+def test_every_row_is_there_once_whoever_dies_when() -> None:
+    happened: Counter[str] = Counter()
+    for seed in range(SEED, SEED + QUERIES):
+        wrong, more = play_query(seed)
+        assert not wrong, f"seed {seed}: {wrong}"
+        happened += more
+    expected = {"driver killed", "worker killed", "second driver", "broker crash", "speculation"}
+    assert expected <= set(happened), f"seed {SEED}: hardly anything happened: {happened}"
+
+
+class WithoutFencing(TwoPhaseCommit):
+    """Decides under whatever identity is the last one."""
+
+    async def commit(self, epoch: int, results: Iterable[TaskResult | None]) -> CommitReport:
+        driver = await self._ledger.take_over()
+        known = [each for each in results if each is not None]
+        renamed = [
+            TaskResult(driver, each.epoch, each.owner, each.part, each.skipped) for each in known
+        ]
+        return await super().commit(epoch, renamed)
+
+
+class WithoutMemory(TwoPhaseCommit):
+    """Does not skip what is decided."""
+
+    async def plan(self) -> Plan:
+        plan = await super().plan()
+        return Plan(plan.prefix, plan.driver)
+
+
+class WithoutTwoPhases(Query):
+    """Every task commits what it has written."""
+
+    def _producer(self, worker: object, name: str) -> SimProducer:
+        producer = super()._producer(worker, name)  # type: ignore[arg-type]
+        prepare = producer.prepare_transaction
+
+        async def commit() -> PreparedTransaction:
+            prepared = await prepare()
+            await producer.commit_transaction()
+            return PreparedTransaction(*_fields(prepared), empty=True)
+
+        producer.prepare_transaction = commit  # type: ignore[method-assign]
+        return producer
+
+
+def _fields(prepared: PreparedTransaction) -> tuple[str, int, int, int]:
+    return (
+        prepared.transactional_id,
+        prepared.producer_id,
+        prepared.epoch,
+        prepared.transaction_version,
+    )
+
+
+def is_noticed(play: Callable[[int], list[str]]) -> bool:
+    return any(play(seed) for seed in range(MOST_TRIES))
+
+
+@pytest.mark.parametrize("broken", [WithoutFencing, WithoutMemory])
+def test_a_driver_that_leaves_out_a_step_is_noticed(broken: type[TwoPhaseCommit]) -> None:
+    assert is_noticed(lambda seed: _failure(seed, broken))
+
+
+def test_tasks_that_commit_by_themselves_leave_duplicates() -> None:
+    assert is_noticed(lambda seed: play_query(seed, make=WithoutTwoPhases)[0])
+
+
+def test_ids_without_a_parity_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = TransactionNames.attempt
+    monkeypatch.setattr(
+        TransactionNames,
+        "attempt",
+        lambda self, worker, epoch, number: named(self, worker, 0, number),
+    )
+
+    class Forgetful(TwoPhaseCommit):
+        """Does not note that all ends were acknowledged, as when it dies before that."""
+
+        async def _finish(self, decision: Decision) -> None:
+            self._ledger.settle = _nothing  # type: ignore[method-assign]
+            await super()._finish(decision)
+
+    assert is_noticed(lambda seed: _failure(seed, Forgetful))
+
+
+async def _nothing(decision: Decision) -> None:
+    pass
+
+
+def _failure(seed: int, protocol: Callable[[Ledger], TwoPhaseCommit]) -> list[str]:
+    try:
+        return play_query(seed, protocol=protocol)[0]
+    except Exception as error:  # the calm life at the end has failed
+        return [repr(error)]

@@ -1,0 +1,237 @@
+"""The writers as Spark calls them, pickled on the way, without a JVM."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support.spark import EmbeddedKafka, embedded_kafka
+
+from aioproducer.blocking import Producer
+from aioproducer.errors import ConfigError, KafkaError
+from aioproducer.spark.pool import POOL
+from aioproducer.spark.rows import RowError
+
+types: Any = pytest.importorskip("pyspark.sql.types", reason="needs pyspark (the extra `spark`)")
+
+SCHEMA = types.StructType([types.StructField("value", types.StringType())])
+EXACTLY_ONCE = {"delivery.guarantee": "exactly-once"}
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[EmbeddedKafka]:
+    with embedded_kafka() as kafka:
+        yield kafka
+        POOL.close()
+
+
+def source(kafka: EmbeddedKafka, topic: str, **options: str) -> Any:
+    from aioproducer.spark import AioproducerSource
+
+    given = {"kafka.bootstrap.servers": kafka.servers, "topic": topic}
+    return AioproducerSource(given | options)
+
+
+def batch(start: int, stop: int) -> Iterator[pa.RecordBatch]:
+    yield pa.RecordBatch.from_pydict({"value": [str(each) for each in range(start, stop)]})
+
+
+def copied(writer: Any) -> Any:
+    return pickle.loads(pickle.dumps(writer))
+
+
+def test_a_batch_job_at_least_once(kafka: EmbeddedKafka) -> None:
+    topic = kafka.topic()
+    writer = source(kafka, topic).writer(SCHEMA, False)
+    messages = [copied(writer).write(batch(10 * each, 10 * each + 10)) for each in range(3)]
+    copied(writer).commit([copied(each) for each in messages])
+    assert kafka.numbers(topic) == list(range(30))
+    copied(writer).abort([None, messages[0]])
+    assert kafka.numbers(topic) == list(range(30))
+
+
+def test_an_exactly_once_job_shows_nothing_before_its_commit(kafka: EmbeddedKafka) -> None:
+    topic = kafka.topic()
+    writer = source(kafka, topic, **EXACTLY_ONCE).writer(SCHEMA, False)
+    messages = [copied(writer).write(batch(10 * each, 10 * each + 10)) for each in range(3)]
+    messages.append(copied(writer).write(iter(())))
+    assert kafka.numbers(topic) == []
+    copied(writer).commit(messages)
+    assert kafka.numbers(topic) == list(range(30))
+
+
+def test_an_exactly_once_job_that_is_aborted_leaves_nothing_open(kafka: EmbeddedKafka) -> None:
+    topic = kafka.topic(1)
+    writer = source(kafka, topic, **EXACTLY_ONCE).writer(SCHEMA, False)
+    messages = [copied(writer).write(batch(0, 10)), None]
+    copied(writer).abort(messages)
+    assert kafka.numbers(topic) == []
+    after = source(kafka, topic).writer(SCHEMA, False)
+    after.write(batch(10, 20))
+    assert kafka.numbers(topic) == list(range(10, 20))
+
+
+def test_a_job_that_was_done_is_not_done_again(kafka: EmbeddedKafka) -> None:
+    topic = kafka.topic()
+    for _ in range(2):
+        job = source(kafka, topic, **EXACTLY_ONCE, **{"job.id": topic}).writer(SCHEMA, False)
+        message = copied(job).write(batch(0, 10))
+        copied(job).commit([message])
+    assert kafka.numbers(topic) == list(range(10))
+
+
+@pytest.mark.parametrize("guarantee", ["task-transactions", "exactly-once"])
+def test_the_row_that_spoils_a_transaction_is_the_one_named(
+    kafka: EmbeddedKafka, guarantee: str
+) -> None:
+    topic = kafka.topic()
+    writer = source(kafka, topic, **{"delivery.guarantee": guarantee}).writer(SCHEMA, False)
+    values = ["x" * 2_000_000 if each == 7 else str(each) for each in range(10)]
+    with pytest.raises(RowError, match=r"Spark partition 0, row 7: RecordTooLargeError"):
+        copied(writer).write(iter([pa.RecordBatch.from_pydict({"value": values})]))
+    copied(writer).abort([None])
+    assert kafka.numbers(topic) == []
+
+
+def test_what_killed_tasks_have_left_open_is_ended_with_the_job(kafka: EmbeddedKafka) -> None:
+    topic = kafka.topic(1)
+    options = {"delivery.guarantee": "task-transactions", "job.id": topic}
+    writer = source(kafka, topic, **options).writer(SCHEMA, False)
+    prefix = writer._plan.prefix
+    settings = {"bootstrap_servers": kafka.servers, "transactional_id": f"{prefix}-killed"}
+    with Producer(**settings) as killed:
+        killed.begin_transaction()
+        killed.send_and_wait(topic, b"-5")
+        message = copied(writer).write(batch(0, 10))
+        assert kafka.numbers(topic) == []  # they stand behind what was left open
+        copied(writer).commit([message])
+        assert kafka.numbers(topic) == list(range(10))
+        with pytest.raises(KafkaError):
+            killed.commit_transaction()
+
+
+class Stream:
+    """A query: what Spark does for one micro-batch."""
+
+    def __init__(self, made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.source = made
+        self._monkeypatch = monkeypatch
+
+    def planned(self, number: int) -> Any:
+        from aioproducer.spark.plan import Epoch
+
+        self._monkeypatch.setattr(
+            "aioproducer.spark.streaming._this_epoch", lambda: Epoch(number, "query")
+        )
+        return copied(copied(self.source).streamWriter(SCHEMA, False))
+
+    def committer(self) -> Any:
+        return copied(self.source).streamWriter(SCHEMA, False)
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "task-transactions", "exactly-once"])
+def test_a_stream_writes_its_batches(
+    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch, guarantee: str
+) -> None:
+    topic = kafka.topic()
+    options = {"delivery.guarantee": guarantee, "checkpointLocation": f"/cp/{topic}"}
+    stream = Stream(source(kafka, topic, **options), monkeypatch)
+    for number in range(3):
+        writer = stream.planned(number)
+        first = 20 * number
+        messages = [
+            writer.write(batch(first, first + 10)),
+            writer.write(batch(first + 10, first + 20)),
+        ]
+        stream.committer().commit(messages, number)
+    assert kafka.numbers(topic) == list(range(60))
+
+
+def test_a_stream_skips_a_batch_that_is_in_kafka_already(
+    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.topic()
+    options = EXACTLY_ONCE | {"checkpointLocation": f"/cp/{topic}"}
+    stream = Stream(source(kafka, topic, **options), monkeypatch)
+    for number in (0, 0, 1, 1):
+        writer = stream.planned(number)
+        message = writer.write(batch(10 * number, 10 * number + 10))
+        stream.committer().commit([message], number)
+    assert kafka.numbers(topic) == list(range(20))
+
+
+def test_a_batch_that_was_aborted_is_written_again(
+    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.topic()
+    options = EXACTLY_ONCE | {"checkpointLocation": f"/cp/{topic}"}
+    stream = Stream(source(kafka, topic, **options), monkeypatch)
+    writer = stream.planned(0)
+    stream.committer().abort([writer.write(batch(0, 10)), None], 0)
+    writer = stream.planned(0)
+    stream.committer().commit([writer.write(batch(0, 10))], 0)
+    assert kafka.numbers(topic) == list(range(10))
+
+
+def test_a_driver_that_was_superseded_publishes_nothing(
+    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.topic()
+    options = EXACTLY_ONCE | {"checkpointLocation": f"/cp/{topic}"}
+    stream = Stream(source(kafka, topic, **options), monkeypatch)
+    zombies = [stream.planned(0).write(batch(0, 10))]
+    writer = stream.planned(0)
+    stream.committer().commit([writer.write(batch(0, 10))], 0)
+    try:
+        stream.committer().commit(zombies, 0)
+    except KafkaError:
+        pass
+    assert kafka.numbers(topic) == list(range(10))
+
+
+def test_a_task_that_does_not_know_its_batch_says_so(kafka: EmbeddedKafka) -> None:
+    topic = kafka.topic()
+    options = EXACTLY_ONCE | {"checkpointLocation": f"/cp/{topic}"}
+    writer = copied(source(kafka, topic, **options).streamWriter(SCHEMA, False))
+    with pytest.raises(KafkaError, match="which micro-batch"):
+        writer.write(batch(0, 10))
+
+
+def test_overwriting_is_refused(kafka: EmbeddedKafka) -> None:
+    with pytest.raises(ConfigError, match="cannot be overwritten"):
+        source(kafka, "t").writer(SCHEMA, True)
+    with pytest.raises(ConfigError, match="cannot be overwritten"):
+        source(kafka, "t").streamWriter(SCHEMA, True)
+
+
+def test_a_topic_is_read_back(kafka: EmbeddedKafka) -> None:
+    topic = kafka.topic(3)
+    source(kafka, topic).writer(SCHEMA, False).write(batch(0, 1000))
+    reading = source(kafka, topic)
+    assert reading.schema().startswith("key BINARY, value BINARY, topic STRING")
+    schema = types.StructType(
+        [
+            types.StructField("value", types.BinaryType()),
+            types.StructField("offset", types.LongType()),
+        ]
+    )
+    reader = copied(reading.reader(schema))
+    ranges = [copied(each) for each in reader.partitions()]
+    rows = [row for each in ranges for row in copied(reader).read(each)]
+    assert sorted(int(value) for value, _ in rows) == list(range(1000))
+
+
+def test_discovery_finds_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib
+    from pathlib import Path
+
+    import aioproducer.spark
+
+    home = Path(aioproducer.spark.__file__).parent / "discovery"
+    monkeypatch.syspath_prepend(str(home))
+    found = importlib.import_module("pyspark_aioproducer")
+    assert found.DefaultSource is aioproducer.spark.AioproducerSource
+    assert found.DefaultSource.name() == "aioproducer"
