@@ -91,6 +91,16 @@ class Producer(TransactionalCalls):
         """The options in force."""
         return self._config
 
+    @property
+    def client_id(self) -> str:
+        """The name in the brokers' logs and quotas, and in exported metrics."""
+        return self._config.client_id
+
+    @property
+    def event_loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop it lives in; None before `start()`."""
+        return self._loop
+
     # -- life ------------------------------------------------------------------------------------
 
     async def start(self, *, init_transactions: bool = True) -> None:
