@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from aioproducer import log
+from aioproducer.core.transaction_operations import OperationKind
 from aioproducer.errors import IllegalStateError
 from aioproducer.metrics import ApplicationMetric, Metric, MetricKind
 
@@ -69,6 +70,10 @@ class _View(NamedTuple):
     def connections(self, total: str) -> float:
         return self.engine.client.traffic.rate(total, self.now)
 
+    def transaction_ns(self, kind: OperationKind) -> float:
+        transactions = self.engine.transactions
+        return 0.0 if transactions is None else transactions.seconds[kind] * _NS
+
     @property
     def in_flight(self) -> int:
         client = self.engine.client
@@ -86,6 +91,16 @@ class _Row(NamedTuple):
 
 def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
+
+
+def _transaction_row(kind: OperationKind) -> _Row:
+    name = kind.name.lower().replace("_", "-")
+    return _Row(
+        f"txn-{name}-time-ns-total",
+        _COUNTER,
+        lambda view: view.transaction_ns(kind),
+        f"Time in {kind.value}(), in ns",
+    )
 
 
 _ROWS = (
@@ -276,6 +291,7 @@ _ROWS = (
     _Row(
         "metadata-version", _GAUGE, lambda v: v.engine.metadata.version, "Version of the metadata"
     ),
+    *map(_transaction_row, OperationKind),
 )
 """Everything without tags; `record-send-total` counts acceptance, before the first attempt."""
 

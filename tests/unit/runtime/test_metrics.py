@@ -154,3 +154,20 @@ def test_before_the_start_there_is_nothing_but_what_the_application_counts():
     assert producer.metrics() == {}
     assert list(producer.all_metrics()) == []
     assert producer.statistics().state == "not started"
+
+
+def test_the_time_in_transactional_calls_is_counted_by_call():
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            async with producer.transaction():
+                await producer.send("t", b"v")
+            await producer.begin_transaction()
+            await producer.abort_transaction()
+            metrics = producer.metrics()
+        millisecond = 1_000_000
+        for call in ("init", "commit"):
+            assert millisecond < metrics[f"txn_{call}_time_ns_total"] < 10_000 * millisecond
+        assert metrics["txn_abort_time_ns_total"] < metrics["txn_commit_time_ns_total"]
+        assert metrics["txn_send_offsets_time_ns_total"] == 0
+
+    play(act, transactional_id="txn", **ROOMY)
