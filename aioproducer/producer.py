@@ -28,20 +28,15 @@ from aioproducer.errors import (
     SerializationError,
     WrongLoopError,
 )
+from aioproducer.measuring import MeasuringCalls
 from aioproducer.transactions import TransactionalCalls
 from aioproducer.types import HeaderPairs, HeadersInput, PartitionInfo, Record, RecordMetadata
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
-    from aioproducer.metrics import ApplicationMetric, Metric
     from aioproducer.runtime.bulk import Item, SendManyResult
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
-    from aioproducer.runtime.health import Health
     from aioproducer.runtime.lane import Lane
-    from aioproducer.runtime.metrics import MetricsRegistry
-    from aioproducer.runtime.statistics import Statistics
 
 _log = log.get("producer")
 
@@ -56,7 +51,7 @@ class _State(Enum):
     FORKED = "forked"
 
 
-class Producer(TransactionalCalls):
+class Producer(TransactionalCalls, MeasuringCalls):
     """An asyncio-native Kafka producer.
 
     Constructing one needs no running loop; it binds to the loop `start()` runs in. Use it as an
@@ -84,7 +79,6 @@ class Producer(TransactionalCalls):
         self._engine: ProducerEngine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lane: Lane | None = None
-        self.__registry: MetricsRegistry | None = None
 
     @property
     def config(self) -> ProducerConfig:
@@ -428,62 +422,6 @@ class Producer(TransactionalCalls):
         engine = self._usable()
         await engine.warm_up(topics, self._block_deadline(engine))
 
-    def health(self) -> Health:
-        """What works right now; see `Health`. Needs no loop and never waits."""
-        from aioproducer.runtime.health import health
-
-        return health(self._engine, self._state.value)
-
-    def metrics(self) -> Mapping[str, float]:
-        """Totals and gauges of the producer by Java's metric names (with underscores).
-
-        Rates, means and peaks are those of the last `metrics_num_samples` samples.
-        """
-        from aioproducer.runtime.metrics import producer_values
-
-        return producer_values(self._engine)
-
-    def all_metrics(self) -> Sequence[Metric]:
-        """Every metric: the producer's, those of topics and brokers, the application's own."""
-        return self._registry.collect(self._engine)
-
-    def register_metric(self, metric: ApplicationMetric) -> None:
-        """Adds a metric of the application to `all_metrics` and to telemetry (KIP-1076).
-
-        One with the same group, name and tags is replaced.
-
-        Raises:
-            IllegalStateError: its group is one of the producer's own.
-        """
-        self._registry.register(metric)
-
-    def unregister_metric(self, metric: ApplicationMetric) -> None:
-        """Takes a metric of the application away."""
-        self._registry.unregister(metric)
-
-    async def client_instance_id(self, timeout: float | None = None) -> UUID:
-        """The id under which this producer's telemetry reaches the brokers (KIP-714).
-
-        Args:
-            timeout: seconds to wait for the broker that gives it; `max_block_ms` when left out.
-
-        Raises:
-            IllegalStateError: `enable_metrics_push` is off, or the producer is not running.
-            UnsupportedVersionError: the brokers take no telemetry.
-            KafkaTimeoutError: no broker gave one in time.
-        """
-        engine = self._usable()
-        if engine.telemetry is None:
-            raise IllegalStateError("there is no client instance id with enable_metrics_push=False")
-        patience = self._config.max_block_ms / 1000 if timeout is None else timeout
-        return await engine.telemetry.client_instance_id(patience)
-
-    def statistics(self) -> Statistics:
-        """Queues, requests in flight and memory now, per broker and partition."""
-        from aioproducer.runtime.statistics import statistics
-
-        return statistics(self._engine, self._config.client_id, self._state.value)
-
     # -- private ---------------------------------------------------------------------------------
 
     def _new_engine(self, loop: asyncio.AbstractEventLoop) -> ProducerEngine:
@@ -492,15 +430,6 @@ class Producer(TransactionalCalls):
         from aioproducer.runtime.engine import ProducerEngine
 
         return ProducerEngine(self._config, loop, registry=self._registry)
-
-    @property
-    def _registry(self) -> MetricsRegistry:
-        # Made when first used: a producer nobody measures shall not import what measures.
-        if self.__registry is None:
-            from aioproducer.runtime.metrics import MetricsRegistry
-
-            self.__registry = MetricsRegistry()
-        return self.__registry
 
     def _open_lane(self, engine: ProducerEngine) -> None:
         """Lets records that need neither a serializer nor a wait past everything here."""
@@ -523,6 +452,10 @@ class Producer(TransactionalCalls):
             delivery = await engine.appender.append(*parts)
         engine.interception.accepted(delivery, parts)
         return delivery
+
+    @property
+    def _lifecycle(self) -> str:
+        return self._state.value
 
     def _block_deadline(self, engine: ProducerEngine) -> float:
         return engine.loop.time() + self._config.max_block_ms / 1000
