@@ -9,7 +9,7 @@ raises, one with a default adjusts the default.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -175,10 +175,22 @@ def _check_callables(values: Values, chosen: frozenset[str]) -> None:
             )
 
 
+def _check_interceptors(values: Values, chosen: frozenset[str]) -> None:
+    given = values["interceptor_classes"]
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise ConfigError(f"interceptor_classes must be a sequence of objects, not {given!r}")
+    if given:
+        # Imported by those who have some.
+        from aioproducer.interceptors import check_interceptors
+
+        check_interceptors(given)
+
+
 _RULES: Final[tuple[Callable[[Values, frozenset[str]], None], ...]] = (
     _check_bootstrap,
     _check_way,
     _check_callables,
+    _check_interceptors,
     _settle_acks,
     _settle_batch_size,
     _settle_partitioner,

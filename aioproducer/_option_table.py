@@ -59,10 +59,11 @@ class CoreOptions:
             )
         }
     )
-    bootstrap_resolve_timeout_ms: int = later(
+    bootstrap_resolve_timeout_ms: int = option(
         0,
         Kind.LONG,
-        "How long to retry resolving the bootstrap servers' names, in ms.",
+        "How long start() tries while none of the bootstrap servers' names can be resolved, in ms; "
+        "0 tries each once. Later on, names that cannot be resolved are tried again without bound.",
         at_least(0),
         source="KIP-909",
     )
@@ -79,7 +80,12 @@ class CoreOptions:
         "The client's name in the brokers' logs, quotas and metrics; "
         "`producer-<n>` when not given.",
     )
-    client_rack: str = later("", Kind.STRING, "The rack this client stands in.", source="KIP-1123")
+    client_rack: str = option(
+        "",
+        Kind.STRING,
+        "The rack this client stands in, as the brokers' `broker.rack` names theirs.",
+        source="KIP-1123",
+    )
     metadata_max_age_ms: int = option(
         300_000,
         Kind.LONG,
@@ -292,10 +298,11 @@ class CoreOptions:
         one_of("async", "sync"),
         source="Kafka 0.8",
     )
-    buffer_memory_allocation_strategy: str = later(
+    buffer_memory_allocation_strategy: str = option(
         "full",
         Kind.STRING,
-        "Whether a batch takes its memory at once or as it grows.",
+        "Whether a batch takes batch_size of buffer_memory at once, or as its records need it: "
+        "`incremental` suits many partitions with few records each.",
         one_of_ignoring_case("full", "incremental"),
         source="KIP-1332",
     )
@@ -377,10 +384,11 @@ class CoreOptions:
         at_least(0),
         source="KIP-794",
     )
-    partitioner_rack_aware: bool = later(
+    partitioner_rack_aware: bool = option(
         False,
         Kind.BOOLEAN,
-        "Whether partitions led in the client's rack are preferred.",
+        "Whether the default partitioner prefers partitions led in the client_rack, as long as "
+        "there are any, for records without a key.",
         source="KIP-1123",
     )
 
@@ -391,8 +399,12 @@ class CoreOptions:
     value_serializer: Serializer | None = option(
         None, Kind.OBJECT, "Turns values into bytes; None takes bytes as they are."
     )
-    interceptor_classes: Sequence[object] = later(
-        (), Kind.OBJECT, "Objects that see every record and its outcome."
+    interceptor_classes: Sequence[object] = option(
+        (),
+        Kind.OBJECT,
+        "Objects that see every record and its outcome, in this order; see "
+        "`aioproducer.interceptors`.",
+        source="Kafka, KIP-42",
     )
     config_providers: Sequence[object] = later(
         (), Kind.OBJECT, "Where placeholders in values are looked up."
@@ -431,21 +443,24 @@ class CoreOptions:
     )
 
     # -- metrics -----------------------------------------------------------------------------
-    enable_metrics_push: bool = later(
+    enable_metrics_push: bool = option(
         True,
         Kind.BOOLEAN,
-        "Whether client metrics are pushed to brokers that ask for them.",
-        accepts=(False,),
+        "Whether client metrics are pushed to brokers that ask for them; costs nothing where none "
+        "does.",
         source="KIP-714",
     )
     metric_reporters: Sequence[object] = later(
         (), Kind.OBJECT, "Objects that are told of every metric."
     )
-    metrics_num_samples: int = later(
-        2, Kind.INT, "How many samples a windowed metric keeps.", at_least(1)
+    metrics_num_samples: int = option(
+        2, Kind.INT, "Over how many samples rates, means and peaks are taken.", at_least(1)
     )
-    metrics_sample_window_ms: int = later(
-        30_000, Kind.LONG, "How long one sample of a windowed metric lasts, in ms.", at_least(0)
+    metrics_sample_window_ms: int = option(
+        30_000,
+        Kind.LONG,
+        "How long one sample of rates, means and peaks lasts, in ms.",
+        at_least(0),
     )
     metrics_recording_level: str = later(
         "INFO", Kind.STRING, "How detailed metrics are.", one_of("INFO", "DEBUG", "TRACE")

@@ -128,6 +128,10 @@ class ConnectionSetupTimeoutError(KafkaConnectionError):
     """The connection was not set up within `socket_connection_setup_timeout_ms`."""
 
 
+class NameResolutionError(KafkaConnectionError):
+    """No address was found for a broker's name."""
+
+
 class ProxyError(KafkaConnectionError):
     """The proxy cannot be reached, or does not lead to the broker."""
 

@@ -40,9 +40,13 @@ from aioproducer.records.layout import HEADER_SIZE
 from aioproducer.types import HeaderPairs, HeadersInput, PartitionInfo, RecordMetadata
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from aioproducer.blocking.intake import Entry
+    from aioproducer.metrics import ApplicationMetric, Metric
     from aioproducer.runtime.bulk import Item, SendManyResult
     from aioproducer.runtime.health import Health
+    from aioproducer.runtime.statistics import Statistics
 
 T = TypeVar("T")
 
@@ -99,6 +103,15 @@ class Producer(TransactionalCalls):
     def config(self) -> ProducerConfig:
         """The options in force."""
         return self._producer.config
+
+    @property
+    def client_id(self) -> str:
+        """The name in the brokers' logs and quotas, and in exported metrics."""
+        return self.config.client_id
+
+    @property
+    def event_loop(self) -> None:
+        """None: whoever reads metrics need not care for the loop, the calls do."""
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -211,6 +224,8 @@ class Producer(TransactionalCalls):
         inside = self._usable()
         if self._admit is not None:
             self._admit()
+        if inside.engine.interception.sees_records:
+            return self._send_seen(inside, (topic, value, key, headers, partition, timestamp_ms))
         pairs: HeaderPairs = ()
         if (
             headers
@@ -342,6 +357,26 @@ class Producer(TransactionalCalls):
         """Totals and gauges by Java's metric names (with underscores)."""
         return self._look(self._producer.metrics)
 
+    def all_metrics(self) -> Sequence[Metric]:
+        """Every metric: the producer's, those of topics and brokers, the application's own."""
+        return self._look(self._producer.all_metrics)
+
+    def statistics(self) -> Statistics:
+        """Queues, requests in flight and memory now, per broker and partition."""
+        return self._look(self._producer.statistics)
+
+    def register_metric(self, metric: ApplicationMetric) -> None:
+        """See `aioproducer.Producer.register_metric`; the metric is read in the loop's thread."""
+        self._look(lambda: self._producer.register_metric(metric))
+
+    def unregister_metric(self, metric: ApplicationMetric) -> None:
+        """Takes a metric of the application away."""
+        self._look(lambda: self._producer.unregister_metric(metric))
+
+    def client_instance_id(self, timeout: float | None = None) -> UUID:
+        """See `aioproducer.Producer.client_instance_id`."""
+        return self.run(lambda: self._producer.client_instance_id(timeout))
+
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Runs a call of the asynchronous producer in its loop, after what was handed over.
 
@@ -389,6 +424,13 @@ class Producer(TransactionalCalls):
             return at()
 
         return self._thread.call(looking())
+
+    def _send_seen(self, inside: Inside, record: tuple[Any, ...]) -> DeliveryHandle:
+        """Interceptors live in the loop: so do the records they see, one by one."""
+        if self._thread.is_here:
+            raise BufferFullError("a callback cannot wait for the interceptors")
+        handle = DeliveryHandle(self._thread)
+        return self._thread.call(inside.in_order(lambda: inside.send(handle, *record)))
 
     def _send_through_loop(self, inside: Inside, entry: Entry) -> DeliveryHandle:
         """Appends before it returns, so that whatever is wrong is raised here."""

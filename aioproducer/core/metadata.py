@@ -115,6 +115,11 @@ class Metadata:
         """The version of the current snapshot."""
         return self.cluster.version
 
+    @property
+    def refreshed_at(self) -> float:
+        """Loop time of the last answer about everything; -inf before the first."""
+        return self._full_answer_at
+
     def topic(self, name: str) -> TopicMetadata | None:
         """A topic of the snapshot."""
         return self.cluster.topics.get(name)

@@ -57,7 +57,7 @@ class ProducerBatch:
 
     Args:
         topic_partition: where the records go.
-        buffer: the memory for them; filled by `try_append`, never resized.
+        buffer: the memory for them; filled by `try_append`, never resized, left by `move_to`.
         size: bytes accounted for the buffer in the pool.
         now: loop time of the creation, seconds; the delivery timeout counts from here.
         ordinal: position among all batches of the producer, the parts of a split one sorting into
@@ -163,6 +163,11 @@ class ProducerBatch:
         """Bytes of the batch in a request: exact once encoded, uncompressed before."""
         if self.encoded is not None:
             return self.encoded.size
+        return self.uncompressed_size
+
+    @property
+    def uncompressed_size(self) -> int:
+        """Bytes of the batch before compression; those of its header once the memory is gone."""
         return HEADER_SIZE + (0 if self.builder is None else self.builder.size)
 
     @property
@@ -190,6 +195,15 @@ class ProducerBatch:
         if index < 0 or is_last:
             self.close()
         return index >= 0
+
+    def move_to(self, buffer: bytearray, size: int) -> tuple[bytearray | None, int]:
+        """Goes on in a larger buffer, while open; returns the old one and its accounted size."""
+        if self.builder is None:
+            raise IllegalStateError("a batch that gave up its memory cannot grow")
+        self.builder.move_to(buffer)
+        before = (self.buffer, self.size)
+        self.buffer, self.size = buffer, size
+        return before
 
     def close(self) -> None:
         """Takes no more records."""

@@ -25,6 +25,7 @@ from aioproducer.net.dialer import Dialer
 from aioproducer.net.link import BrokerLink
 from aioproducer.net.settings import NetSettings
 from aioproducer.net.surroundings import NodeState, Surroundings
+from aioproducer.net.traffic import Traffic
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import REQUEST_TYPES, encode_request
@@ -84,8 +85,9 @@ class NetworkClient:
         self._retired: set[BrokerLink] = set()
         warnings = log.RateLimitedLog(log.get("net"))
         self._check = ClusterCheck(settings.rebootstrap and settings.check_cluster)
+        self.traffic: Traffic = Traffic(sampling=settings.sampling)
         self._around = Surroundings(
-            settings, self._check, dialer, loop_time, rng, on_event, warnings
+            settings, self._check, dialer, loop_time, rng, on_event, warnings, self.traffic
         )
 
     # -- who there is -----------------------------------------------------------------------------
@@ -226,6 +228,15 @@ class NetworkClient:
                 return chosen
         dialing = (link.node.id for links in groups for link in links.values() if link.is_dialing)
         return next(dialing, None)
+
+    def ready_node(self, now: float) -> int | None:
+        """The least loaded of the nodes that would take a request now, bootstrap servers included.
+
+        For what may as well be left undone: no connection is worth a dial.
+        """
+        links = [*self._brokers.values(), *self._bootstrap.values()]
+        ready = [link for link in links if link.is_ready(now)]
+        return min(ready, key=lambda link: link.in_flight).node.id if ready else None
 
     def _least_loaded(self, links: Mapping[int, BrokerLink], now: float) -> int | None:
         if not links:

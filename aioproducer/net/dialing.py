@@ -18,6 +18,7 @@ from aioproducer.errors import (
     ConnectionSetupTimeoutError,
     KafkaConnectionError,
     KafkaError,
+    NameResolutionError,
     ProxyError,
 )
 from aioproducer.net.dialer import Address, Dialer
@@ -50,8 +51,9 @@ async def open_stream(
 
     Raises:
         ConnectionSetupTimeoutError: an address (or the resolver) did not answer in time.
+        NameResolutionError: the name has no address.
         ProxyError: the proxy cannot be reached, or does not lead there.
-        KafkaConnectionError: all addresses refused, or the name has none.
+        KafkaConnectionError: all addresses refused.
         TlsError: an address refused TLS, or we refused what it showed.
         ProxyAuthenticationError: the proxy wants other credentials.
     """
@@ -80,7 +82,8 @@ async def open_stream(
             failures.append((str(address), error))
         else:
             return address, streams
-    raise _failure(node, failures, round((loop_time() - started) * 1000))
+    elapsed_ms = round((loop_time() - started) * 1000)
+    raise _failure(node, failures, elapsed_ms, resolved=bool(addresses))
 
 
 async def _until(when: float, work: Awaitable[_T]) -> _T:
@@ -89,12 +92,14 @@ async def _until(when: float, work: Awaitable[_T]) -> _T:
         return await work
 
 
-def _failure(node: Node, failures: list[tuple[str, OSError]], elapsed_ms: int) -> KafkaError:
+def _failure(
+    node: Node, failures: list[tuple[str, OSError]], elapsed_ms: int, *, resolved: bool
+) -> KafkaError:
     timed_out = any(isinstance(error, TimeoutError) for _, error in failures)
     refused = [error.error for _, error in failures if isinstance(error, RefusedDialError)]
     if refused and not timed_out:
         return refused[-1].with_context(node_id=node.id, elapsed_ms=elapsed_ms)
-    kind = KafkaConnectionError
+    kind = KafkaConnectionError if resolved else NameResolutionError
     if timed_out:
         kind = ConnectionSetupTimeoutError
     elif any(isinstance(error, ProxyFailedError) for _, error in failures):

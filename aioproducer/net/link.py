@@ -245,6 +245,7 @@ class BrokerLink:
 
     def connection_failed(self, connection: Connection, error: KafkaError, lost: int) -> None:
         """Back to DISCONNECTED; failures during the handshake are the dial task's to report."""
+        self._around.traffic.on_closed(self._around.loop_time())
         if connection is not self._connection or self._state is not NodeState.READY:
             return
         around = self._around
@@ -297,7 +298,9 @@ class BrokerLink:
             observer=self,
             loop_time=around.loop_time,
             max_idle_s=around.settings.connections_max_idle_s,
+            traffic=around.traffic.of(node.id),
         )
+        around.traffic.on_connected(around.loop_time())
         self._connection = connection
         address = self._doubtful_address
         host = (address and address.canonical_name) or node.host

@@ -17,6 +17,7 @@ from aioproducer.records._validation import (
     MAX_TIMESTAMP_MS,
     buffer_error,
     headers_error,
+    moving_error,
     payload_bytes,
     released_error,
     timestamp_error,
@@ -198,6 +199,19 @@ class RecordBatchBuilder:
         self._pending.clear()
         self._view = None
         self.size = 0
+
+    def move_to(self, buffer: bytearray) -> None:
+        """Go on in a larger buffer, with the records so far copied."""
+        if not isinstance(buffer, bytearray):
+            raise buffer_error(buffer)
+        if self._view is None or len(buffer) < self._capacity or not self._capacity:
+            raise moving_error()
+        body = self.body()
+        before, self._view = self._view, memoryview(buffer)
+        self._view[: self.size] = body
+        self._capacity = min(len(buffer), _MAX_BODY_SIZE)
+        body.release()
+        before.release()
 
     def body(self) -> memoryview:
         """The bytes of the records appended so far, a view of the buffer."""

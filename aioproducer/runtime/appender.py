@@ -70,7 +70,6 @@ class AppenderSettings:
     """
 
     max_block: float
-    batch_size: int
     max_request_size: int
     enqueue_ms: int | None = None
     hashes_keys: bool = True
@@ -112,6 +111,7 @@ class RecordAppender:
         self._admission: Admission | None = None
         self._opened_this_turn = 0
         self._loop = loop
+        self._stats = stats
         self.wall_ms: Callable[[], int] = wall_ms
         self.lane: FastLane = FastLane(
             LaneSettings(
@@ -306,9 +306,13 @@ class RecordAppender:
     async def _wait_for_metadata(
         self, topic: str, partition: int | None, deadline: float
     ) -> TopicMetadata:
-        if partition is None:
-            return await self._waits.wait_for_topic(topic, deadline)
-        return await self._waits.wait_for_partition(topic, partition, deadline)
+        began = self._loop.time()
+        try:
+            if partition is None:
+                return await self._waits.wait_for_topic(topic, deadline)
+            return await self._waits.wait_for_partition(topic, partition, deadline)
+        finally:
+            self._stats.metadata_wait_time += self._loop.time() - began
 
     def _try_append(self, record: OutgoingRecord) -> ProducerBatch | None:
         if record.partition is not None:
@@ -342,7 +346,7 @@ class RecordAppender:
             raise SerializationError(str(error), topic=record.meta.name) from error
 
     def _batch_bytes(self, record: OutgoingRecord) -> int:
-        return max(self._settings.batch_size, record.size)
+        return self._accumulator.settings.first_size(record.size)
 
     def _may_open(self, record: OutgoingRecord) -> bool:
         """Whether this turn of the loop may see another new batch."""
@@ -404,6 +408,7 @@ class RecordAppender:
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
+            self._stats.buffer_exhausted += 1
             raise BufferExhaustedError(
                 f"no memory for the record within {bound}: {self._shortage} and "
                 f"{self._memory.pool.queued} request(s) wait for it",

@@ -165,8 +165,11 @@ class BulkRun:
 
     async def _append(self, rows: RowSource, row: int, topic: str | None, number: int) -> bool:
         """Sends one row as `send()` would; whether it was accepted."""
+        seen = self._engine.interception
+        parts: RowParts | None = None
         try:
-            name, key, value, headers, partition, timestamp_ms = rows.record(row)
+            parts = rows.record(row)
+            name, key, value, headers, partition, timestamp_ms = parts
             name = topic if name is None else name
             if name is None:
                 raise InvalidTopicError("the record names no topic, nor does the call")
@@ -181,6 +184,8 @@ class BulkRun:
                     delivery = self._appender.append_nowait(*arguments)
                     self._patient = True
         except KafkaError as error:
+            if parts is not None:
+                seen.refused(parts, error)
             self.result.failed.append(FailedRecord(number, _without_frames(error)))
             if self._engine.transactions is not None:
                 # Nobody is raised this error who could do without the row and commit.
@@ -193,6 +198,7 @@ class BulkRun:
                 # Refusing suspends nowhere: others get their turn in between.
                 await asyncio.sleep(0)
             return False
+        seen.accepted(delivery, parts)
         sticks = self._sticks and partition is None and (key is None or not self._hashes_keys)
         self._track(delivery, number, self._target(name), sticks)
         return True

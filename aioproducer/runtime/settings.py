@@ -20,6 +20,7 @@ from aioproducer.core.metadata import NEVER_S, Metadata
 from aioproducer.core.sender import SenderSettings
 from aioproducer.core.transactional_sequencer import TransactionalSequencer
 from aioproducer.core.transactions import TransactionManager
+from aioproducer.metrics.sampling import Sampling
 from aioproducer.net.client import NetSettings
 from aioproducer.net.dialer import Dialer, TcpDialer
 from aioproducer.net.old_brokers import ranges_of_old_broker
@@ -43,6 +44,11 @@ def retry_backoff(config: ProducerConfig) -> ExponentialBackoff:
     return ExponentialBackoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
 
 
+def sampling(config: ProducerConfig) -> Sampling:
+    """How rates and peaks of metrics are sampled."""
+    return Sampling(config.metrics_num_samples, config.metrics_sample_window_ms / 1000)
+
+
 def accumulator_settings(config: ProducerConfig) -> AccumulatorSettings:
     """What the accumulator is told."""
     return AccumulatorSettings(
@@ -52,6 +58,7 @@ def accumulator_settings(config: ProducerConfig) -> AccumulatorSettings:
         max_request_size=config.max_request_size,
         guarantee_order=config.max_in_flight_requests_per_connection == 1,
         batch_records=config.batch_max_records,
+        grows=config.buffer_memory_allocation_strategy == "incremental",
     )
 
 
@@ -69,7 +76,6 @@ def appender_settings(config: ProducerConfig) -> AppenderSettings:
     return AppenderSettings(
         max_block=config.max_block_ms / 1000,
         enqueue_ms=config.enqueue_timeout_ms,
-        batch_size=config.batch_size,
         max_request_size=config.max_request_size,
         hashes_keys=config.partitioner == "default" and not config.partitioner_ignore_keys,
         sticks=config.partitioner == "default",
@@ -94,6 +100,7 @@ def net_settings(config: ProducerConfig) -> NetSettings:
         old_broker_versions=ranges_of_old_broker(config.broker_version_fallback),
         expects_old_brokers="broker_version_fallback" in config.explicitly_set,
         sasl=sasl_mechanism(config),
+        sampling=sampling(config),
         software_version=__version__,
     )
 

@@ -252,13 +252,6 @@ def test_an_option_of_a_later_release_is_refused_unless_it_asks_for_what_holds_t
         assert getattr(config(**{row.name: value}), row.name) == value
 
 
-def test_metrics_push_keeps_kafkas_default_but_may_not_be_asked_for():
-    assert config().enable_metrics_push is True
-    assert config(enable_metrics_push=False).enable_metrics_push is False
-    with pytest.raises(ConfigError, match="enable_metrics_push=True is not supported yet"):
-        config(enable_metrics_push=True)
-
-
 def test_options_that_do_not_apply_are_refused_with_the_reason():
     inert = [row for row in OPTIONS.values() if row.status is Status.INERT]
     assert len(inert) == 22

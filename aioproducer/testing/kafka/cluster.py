@@ -51,6 +51,7 @@ class KafkaCluster(KafkaBackend):
             how they authenticate, `listener` where they are.
         jvm_options: More options of Java for the brokers, such as `-Djava.security.krb5.conf=...`.
         host: The address of this machine where the brokers listen.
+        classpath: Jars or directories of classes besides Kafka's own: the brokers' plugins.
 
     Raises:
         ClusterError: The version cannot be run.
@@ -74,6 +75,7 @@ class KafkaCluster(KafkaBackend):
         listeners: Mapping[str, str] | None = None,
         jvm_options: Sequence[str] = (),
         host: str = _HOST,
+        classpath: Sequence[Path] = (),
     ) -> None:
         if brokers < 1:
             raise ClusterError(f"a cluster needs at least one broker, not {brokers}")
@@ -88,6 +90,7 @@ class KafkaCluster(KafkaBackend):
         self._listeners = dict(listeners or {})
         self._jvm_options = tuple(jvm_options)
         self._host = host
+        self._more_classes = tuple(classpath)
         self._nodes: dict[int, BrokerProcess] = {}
         self._expected: set[int] = set()
         self._directory: Path | None = None
@@ -138,7 +141,7 @@ class KafkaCluster(KafkaBackend):
             MavenError: The jars could not be fetched.
         """
         self._closing.clear()
-        classpath = self.release.broker_classpath()
+        classpath = [*self.release.broker_classpath(), *self._more_classes]
         try:
             with self._lock:
                 self._start_all(classpath)

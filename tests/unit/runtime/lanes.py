@@ -25,6 +25,7 @@ from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime import appender as appender_module
 from aioproducer.runtime.appender import RecordAppender
 from aioproducer.runtime.delivery import WakeUps
+from aioproducer.runtime.interception import Interception
 from aioproducer.runtime.memory import BufferMemory
 from aioproducer.runtime.settings import appender_settings
 from aioproducer.types import Node
@@ -84,7 +85,12 @@ class Bench:
         self.lane = self.appender.lane
         if not fast:
             self.lane.close()
-        engine = SimpleNamespace(appender=self.appender, failure=None, closing=False)
+        engine = SimpleNamespace(
+            appender=self.appender,
+            failure=None,
+            closing=False,
+            interception=Interception((), (), self.loop),
+        )
         self.producer._engine = engine
         self.producer._loop = self.loop
         self.producer._state = _State.RUNNING
