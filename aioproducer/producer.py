@@ -13,7 +13,7 @@ import asyncio
 import os
 import warnings
 import weakref
-from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Iterable, Sequence
 from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -28,6 +28,7 @@ from aioproducer.errors import (
     ProducerClosedError,
     WrongLoopError,
 )
+from aioproducer.measuring import MeasuringCalls
 from aioproducer.serializers.calling import (
     Prepared,
     RecordSerializers,
@@ -37,14 +38,14 @@ from aioproducer.serializers.calling import (
     unchanging,
 )
 from aioproducer.transactions import TransactionalCalls
-from aioproducer.types import HeadersInput, PartitionInfo, RecordMetadata
+from aioproducer.types import HeadersInput, PartitionInfo, Record, RecordMetadata
 
 if TYPE_CHECKING:
     from aioproducer.runtime.bulk import Item, SendManyResult
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
-    from aioproducer.runtime.health import Health
     from aioproducer.runtime.lane import Lane
+    from aioproducer.runtime.unfinished import UnfinishedParts
 
 _log = log.get("producer")
 
@@ -59,7 +60,7 @@ class _State(Enum):
     FORKED = "forked"
 
 
-class Producer(TransactionalCalls):
+class Producer(TransactionalCalls, MeasuringCalls):
     """An asyncio-native Kafka producer.
 
     Constructing one needs no running loop; it binds to the loop `start()` runs in. Use it as an
@@ -95,19 +96,31 @@ class Producer(TransactionalCalls):
         """The options in force."""
         return self._config
 
+    @property
+    def client_id(self) -> str:
+        """The name in the brokers' logs and quotas, and in exported metrics."""
+        return self._config.client_id
+
+    @property
+    def event_loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop it lives in; None before `start()`."""
+        return self._loop
+
     # -- life ------------------------------------------------------------------------------------
 
     async def start(self, *, init_transactions: bool = True) -> None:
         """Connects to the cluster; returns when a broker has answered.
 
-        Waits at most `max_block_ms`, and as long again for the transaction coordinator if there is
-        a `transactional_id`. When it raises, everything is cleaned up.
+        Waits at most `max_block_ms` (or `bootstrap_resolve_timeout_ms`, if that is longer), and
+        as long again for the transaction coordinator if there is a `transactional_id`. When it
+        raises, everything is cleaned up.
 
         Args:
             init_transactions: False leaves `init_transactions()` to the caller.
 
         Raises:
-            BootstrapError: no bootstrap server answered in time; the text says why, for each.
+            BootstrapError: no bootstrap server answered in time, or none of their names can be
+                resolved (KIP-909); the text says why, for each.
             IllegalStateError: the producer was started before.
             UnsupportedCodecError: the compression's library cannot be imported.
         """
@@ -199,7 +212,8 @@ class Producer(TransactionalCalls):
         """Appends a record; returns as soon as it is accepted, before it is sent.
 
         Awaiting `send` is the back-pressure: it waits, at most `max_block_ms`, for the topic's
-        metadata and for room in `buffer_memory`. Await the `Delivery` for the outcome.
+        metadata and for room in `buffer_memory`. Await the `Delivery` for the outcome; with
+        `producer_type="sync"` this is done here, so that a failed delivery raises.
 
         Args:
             topic: topic name.
@@ -212,6 +226,7 @@ class Producer(TransactionalCalls):
         Raises:
             MetadataTimeoutError: the topic or partition did not appear in time.
             BufferExhaustedError: no memory became free in time.
+            BufferFullError: there is no room, and `enqueue_timeout_ms` is 0.
             RecordTooLargeError: larger than `max_request_size` or `buffer_memory`.
             SerializationError: a serializer failed, or the types cannot be sent.
             IllegalStateError: not started, closed, another loop's, or after `fork()`; outside a
@@ -224,7 +239,10 @@ class Producer(TransactionalCalls):
             )
             if delivery is not None:
                 return delivery
-        return await self._append(topic, value, key, headers, partition, timestamp_ms)
+        delivery = await self._append(topic, value, key, headers, partition, timestamp_ms)
+        if self._config.producer_type == "sync":
+            await delivery
+        return delivery
 
     def send_nowait(
         self,
@@ -244,14 +262,12 @@ class Producer(TransactionalCalls):
             if delivery is not None:
                 return delivery
         engine = self._usable()
+        if engine.interception.sees_records:
+            record = Record(value, key, headers, timestamp_ms, partition, topic)
+            return self._send_seen_nowait(engine, record)
         prepared = self._prepare(topic, key, value, headers)
         if not isinstance(prepared, tuple):
-            prepared.close()
-            raise BufferFullError(
-                f"the {prepared.part}_serializer has to wait",
-                topic=topic,
-                advice="use send(), which waits",
-            )
+            raise _would_wait(prepared, topic)
         key, value, pairs = prepared
         return engine.appender.append_nowait(topic, key, value, pairs, partition, timestamp_ms)
 
@@ -409,18 +425,6 @@ class Producer(TransactionalCalls):
         engine = self._usable()
         await engine.warm_up(topics, self._block_deadline(engine))
 
-    def health(self) -> Health:
-        """What works right now; see `Health`. Needs no loop and never waits."""
-        from aioproducer.runtime.health import health
-
-        return health(self._engine, self._state.value)
-
-    def metrics(self) -> Mapping[str, float]:
-        """Totals and gauges by Java's metric names (with underscores)."""
-        from aioproducer.runtime.health import metrics
-
-        return metrics(self._engine)
-
     # -- private ---------------------------------------------------------------------------------
 
     def _new_engine(self, loop: asyncio.AbstractEventLoop) -> ProducerEngine:
@@ -428,11 +432,13 @@ class Producer(TransactionalCalls):
         # Imported here, so that `import aioproducer` stays light.
         from aioproducer.runtime.engine import ProducerEngine
 
-        return ProducerEngine(self._config, loop)
+        return ProducerEngine(self._config, loop, registry=self._registry)
 
     def _open_lane(self, engine: ProducerEngine) -> None:
         """Lets records that need neither a serializer nor a wait past everything here."""
-        if self._serializers is not None:
+        if self._serializers is not None or self._config.producer_type == "sync":
+            return
+        if engine.interception.sees_records:
             return
         self._lane = engine.appender.lane
         for name, waits in (("send", False), ("send_and_wait", True)):
@@ -441,6 +447,32 @@ class Producer(TransactionalCalls):
                 shortcut = self._lane.method(self, function, waits)
                 if shortcut is not None:
                     vars(self)[name] = shortcut
+
+    async def _send_seen(self, engine: ProducerEngine, record: Record) -> Delivery:
+        """`send` with interceptors."""
+        parts = engine.interception.show(record, self._prepare)
+        if not isinstance(parts, tuple):
+            with engine.interception.telling(parts.known):
+                parts = await engine.appender.finished(parts)
+        with engine.interception.telling(parts):
+            delivery = await engine.appender.append(*parts)
+        engine.interception.accepted(delivery, parts)
+        return delivery
+
+    def _send_seen_nowait(self, engine: ProducerEngine, record: Record) -> Delivery:
+        """`send_nowait` with interceptors."""
+        parts = engine.interception.show(record, self._prepare)
+        if not isinstance(parts, tuple):
+            with engine.interception.telling(parts.known):
+                raise _would_wait(parts, record.topic)
+        with engine.interception.telling(parts):
+            delivery = engine.appender.append_nowait(*parts)
+        engine.interception.accepted(delivery, parts)
+        return delivery
+
+    @property
+    def _lifecycle(self) -> str:
+        return self._state.value
 
     def _block_deadline(self, engine: ProducerEngine) -> float:
         return engine.loop.time() + self._config.max_block_ms / 1000
@@ -489,6 +521,9 @@ class Producer(TransactionalCalls):
         timestamp_ms: int | None,
     ) -> Delivery:
         engine = self._usable()
+        if engine.interception.sees_records:
+            record = Record(value, key, headers, timestamp_ms, partition, topic)
+            return await self._send_seen(engine, record)
         prepared = self._prepare(topic, key, value, headers)
         if not isinstance(prepared, tuple):
             prepared = await engine.appender.finished(prepared)
@@ -520,6 +555,14 @@ def _check_in_task(what: str) -> None:
             f"{what}() can only be awaited in a task, not in a callback (KIP-1118)",
             advice=f"start a task there: asyncio.create_task(producer.{what}())",
         )
+
+
+def _would_wait(record: UnfinishedRecord | UnfinishedParts, topic: str | None) -> BufferFullError:
+    """Gives a record up whose serializer waits where nothing can."""
+    record.close()
+    return BufferFullError(
+        f"the {record.part}_serializer has to wait", topic=topic, advice="use send(), which waits"
+    )
 
 
 def _after_fork_in_child() -> None:

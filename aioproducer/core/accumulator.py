@@ -35,6 +35,7 @@ from aioproducer.core.crowd import Crowd
 from aioproducer.core.idempotence import Sequencer
 from aioproducer.core.incomplete import IncompleteBatches
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
+from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 _NOWHERE = None
 _SMALLEST_HEAP = 64
+_FIRST_SIZE = 4096
 _LEADERLESS = -(1 << 40)  # no node id: bootstrap servers count down from -1
 
 
@@ -55,6 +57,14 @@ class AccumulatorSettings:
     delivery_timeout: float
     max_request_size: int
     guarantee_order: bool
+    batch_records: int | None = None
+    grows: bool = False
+    """Whether a batch begins small and takes more memory as it fills (KIP-1332)."""
+
+    def first_size(self, record_size: int) -> int:
+        """Bytes for a new batch whose first record takes up to `record_size`, header included."""
+        size = min(self.batch_size, _FIRST_SIZE) if self.grows else self.batch_size
+        return max(size, record_size)
 
 
 class PartitionQueue:
@@ -141,11 +151,24 @@ class RecordAccumulator:
             return None
         batch = queue.batches[-1]
         was_full = batch.full
-        if batch.try_append(record):
-            return batch
-        if not was_full:
+        if self.settings.grows and not was_full:
+            self._make_room(batch, record)
+        has_room = batch.try_append(record)
+        if batch.full and not was_full:
             self._replan(queue)
-        return None
+        return batch if has_room else None
+
+    def _make_room(self, batch: ProducerBatch, record: OutgoingRecord) -> None:
+        """Gives an open batch twice its memory if the record needs it and the pool has it."""
+        needed = batch.wire_size + record.size - HEADER_SIZE
+        size = min(self.settings.batch_size, max(2 * batch.size, needed))
+        if needed <= batch.size or size <= batch.size:
+            return
+        larger = self.pool.try_allocate(size)
+        if larger is not None:
+            buffer, before = batch.move_to(larger, size)
+            if buffer is not None:
+                self.pool.deallocate(buffer, before)
 
     def append_in_new_batch(
         self,
@@ -169,6 +192,7 @@ class RecordAccumulator:
             ordinal=(self._ordinal,),
             owner=self._owner,
             on_unretrieved=self._on_unretrieved,
+            most=self.settings.batch_records,
         )
         if not batch.try_append(record):
             raise ValueError(f"a buffer of {len(buffer)} bytes does not hold the record it is for")
@@ -487,3 +511,5 @@ class RecordAccumulator:
             buffer = batch.take_buffer()
             if buffer is not None:
                 self.pool.deallocate(buffer, batch.size)
+                if batch.size:  # else it is a part of one that counts them all
+                    self.pool.return_records(batch.count)

@@ -16,6 +16,7 @@ class FastLane:
     waiting: int
     records_this_turn: int
     appended: int
+    ceiling: int
     check_admission: Callable[[], None] | None
     def __init__(
         self,

@@ -24,7 +24,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_CheckExact
 from cpython.unicode cimport PyUnicode_CheckExact
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t
 
 from aioproducer.records._native cimport (
     HEADER_SIZE,
@@ -102,6 +102,7 @@ cdef class FastLane:
     cdef public Py_ssize_t waiting
     cdef public Py_ssize_t records_this_turn
     cdef public int64_t appended
+    cdef public int64_t ceiling
     cdef public object check_admission
     cdef readonly bint open
     cdef object loop
@@ -124,6 +125,7 @@ cdef class FastLane:
         self.hashes_keys = settings.hashes_keys
         self.sticks = settings.sticks
         self.topics = {}
+        self.ceiling = INT64_MAX
         self.open = True
 
     def append(self, topic, value, key, headers, partition, timestamp_ms):
@@ -143,6 +145,7 @@ cdef class FastLane:
         if (
             not self.open
             or self.waiting
+            or self.appended >= self.ceiling
             or (may_pause and self.records_this_turn >= self.records_per_turn)
             or not runs_here(self.loop)
             or not (key is None or PyBytes_CheckExact(key))

@@ -10,7 +10,7 @@ Invariants
 - Whoever has to wait for memory stands in one line (`BufferMemory.lock`) and is counted
   (`waiting`); while somebody stands there, nobody appends past him, not even to a batch that has
   room.
-- Metadata and memory share one bound, `max_block_ms`.
+- Metadata and memory share one bound, `max_block_ms`, unless memory has its own.
 """
 
 from __future__ import annotations
@@ -63,11 +63,16 @@ LOSSES = (AuthorizationError, InvalidTopicError, KafkaTimeoutError, RecordTooLar
 
 @dataclass(frozen=True, slots=True)
 class AppenderSettings:
-    """Options the lane obeys; times in seconds, sizes in bytes."""
+    """Options the lane obeys; times in seconds, sizes in bytes.
+
+    Attributes:
+        enqueue_ms: the bound of waits for memory: 0 forbids them, -1 gives them none, None leaves
+            them what metadata left of `max_block`.
+    """
 
     max_block: float
-    batch_size: int
     max_request_size: int
+    enqueue_ms: int | None = None
     hashes_keys: bool = True
     sticks: bool = True
 
@@ -107,6 +112,7 @@ class RecordAppender:
         self._admission: Admission | None = None
         self._opened_this_turn = 0
         self._loop = loop
+        self._stats = stats
         self.wall_ms: Callable[[], int] = wall_ms
         self.lane: FastLane = FastLane(
             LaneSettings(
@@ -121,6 +127,11 @@ class RecordAppender:
             on_full_turn=lambda: loop.call_soon(self._on_turn),
         )
         stats.count_appended = lambda: self.lane.appended
+        self._on_ceiling(memory.pool.ceiling)
+        memory.pool.on_ceiling = self._on_ceiling
+
+    def _on_ceiling(self, ceiling: int) -> None:
+        self.lane.ceiling = ceiling
 
     @property
     def waiting(self) -> int:
@@ -192,7 +203,7 @@ class RecordAppender:
             meta = await self._wait_for_metadata(topic, partition, deadline)
             self._check_open(ticket)
         record = self._check.record(meta, key, value, headers, partition, timestamp_ms)
-        if not self.lane.waiting:
+        if self._may_append:
             worn = self.lane.records_this_turn >= _RECORDS_PER_TURN
             batch = None if worn else self._try_append(record)
             if batch is None and (worn or not self._may_open(record)):
@@ -200,7 +211,7 @@ class RecordAppender:
                 # before the first byte leaves: so much per turn of the loop.
                 await asyncio.sleep(0)
                 self._check_open(ticket)
-                if self.lane.waiting:
+                if not self._may_append:
                     return await self._append_in_line(record, deadline, ticket)
                 batch = self._try_append(record)
             if batch is None:
@@ -232,14 +243,14 @@ class RecordAppender:
         except LOSSES as error:
             self._on_refused(ticket, error)
             raise
-        if not self.lane.waiting:
+        if self._may_append:
             batch = self._try_append(record) or self._try_new_batch(record)
             if batch is not None:
                 return self._delivery(record, batch)
         raise BufferFullError(
-            "buffer_memory is used up",
+            self._shortage,
             topic=topic,
-            advice="send less at a time, raise buffer_memory, or use send() which waits",
+            advice=f"send less at a time, raise {self._scarce}, or use send() which waits",
         )
 
     async def finished(self, pending: Unfinished[T]) -> T:
@@ -269,6 +280,19 @@ class RecordAppender:
             self._on_refused(ticket, error)
             raise
         return made
+
+    @property
+    def _may_append(self) -> bool:
+        """Whether nobody has to be waited for, and one more record may be buffered."""
+        return not self.lane.waiting and self.lane.appended < self.lane.ceiling
+
+    @property
+    def _scarce(self) -> str:
+        return "buffer_memory" if self.lane.appended < self.lane.ceiling else "buffer_max_records"
+
+    @property
+    def _shortage(self) -> str:
+        return f"{self._scarce} is used up"
 
     # -- steps -----------------------------------------------------------------------------------
 
@@ -311,9 +335,13 @@ class RecordAppender:
     async def _wait_for_metadata(
         self, topic: str, partition: int | None, deadline: float
     ) -> TopicMetadata:
-        if partition is None:
-            return await self._waits.wait_for_topic(topic, deadline)
-        return await self._waits.wait_for_partition(topic, partition, deadline)
+        began = self._loop.time()
+        try:
+            if partition is None:
+                return await self._waits.wait_for_topic(topic, deadline)
+            return await self._waits.wait_for_partition(topic, partition, deadline)
+        finally:
+            self._stats.metadata_wait_time += self._loop.time() - began
 
     def _try_append(self, record: OutgoingRecord) -> ProducerBatch | None:
         if record.partition is not None:
@@ -347,7 +375,7 @@ class RecordAppender:
             raise SerializationError(str(error), topic=record.meta.name) from error
 
     def _batch_bytes(self, record: OutgoingRecord) -> int:
-        return max(self._settings.batch_size, record.size)
+        return self._accumulator.settings.first_size(record.size)
 
     def _may_open(self, record: OutgoingRecord) -> bool:
         """Whether this turn of the loop may see another new batch."""
@@ -388,12 +416,12 @@ class RecordAppender:
         self, record: OutgoingRecord, deadline: float | None, ticket: int
     ) -> Delivery:
         started = self._loop.time()
-        if deadline is None:
-            deadline = started + self._settings.max_block
+        bound, deadline = self._patience(started, deadline, record.meta.name)
         size = self._batch_bytes(record)
         self.lane.waiting += 1
         try:
             async with asyncio.timeout_at(deadline), self._memory.lock:
+                await self._memory.wait_for_place(self.lane.appended)
                 self._check_open(ticket)
                 batch = self._try_append(record)
                 if batch is None:
@@ -409,16 +437,34 @@ class RecordAppender:
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
+            self._stats.buffer_exhausted += 1
             raise BufferExhaustedError(
-                f"no memory for the record within max_block_ms="
-                f"{round(self._settings.max_block * 1000)}: buffer_memory is used up and "
+                f"no memory for the record within {bound}: {self._shortage} and "
                 f"{self._memory.pool.queued} request(s) wait for it",
                 topic=record.meta.name,
                 elapsed_ms=round((self._loop.time() - started) * 1000),
-                advice="the cluster takes less than is offered: slow down or raise buffer_memory",
+                advice=f"the cluster takes less than is offered: slow down or raise {self._scarce}",
             ) from None
         finally:
             self.lane.waiting -= 1
+
+    def _patience(self, now: float, deadline: float | None, topic: str) -> tuple[str, float | None]:
+        """How long the record may stand in line: the option's words, and the loop time.
+
+        Raises:
+            BufferFullError: not at all.
+        """
+        allowed = self._settings.enqueue_ms
+        if allowed == 0:
+            raise BufferFullError(
+                self._shortage,
+                topic=topic,
+                advice=f"send slower, or raise {self._scarce} or enqueue_timeout_ms",
+            )
+        if allowed is not None:
+            return f"enqueue_timeout_ms={allowed}", None if allowed < 0 else now + allowed / 1000
+        block = self._settings.max_block
+        return f"max_block_ms={round(block * 1000)}", now + block if deadline is None else deadline
 
     def _delivery(self, record: OutgoingRecord, batch: ProducerBatch) -> Delivery:
         lane = self.lane

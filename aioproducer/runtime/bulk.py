@@ -11,7 +11,8 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Generator, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from aioproducer.runtime.bulk_result import (
     SendManyResult,
 )
 from aioproducer.runtime.bulk_run import BulkRun, RowParts
+from aioproducer.runtime.unfinished import UnfinishedParts
 from aioproducer.serializers.calling import Prepared, UnfinishedRecord, is_plain
 from aioproducer.types import HeadersInput, Record
 
@@ -34,7 +36,7 @@ __all__ = ["FailedRecord", "Item", "SendManyInterruptedError", "SendManyResult",
 Item = Any
 """A value, a `(key, value[, headers[, timestamp_ms[, partition]]])` tuple, or a `Record`."""
 
-Prepare = Callable[[str, Any, Any, HeadersInput], Prepared | UnfinishedRecord]
+Prepare = Callable[[Any, Any, Any, HeadersInput], Prepared | UnfinishedRecord]
 
 _LONGEST_TUPLE = 5
 _ITEMS_AT_ONCE = 512
@@ -49,7 +51,7 @@ async def send_many(
 ) -> SendManyResult:
     """Appends every item and waits for all outcomes; see `Producer.send_many`."""
     run = BulkRun(engine)
-    rows = _ItemRows(prepare, topic, partition, is_plain(engine.config))
+    rows = _ItemRows(engine, prepare, topic, partition)
     return await run.complete(_feed(run, rows, topic, items))
 
 
@@ -62,7 +64,7 @@ async def send_blocks(
 ) -> SendManyResult:
     """`send_many` of items that somebody else reads, some at a time."""
     run = BulkRun(engine)
-    rows = _ItemRows(prepare, topic, partition, is_plain(engine.config))
+    rows = _ItemRows(engine, prepare, topic, partition)
     return await run.complete(_feed_blocks(run, rows, topic, blocks))
 
 
@@ -108,12 +110,15 @@ class _ItemRows:
         items: those at hand.
     """
 
-    def __init__(self, prepare: Prepare, topic: str, partition: int | None, plain: bool) -> None:
+    def __init__(
+        self, engine: ProducerEngine, prepare: Prepare, topic: str, partition: int | None
+    ) -> None:
         self.items: list[Item] = []
+        self._interception = engine.interception
         self._prepare = prepare
         self._topic = topic
         self._partition = partition
-        self._plain = plain
+        self._plain = is_plain(engine.config) and not self._interception.sees_records
 
     def topics(self, start: int, stop: int) -> list[str | None]:
         """A `Record` that names another topic is never filled in."""
@@ -130,7 +135,7 @@ class _ItemRows:
         size_limit: int,
         budget: int,
     ) -> tuple[int, bool]:
-        """See `Rows`; items that a serializer has to see are not filled in."""
+        """See `Rows`; items that somebody has to see before are not filled in."""
         if not self._plain:
             return start, True
         return fill_items(
@@ -145,39 +150,18 @@ class _ItemRows:
             budget,
         )
 
-    def record(self, row: int) -> RowParts | UnfinishedRow:
+    def record(self, row: int) -> RowParts | UnfinishedParts:
         """One item as `send()` would take it."""
         record = as_record(self.items[row])
         topic = record.topic or self._topic
-        prepared = self._prepare(topic, record.key, record.value, record.headers)
         partition = self._partition if record.partition is None else record.partition
+        if self._interception.sees_records:
+            shown = replace(record, topic=topic, partition=partition)
+            return self._interception.show(shown, self._prepare)
+        prepared = self._prepare(topic, record.key, record.value, record.headers)
         if isinstance(prepared, tuple):
             return (topic, *prepared, partition, record.timestamp_ms)
-        return UnfinishedRow(topic, prepared, partition, record.timestamp_ms)
-
-
-class UnfinishedRow:
-    """An item one of whose serializers waits."""
-
-    def __init__(
-        self,
-        topic: str,
-        record: UnfinishedRecord,
-        partition: int | None,
-        timestamp_ms: int | None,
-    ) -> None:
-        self._topic = topic
-        self._record = record
-        self._partition = partition
-        self._timestamp_ms = timestamp_ms
-
-    def close(self) -> None:
-        """Gives it up before it was awaited."""
-        self._record.close()
-
-    def __await__(self) -> Generator[Any, None, RowParts]:
-        prepared = yield from self._record.__await__()
-        return (self._topic, *prepared, self._partition, self._timestamp_ms)
+        return UnfinishedParts(topic, prepared, partition, record.timestamp_ms)
 
 
 def as_record(item: Item) -> Record:

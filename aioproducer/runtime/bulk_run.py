@@ -12,6 +12,7 @@ Invariants
 - Rows are filled in when nobody queues for memory, or right behind a row of ours that was served:
   a call has one place in the line, and until it needs memory again it is its turn.
 - No more than `_TURN_BYTES` are filled in before others have their turn.
+- Rows are filled in as far as `buffer_max_records` allows; the next one waits as `send()` would.
 - All rows belong to the transaction that was open when the call began; it ends the call when it
   takes no records any more.
 - At most one row in a row waits `max_block_ms` in vain; the following ones are tried at once.
@@ -43,9 +44,9 @@ if TYPE_CHECKING:
     from aioproducer.core.cluster import TopicMetadata
     from aioproducer.core.partitioners import BuiltInPartitioner
     from aioproducer.core.producer_batch import ProducerBatch
-    from aioproducer.runtime.appender_needs import Unfinished
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
+    from aioproducer.runtime.unfinished import UnfinishedParts
 
 _TURN_BYTES = 1 << 20
 _REFUSALS_PER_TURN = 100
@@ -57,12 +58,20 @@ RowParts = tuple[str | None, bytes | None, bytes | None, HeaderPairs, int | None
 class RowSource(Rows, Protocol):
     """Rows that can also be had one by one."""
 
-    def record(self, row: int) -> RowParts | Unfinished[RowParts]:
+    def record(self, row: int) -> RowParts | UnfinishedParts:
         """One row, or what has to be awaited for it.
 
         Raises:
             KafkaError: it cannot be sent.
         """
+        ...
+
+
+class ReadyRows(RowSource, Protocol):
+    """Rows that no serializer has to see."""
+
+    def record(self, row: int) -> RowParts:
+        """See `RowSource`."""
         ...
 
 
@@ -127,15 +136,18 @@ class BulkRun:
         """
         names = rows.topics(start, stop)
         targets = [self._target(topic if name is None else name) for name in names]
+        lane = self._appender.lane
         row = start
         served = False
         while row < stop:
             self._check_going_on()
             if served or not self._appender.waiting:
                 first = row
-                row, is_stuck = self._fill(rows, targets, first, stop, number)
+                last = min(stop, first + lane.ceiling - lane.appended)
+                row, is_stuck = self._fill(rows, targets, first, last, number)
+                is_stuck = is_stuck or row == last < stop
                 self.result.count += row - first
-                self._appender.lane.appended += row - first
+                lane.appended += row - first
                 if not is_stuck:
                     if row < stop:
                         served = False
@@ -168,10 +180,13 @@ class BulkRun:
 
     async def _append(self, rows: RowSource, row: int, topic: str | None, number: int) -> bool:
         """Sends one row as `send()` would; whether it was accepted."""
+        seen = self._engine.interception
+        parts: RowParts | None = None
         try:
-            parts = rows.record(row)
-            if not isinstance(parts, tuple):
-                parts = await self._finished(parts)
+            made = rows.record(row)
+            parts = made if isinstance(made, tuple) else made.known
+            if not isinstance(made, tuple):
+                parts = await self._finished(made)
             name, key, value, headers, partition, timestamp_ms = parts
             name = topic if name is None else name
             if name is None:
@@ -187,6 +202,8 @@ class BulkRun:
                     delivery = self._appender.append_nowait(*arguments)
                     self._patient = True
         except KafkaError as error:
+            if parts is not None:
+                seen.refused(parts, error)
             self.result.failed.append(FailedRecord(number, _without_frames(error)))
             if self._engine.transactions is not None:
                 # Nobody is raised this error who could do without the row and commit.
@@ -199,11 +216,12 @@ class BulkRun:
                 # Refusing suspends nowhere: others get their turn in between.
                 await asyncio.sleep(0)
             return False
+        seen.accepted(delivery, parts)
         sticks = self._sticks and partition is None and (key is None or not self._hashes_keys)
         self._track(delivery, number, self._target(name), sticks)
         return True
 
-    async def _finished(self, row: Unfinished[RowParts]) -> RowParts:
+    async def _finished(self, row: UnfinishedParts) -> RowParts:
         if not self._patient:
             row.close()
             raise BufferFullError("a serializer has to wait, and one has waited in vain before")

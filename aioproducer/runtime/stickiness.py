@@ -56,7 +56,8 @@ class Stickiness:
         if now >= self._weigh_at.get(meta.name, now):
             self._weigh_at[meta.name] = now + max(len(meta.partitions) * _LOOK_S, _LEAST_S)
             sizes = self._accumulator.queue_sizes(meta.name)
-            load = partition_load(sizes, meta, self._latencies)
+            near = sticky.neighbourhood.partitions_of(meta)
+            load = partition_load(sizes, meta, self._latencies, near)
             sticky.update_load(*(load or (None, (), 0)))
 
     def forget_topics(self, metadata: Metadata) -> None:

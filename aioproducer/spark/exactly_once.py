@@ -12,6 +12,7 @@ Invariants
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -53,8 +54,9 @@ _JOIN_S = 5.0
 
 
 def prefix_for_checkpoint(location: str) -> str:
-    """A `transactional.id.prefix` for the query with this checkpoint."""
-    return f"aioproducer-{_digest(location.rstrip('/'))}"
+    """A `transactional.id.prefix` for the query with this checkpoint; `file:/c` is `/c`."""
+    local = re.sub(r"^file:/+|^/+", "/", location)
+    return f"aioproducer-{_digest(local.rstrip('/'))}"
 
 
 def prefix_for_job(job_id: str, base: str = "aioproducer-job") -> str:

@@ -105,9 +105,12 @@ class Ledger(TransactionAdmin):
         return [each for each in described if each is not None and each.state == "Ongoing"]
 
     async def abort_orphan(self, found: TransactionDescription) -> None:
-        """Aborts one, if it is open still."""
-        if await self._aborted(found):
-            _log.info("aborted %s, which nobody can decide", found.transactional_id)
+        """Aborts one, if it is open still; else the next plan does, or the broker's timeout."""
+        try:
+            if await self._aborted(found):
+                _log.info("aborted %s, which nobody can decide", found.transactional_id)
+        except KafkaError as error:
+            _log.warning("%s was not aborted: %s", found.transactional_id, error)
 
     async def last_decision(self) -> Decision | None:
         """The last epoch that was decided; None for none, or none that brokers remember."""

@@ -90,7 +90,9 @@ def _prepare_task(
         exactly_once, epoch.epoch, plan.config(), partition=place.partition, owner=owner
     ) as attempt:
         if attempt.is_decided:
-            _LOG.info("Spark partition %d: epoch %d is in Kafka already", *place[:1], epoch.epoch)
+            _LOG.info(
+                "Spark partition %d: epoch %d is in Kafka already", place.partition, epoch.epoch
+            )
             return TaskReport(place, 0, 0, 0, 0, 0.0, {}, attempt.skip())
         report = _send_rows(attempt.producer, plan, place, batches)
         return replace(report, result=attempt.prepare(rows=report.rows))

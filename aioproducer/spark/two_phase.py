@@ -95,9 +95,7 @@ class TwoPhaseCommit:
         # opened later may be another driver's that has shut out this one.
         found = await ledger.open_attempts()
         driver = await ledger.take_over()
-        last = await ledger.last_decision()
-        if last is not None and not await ledger.is_settled(last):
-            await self._finish(last)
+        last = await self._last()
         await self._abort_orphans(found, last)
         if last is None:
             return Plan(ledger.names.prefix, driver)
@@ -154,9 +152,7 @@ class TwoPhaseCommit:
             return
         found = await self._ledger.open_attempts()
         was_ours = [await self._ledger.give_up(driver) for driver in drivers]
-        last = await self._ledger.last_decision()
-        if last is not None:
-            await self._finish(last)
+        last = await self._last()
         decided = last.parts if last is not None else ()
         unwanted = [p for each in known if (p := each.part) is not None and p not in decided]
         await _each(self._give_up, unwanted)
@@ -189,6 +185,13 @@ class TwoPhaseCommit:
         decided = {part.transaction.transactional_id for part in parts}
         orphans = [each for each in found if each.transactional_id not in decided]
         await _each(self._ledger.abort_orphan, orphans)
+
+    async def _last(self) -> Decision | None:
+        """The last decision, once all of it is visible."""
+        last = await self._ledger.last_decision()
+        if last is not None and not await self._ledger.is_settled(last):
+            await self._finish(last)
+        return last
 
     async def _finish(self, decision: Decision) -> None:
         """Commits all parts of a decided epoch, also where others are lost."""

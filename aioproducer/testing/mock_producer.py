@@ -72,6 +72,7 @@ MockCall = Literal[
 ]
 """Calls that a test may let fail."""
 
+_INSTANCE = UUID(int=1)
 _BUILDER_BYTES = 256
 """What a batch of one record takes beyond the bound of the record's size."""
 
@@ -388,6 +389,11 @@ class MockProducer(Producer):
     async def warm_up(self, topics: Sequence[str]) -> None:
         """Does nothing, in the right states."""
         self._running()
+
+    async def client_instance_id(self, timeout: float | None = None) -> UUID:
+        """Always the same: nobody counts the telemetry of a mock."""
+        self._running()
+        return _INSTANCE
 
     # -- private ---------------------------------------------------------------------------------
 

@@ -257,3 +257,67 @@ def test_a_blocking_serializer_runs_in_a_thread() -> None:
         assert records(stage) == [(b"k", b"v", ())]
 
     play(act, key_serializer=in_thread(str.encode), value_serializer=in_thread(StringSerializer()))
+
+
+class Witness:
+    """An interceptor that writes down what becomes of records."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int | None, str | None]] = []
+
+    def on_acknowledgement(self, metadata: Any, error: Any, headers: object) -> None:
+        self.told.append((metadata.offset, None if error is None else type(error).__name__))
+
+
+def test_interceptors_are_told_of_records_whose_serializer_waits() -> None:
+    witness = Witness()
+
+    class Picky(Slow):
+        async def serialize(self, data: Any, context: SerializationContext) -> bytes:
+            if data == "bad":
+                await asyncio.sleep(1)
+                raise ValueError("bad")
+            return await super().serialize(data, context)
+
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.send_and_wait("t", "good")
+        with pytest.raises(SerializationError):
+            await producer.send("t", "bad")
+        with pytest.raises(BufferFullError, match="has to wait"):
+            producer.send_nowait("t", "good")
+        result = await producer.send_many("t", ["good", "bad", "good"])
+        assert (result.delivered, [failed.index for failed in result.failed]) == (2, [1])
+        await producer.close()
+        assert [value for _, value, _ in records(stage)] == [b"good"] * 3
+
+    play(act, value_serializer=Picky(1), interceptor_classes=[witness])
+    assert sorted(witness.told, key=str) == sorted(
+        [
+            (0, None),
+            (None, "SerializationError"),
+            (None, "BufferFullError"),
+            (1, None),
+            (None, "SerializationError"),
+            (2, None),
+        ],
+        key=str,
+    )
+
+
+def test_a_synchronous_producer_waits_for_serialized_records_too() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        for _ in range(3):
+            assert (await stage.producer.send("t", "v")).done()
+        await stage.producer.close()
+
+    for serializer in (StringSerializer(), Slow(1)):
+        play(act, value_serializer=serializer, producer_type="sync")
+    play(
+        act,
+        value_serializer=StringSerializer(),
+        producer_type="sync",
+        interceptor_classes=[Witness()],
+    )

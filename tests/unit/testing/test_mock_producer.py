@@ -119,6 +119,7 @@ async def test_states_and_arguments_are_checked_as_in_the_real_one() -> None:
             producer.fence()
         assert [each.partition for each in await producer.partitions_for("t")] == [0, 1]
         await producer.warm_up(["t"])
+        assert await producer.client_instance_id() == await producer.client_instance_id()
         assert not producer.health().ready
     assert producer.history == []
 
