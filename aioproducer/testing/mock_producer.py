@@ -52,6 +52,7 @@ from aioproducer.runtime.bulk_result import (
     SendManyResult,
 )
 from aioproducer.runtime.delivery import Delivery, WakeUps
+from aioproducer.runtime.interception import Interception, ShownParts
 from aioproducer.runtime.lane import wall_clock_ms
 from aioproducer.runtime.unretrieved import UnretrievedFailures
 from aioproducer.testing.mock_transactions import MockTransactions
@@ -60,12 +61,14 @@ from aioproducer.types import (
     HeadersInput,
     OffsetAndMetadata,
     PartitionInfo,
+    Record,
     RecordMetadata,
     TopicPartition,
 )
 
 if TYPE_CHECKING:
     from aioproducer.runtime.transaction_task import TransactionTask
+    from aioproducer.runtime.unfinished import UnfinishedParts
 
 MockCall = Literal[
     "send", "flush", "close", "partitions_for", "init", "begin", "send_offsets", "commit", "abort"
@@ -103,7 +106,7 @@ class MockProducer(Producer):
         auto_complete: whether records are acknowledged at once, instead of by `complete_next`.
         topics: partitions per topic; any other topic has one.
         **options: as a `Producer`'s, `bootstrap_servers` aside; `transactional_id`, serializers,
-            the partitioner and the limits of a record's size have their effect.
+            interceptors, the partitioner and the limit of a record's size have their effect.
 
     Attributes:
         auto_complete: see above; may be changed at any time.
@@ -227,6 +230,10 @@ class MockProducer(Producer):
             self._loop, ProducerStats(), self._config.on_delivery_error
         )
         self._wake_ups = WakeUps(self._loop)
+        config = self._config
+        self._interception = Interception(
+            config.interceptor_classes, (config.key_serializer, config.value_serializer), self._loop
+        )
         self._state = _State.RUNNING
         if self._mock_transactions is not None and init_transactions:
             try:
@@ -247,6 +254,7 @@ class MockProducer(Producer):
             if timeout == 0:
                 self._fail_waiting(ProducerClosedError("the producer was closed"))
             self.complete_all()
+            self._interception.close()
         self._state = _State.CLOSED
 
     async def send(
@@ -261,18 +269,12 @@ class MockProducer(Producer):
     ) -> Delivery:
         """See `Producer.send`."""
         ticket = self._admit()
-        prepared = self._prepare(topic, key, value, headers)
-        if not isinstance(prepared, tuple):
-            try:
-                async with asyncio.timeout(self._config.max_block_ms / 1000):
-                    prepared = await prepared
-            except TimeoutError as error:
-                raise KafkaTimeoutError(
-                    f"the record's serializer took longer than {self._config.max_block_ms} ms"
-                ) from error
-            if self._admit() != ticket:
-                raise IllegalStateError("the record's transaction ended while send() waited")
-        return self._accept(topic, *prepared, partition, timestamp_ms)
+        record = Record(value, key, headers, timestamp_ms, partition, topic)
+        parts = self._interception.show(record, self._prepare)
+        if not isinstance(parts, tuple):
+            with self._interception.telling(parts.known):
+                parts = await self._finished(parts, ticket)
+        return self._take(parts)
 
     def send_nowait(
         self,
@@ -286,11 +288,13 @@ class MockProducer(Producer):
     ) -> Delivery:
         """See `Producer.send_nowait`."""
         self._admit()
-        prepared = self._prepare(topic, key, value, headers)
-        if not isinstance(prepared, tuple):
-            prepared.close()
-            raise BufferFullError(f"the {prepared.part}_serializer has to wait", topic=topic)
-        return self._accept(topic, *prepared, partition, timestamp_ms)
+        record = Record(value, key, headers, timestamp_ms, partition, topic)
+        parts = self._interception.show(record, self._prepare)
+        if not isinstance(parts, tuple):
+            parts.close()
+            with self._interception.telling(parts.known):
+                raise BufferFullError(f"the {parts.part}_serializer has to wait", topic=topic)
+        return self._take(parts)
 
     async def send_and_wait(
         self,
@@ -445,6 +449,26 @@ class MockProducer(Producer):
             timestamp_ms=record.timestamp_ms,
         )
 
+    async def _finished(self, parts: UnfinishedParts, ticket: int) -> ShownParts:
+        try:
+            async with asyncio.timeout(self._config.max_block_ms / 1000):
+                made = await parts
+        except TimeoutError as error:
+            raise KafkaTimeoutError(
+                f"the record's serializer took longer than {self._config.max_block_ms} ms"
+            ) from error
+        if self._admit() != ticket:
+            raise IllegalStateError("the record's transaction ended while send() waited")
+        return made
+
+    def _take(self, parts: ShownParts) -> Delivery:
+        with self._interception.telling(parts):
+            delivery = self._accept(*parts)
+        self._interception.accepted(delivery, parts)
+        if self.auto_complete:
+            self.complete_all()
+        return delivery
+
     def _accept(
         self,
         topic: str,
@@ -484,10 +508,7 @@ class MockProducer(Producer):
         (self.history if transactions is None else self.uncommitted).append(record)
         self._waiting.append(_Waiting(record, batch))
         sizes = [-1 if part is None else len(part) for part in (key, value)]
-        delivery = Delivery(batch, 0, timestamp_ms, *sizes)
-        if self.auto_complete:
-            self.complete_next()
-        return delivery
+        return Delivery(batch, 0, timestamp_ms, *sizes)
 
     def _partition(
         self, topic: str, key: bytes | None, value: bytes | None, partition: int | None
