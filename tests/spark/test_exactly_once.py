@@ -60,6 +60,7 @@ def test_commits_that_fail_anywhere_and_tasks_that_die_lose_and_repeat_nothing(
 def run_in(spark: Any, query: FaultyQuery, **faults: Any) -> None:
     named = {name.replace("_", "."): value for name, value in faults.items()}
     named["notes"] = str(query.folder / "notes")
+    before = query.notes.total()
     running = (
         spark.readStream.format("text")
         .option("maxFilesPerTrigger", "1")
@@ -77,7 +78,7 @@ def run_in(spark: Any, query: FaultyQuery, **faults: Any) -> None:
     try:
         running.awaitTermination(120)
     except Exception as error:
-        assert "on purpose" in str(error) or "Connection reset" in str(error), error
+        assert query.notes.total() > before, error
     assert not running.isActive
 
 
@@ -116,9 +117,9 @@ def query(kafka_cluster: KafkaBackend, tmp_path: Path) -> MakeQuery:
 def test_tasks_fail_and_workers_are_killed_at_any_moment(query: MakeQuery) -> None:
     written = query(REPEATS)
     while written.batches() < written.files:
-        life = written.start(task_share=0.4)
-        life.ended()
-    assert written.notes["task"] >= REPEATS
+        written.start(task_share=0.4).ended()
+        if written.batches() == written.files and written.notes["task"] < REPEATS:
+            written.set_goal(written.files + REPEATS)
     assert written.wrong() == (0, 0)
 
 

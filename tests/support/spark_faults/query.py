@@ -28,6 +28,9 @@ _SETTINGS = {
     "spark.task.maxFailures": "4",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20",
     "spark.sql.shuffle.partitions": "3",
+    # To start and compile takes longer here than what is run.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.codegen.wholeStage": "false",
 }
 
 
