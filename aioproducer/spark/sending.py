@@ -117,7 +117,8 @@ class _Sending:
                 self._run = BulkRun(self._engine)
                 await self._settle(await self._completed())
         finally:
-            self._next.cancel()
+            if not self._next.cancel() and not self._next.cancelled():
+                self._next.exception()  # nobody waits for it any more
         return self._sent
 
     def _read(self) -> asyncio.Future[pa.RecordBatch | None]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = log.get("spark")
 _REUSED_WORKER: Final = "SPARK_REUSE_WORKER"
+_is_collector_spared = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,9 @@ def _prepare_task(
         exactly_once, epoch.epoch, plan.config(), partition=place.partition, owner=owner
     ) as attempt:
         if attempt.is_decided:
-            _LOG.info("Spark partition %d: epoch %d is in Kafka already", *place[:1], epoch.epoch)
+            _LOG.info(
+                "Spark partition %d: epoch %d is in Kafka already", place.partition, epoch.epoch
+            )
             return TaskReport(place, 0, 0, 0, 0, 0.0, {}, attempt.skip())
         report = _send_rows(attempt.producer, plan, place, batches)
         return replace(report, result=attempt.prepare(rows=report.rows))
@@ -159,7 +162,9 @@ def _spare_collector() -> None:
     A worker that Spark uses again collects all generations after each task (`pyspark/daemon.py`):
     with the modules of PySpark, Arrow and ours in view that costs more than a small task.
     """
-    if os.environ.get(_REUSED_WORKER) and not gc.get_freeze_count():
+    global _is_collector_spared
+    if os.environ.get(_REUSED_WORKER) and not _is_collector_spared:
+        _is_collector_spared = True
         gc.freeze()
 
 
