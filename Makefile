@@ -70,7 +70,8 @@ fuzz: $(STAMP) ## Fuzz all that is read from peers (FUZZ_SECONDS=60 each, FUZZ_T
 # asan: native code with its own copy of the package, so that the one in use stays as it is.
 ASAN       := build/asan
 ASAN_TESTS := tests/unit/records tests/unit/runtime/test_lanes.py tests/unit/runtime/test_lane_lifetimes.py \
-	tests/unit/runtime/test_send_calls.py tests/unit/runtime/test_arrow.py tests/unit/runtime/test_bulk.py
+	tests/unit/runtime/test_send_calls.py tests/unit/runtime/test_waits.py tests/unit/runtime/test_arrow.py \
+	tests/unit/runtime/test_bulk.py
 ASAN_RUN    = PYTHONPATH=$(ASAN) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 \
 	LD_PRELOAD=$$(gcc -print-file-name=libasan.so)
 asan: $(STAMP) ## Run the tests of the native code under AddressSanitizer (needs gcc)
@@ -80,7 +81,7 @@ asan: $(STAMP) ## Run the tests of the native code under AddressSanitizer (needs
 	$(ASAN_RUN) $(BIN)/pytest -p no:cacheprovider $(ASAN_TESTS) $(PYTEST_ARGS)
 
 cluster: $(STAMP) ## Run the tests that need real Kafka brokers
-	AIOPRODUCER_TEST_SECURITY=1 $(BIN)/python -m pytest -m kafka $(PYTEST_ARGS)
+	AIOPRODUCER_TEST_SECURITY=1 AIOPRODUCER_TEST_NETWORK=1 $(BIN)/python -m pytest -m kafka $(PYTEST_ARGS)
 
 cluster-matrix: $(STAMP) ## Kafka 0.8.2 to 4.x, every codec, keys, acks: 10,000 records each, read by their own consumer
 	AIOPRODUCER_TEST_MATRIX=1 $(BIN)/python -m pytest tests/kafka/test_cluster_matrix.py $(PYTEST_ARGS)

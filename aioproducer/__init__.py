@@ -21,6 +21,7 @@ from aioproducer.types import (
     Record,
     RecordMetadata,
     SaslCredentials,
+    StreamOpener,
     TimestampType,
     TopicPartition,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "RecordMetadata",
     "SaslCredentials",
     "SourcePosition",
+    "StreamOpener",
     "TimestampType",
     "TopicPartition",
     "Transaction",

@@ -1,7 +1,7 @@
 """Other spellings: librdkafka's and the 0.8 producer's option names, and Java's class names.
 
-Owns: which foreign name means which option, and how its value is converted. Must not know: limits
-of options, where text comes from.
+Owns: which foreign name means which option, and how its value is converted; the words of the 0.8
+producer stand in `_words_of_0_8`. Must not know: limits of options, where text comes from.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from aioproducer._words_of_0_8 import WORDS
 from aioproducer.errors import ConfigError
 
 
@@ -28,18 +29,13 @@ def _zero_means_system(value: Any) -> int:
 
 
 ALIASES: Final = {
-    # librdkafka's CONFIGURATION.md; several of the names are the 0.8 producer's.
-    "metadata.broker.list": Alias("bootstrap_servers"),
-    "queue.buffering.max.ms": Alias("linger_ms"),
+    **{name: Alias(word.option, word.convert) for name, word in WORDS.items()},
+    # librdkafka's CONFIGURATION.md.
     "queue.buffering.max.kbytes": Alias("buffer_memory", _kib),
     "message.max.bytes": Alias("max_request_size"),
-    "message.send.max.retries": Alias("retries"),
     "message.timeout.ms": Alias("delivery_timeout_ms"),
-    "request.required.acks": Alias("acks"),
     "max.in.flight": Alias("max_in_flight_requests_per_connection"),
-    "compression.codec": Alias("compression_type"),
     "partitioner": Alias("partitioner"),
-    "topic.metadata.refresh.interval.ms": Alias("metadata_max_age_ms"),
     "socket.send.buffer.bytes": Alias("send_buffer_bytes", _zero_means_system),
     "socket.receive.buffer.bytes": Alias("receive_buffer_bytes", _zero_means_system),
     "sasl.mechanisms": Alias("sasl_mechanism"),
@@ -50,10 +46,6 @@ ALIASES: Final = {
     "ssl.key.pem": Alias("ssl_keystore_key"),
     "sasl.oauthbearer.client.id": Alias("sasl_oauthbearer_client_credentials_client_id"),
     "sasl.oauthbearer.client.secret": Alias("sasl_oauthbearer_client_credentials_client_secret"),
-    # The 0.8 producer's own.
-    "serializer.class": Alias("value_serializer"),
-    "key.serializer.class": Alias("key_serializer"),
-    "queue.enqueue.timeout.ms": Alias("max_block_ms"),
 }
 
 _TAKES_WORDS: Final = ("partitioner", "acks", "sasl_oauthbearer_jwt_retriever_class")
@@ -67,15 +59,24 @@ def _utf8(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
+def _null(_: object) -> None:
+    """Send nothing, as 0.8's `NullEncoder` does."""
+
+
 _SERIALIZERS: Final = {
     "org.apache.kafka.common.serialization.ByteArraySerializer": None,
     "org.apache.kafka.common.serialization.BytesSerializer": None,
     "org.apache.kafka.common.serialization.ByteBufferSerializer": None,
     "org.apache.kafka.common.serialization.StringSerializer": _utf8,
+    "kafka.serializer.DefaultEncoder": None,
+    "kafka.serializer.StringEncoder": _utf8,
+    "kafka.serializer.NullEncoder": _null,
 }
 _PARTITIONERS: Final = {
     "org.apache.kafka.clients.producer.RoundRobinPartitioner": "round_robin",
     "org.apache.kafka.clients.producer.internals.DefaultPartitioner": "default",
+    "kafka.producer.DefaultPartitioner": "java_string_hash",
+    "kafka.producer.ByteArrayPartitioner": "java_bytes_hash",
 }
 _OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
 _RETRIEVERS: Final = {

@@ -9,7 +9,7 @@ raises, one with a default adjusts the default.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from aioproducer import log
 from aioproducer._callables import makes_coroutines
 from aioproducer._option_rules_security import check_security
 from aioproducer._properties import parse_servers
+from aioproducer._proxy_url import parse_proxy_url
 from aioproducer.errors import ConfigError
 
 Values = dict[str, Any]
@@ -32,6 +33,8 @@ _PARTITIONERS: Final = (
     "consistent_random",
     "round_robin",
     "random",
+    "java_string_hash",
+    "java_bytes_hash",
 )
 _PARTITIONER_SYNONYMS: Final = {"crc32": "consistent"}
 _client_numbers = count(1)
@@ -127,6 +130,23 @@ def _check_bootstrap(values: Values, chosen: frozenset[str]) -> None:
     parse_servers(values["bootstrap_servers"])
 
 
+def _check_way(values: Values, chosen: frozenset[str]) -> None:
+    url, dialer = values["proxy_url"], values["dialer"]
+    if dialer is not None and not callable(dialer):
+        raise ConfigError("dialer must be an async function of a host and a port")
+    if url is None and dialer is None:
+        return
+    if url is not None and dialer is not None:
+        raise ConfigError("proxy_url and dialer exclude each other")
+    resolved_elsewhere = dialer is not None or parse_proxy_url(url).resolves_names
+    if resolved_elsewhere and values["client_dns_lookup"] != "use_all_dns_ips":
+        way = "dialer" if url is None else "proxy_url"
+        raise ConfigError(
+            f"client_dns_lookup={values['client_dns_lookup']} has no effect with this {way}, which "
+            "resolves names elsewhere"
+        )
+
+
 def _settle_partitioner(values: Values, chosen: frozenset[str]) -> None:
     given = values["partitioner"]
     usable = callable(given) or callable(getattr(given, "partition", None))
@@ -155,9 +175,22 @@ def _check_callables(values: Values, chosen: frozenset[str]) -> None:
             )
 
 
+def _check_interceptors(values: Values, chosen: frozenset[str]) -> None:
+    given = values["interceptor_classes"]
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise ConfigError(f"interceptor_classes must be a sequence of objects, not {given!r}")
+    if given:
+        # Imported by those who have some.
+        from aioproducer.interceptors import check_interceptors
+
+        check_interceptors(given)
+
+
 _RULES: Final[tuple[Callable[[Values, frozenset[str]], None], ...]] = (
     _check_bootstrap,
+    _check_way,
     _check_callables,
+    _check_interceptors,
     _settle_acks,
     _settle_batch_size,
     _settle_partitioner,

@@ -28,7 +28,7 @@ from aioproducer._options import (
     option,
     release,
 )
-from aioproducer.types import TopicPartition
+from aioproducer.types import StreamOpener, TopicPartition
 
 if TYPE_CHECKING:
     from aioproducer.errors import KafkaError
@@ -59,10 +59,11 @@ class CoreOptions:
             )
         }
     )
-    bootstrap_resolve_timeout_ms: int = later(
+    bootstrap_resolve_timeout_ms: int = option(
         0,
         Kind.LONG,
-        "How long to retry resolving the bootstrap servers' names, in ms.",
+        "How long start() tries while none of the bootstrap servers' names can be resolved, in ms; "
+        "0 tries each once. Later on, names that cannot be resolved are tried again without bound.",
         at_least(0),
         source="KIP-909",
     )
@@ -79,12 +80,18 @@ class CoreOptions:
         "The client's name in the brokers' logs, quotas and metrics; "
         "`producer-<n>` when not given.",
     )
-    client_rack: str = later("", Kind.STRING, "The rack this client stands in.", source="KIP-1123")
+    client_rack: str = option(
+        "",
+        Kind.STRING,
+        "The rack this client stands in, as the brokers' `broker.rack` names theirs.",
+        source="KIP-1123",
+    )
     metadata_max_age_ms: int = option(
         300_000,
         Kind.LONG,
-        "After how many ms the cluster metadata is refreshed unasked.",
-        at_least(0),
+        "After how many ms the cluster metadata is refreshed unasked; 0 with every request that "
+        "carries records, -1 only when something fails.",
+        at_least(-1),
     )
     metadata_max_idle_ms: int = option(
         300_000,
@@ -134,7 +141,7 @@ class CoreOptions:
     connections_max_idle_ms: int = option(
         540_000,
         Kind.LONG,
-        "After how many ms without traffic a connection is closed; -1 never.",
+        "After how many ms without traffic a connection is closed; -1, or librdkafka's 0, never.",
         at_least(-1),
     )
     reconnect_backoff_ms: int = option(
@@ -176,6 +183,21 @@ class CoreOptions:
         "The socket's receive buffer in bytes; -1 leaves it to the system.",
         at_least(-1),
     )
+    proxy_url: str | None = option(
+        None,
+        Kind.PASSWORD,
+        "The proxy that leads to the brokers, as `socks5://user:password@host:port`. `socks5` "
+        "resolves the brokers' names here, `socks5h` and `http` (CONNECT, with Basic "
+        "authentication) at the proxy.",
+        source="aioproducer",
+    )
+    dialer: StreamOpener | None = option(
+        None,
+        Kind.OBJECT,
+        "An async function `(host, port)` that opens a stream to a broker as `(StreamReader, "
+        "StreamWriter)`, instead of the client; TLS, where switched on, goes on top of it.",
+        source="aioproducer",
+    )
     max_in_flight_requests_per_connection: int = option(
         5,
         Kind.INT,
@@ -190,6 +212,14 @@ class CoreOptions:
         Kind.LONG,
         "How long one send() may wait for metadata and memory together, in ms.",
         at_least(0),
+    )
+    enqueue_timeout_ms: int | None = option(
+        None,
+        Kind.INT,
+        "How long send() may wait for room in the buffer, in ms: 0 not at all (`BufferFullError`), "
+        "-1 without bound, until close(). None: what is left of max_block_ms.",
+        at_least(-1),
+        source="Kafka 0.8",
     )
     delivery_timeout_ms: int = option(
         120_000,
@@ -229,7 +259,7 @@ class CoreOptions:
     linger_ms: int = option(
         5,
         Kind.LONG,
-        "How long a batch waits for more records, in ms.",
+        "How long a batch waits for more records at most, in ms.",
         at_least(0),
         source="Kafka, KIP-1030",
     )
@@ -245,10 +275,34 @@ class CoreOptions:
         "How many bytes of records may wait to be sent; send() waits when they are used up.",
         at_least(0),
     )
-    buffer_memory_allocation_strategy: str = later(
+    buffer_max_records: int | None = option(
+        None,
+        Kind.INT,
+        "How many records may be buffered, besides the bound of buffer_memory; send() waits when "
+        "there are as many. None: any number.",
+        at_least(1),
+        source="Kafka 0.8",
+    )
+    batch_max_records: int | None = option(
+        None,
+        Kind.INT,
+        "How many records make a batch full, besides batch_size. None: any number.",
+        at_least(1),
+        source="Kafka 0.8",
+    )
+    producer_type: str = option(
+        "async",
+        Kind.STRING,
+        "With `sync`, send() returns when the record is delivered and raises when it is not, and "
+        "nothing lingers.",
+        one_of("async", "sync"),
+        source="Kafka 0.8",
+    )
+    buffer_memory_allocation_strategy: str = option(
         "full",
         Kind.STRING,
-        "Whether a batch takes its memory at once or as it grows.",
+        "Whether a batch takes batch_size of buffer_memory at once, or as its records need it: "
+        "`incremental` suits many partitions with few records each.",
         one_of_ignoring_case("full", "incremental"),
         source="KIP-1332",
     )
@@ -257,6 +311,12 @@ class CoreOptions:
         Kind.STRING,
         "How batches are compressed.",
         one_of("none", "gzip", "snappy", "lz4", "zstd"),
+    )
+    compressed_topics: str | Sequence[str] = option(
+        (),
+        Kind.LIST,
+        "The topics whose batches are compressed; all of them when none is named.",
+        source="Kafka 0.8",
     )
     compression_gzip_level: int = option(
         -1,
@@ -299,7 +359,8 @@ class CoreOptions:
         "default",
         Kind.OBJECT,
         "Who chooses a record's partition: a name (`default`, `murmur2`, "
-        "`murmur2_random`, `consistent` or `crc32`, `consistent_random`, `round_robin`, `random`), "
+        "`murmur2_random`, `consistent` or `crc32`, `consistent_random`, `round_robin`, `random`, "
+        "and 0.8's `java_string_hash` and `java_bytes_hash`), "
         "a function, or an object with a `partition` method.",
         kafka_name="partitioner.class",
     )
@@ -323,10 +384,11 @@ class CoreOptions:
         at_least(0),
         source="KIP-794",
     )
-    partitioner_rack_aware: bool = later(
+    partitioner_rack_aware: bool = option(
         False,
         Kind.BOOLEAN,
-        "Whether partitions led in the client's rack are preferred.",
+        "Whether the default partitioner prefers partitions led in the client_rack, as long as "
+        "there are any, for records without a key.",
         source="KIP-1123",
     )
 
@@ -337,8 +399,12 @@ class CoreOptions:
     value_serializer: Serializer | None = option(
         None, Kind.OBJECT, "Turns values into bytes; None takes bytes as they are."
     )
-    interceptor_classes: Sequence[object] = later(
-        (), Kind.OBJECT, "Objects that see every record and its outcome."
+    interceptor_classes: Sequence[object] = option(
+        (),
+        Kind.OBJECT,
+        "Objects that see every record and its outcome, in this order; see "
+        "`aioproducer.interceptors`.",
+        source="Kafka, KIP-42",
     )
     config_providers: Sequence[object] = later(
         (), Kind.OBJECT, "Where placeholders in values are looked up."
@@ -377,21 +443,24 @@ class CoreOptions:
     )
 
     # -- metrics -----------------------------------------------------------------------------
-    enable_metrics_push: bool = later(
+    enable_metrics_push: bool = option(
         True,
         Kind.BOOLEAN,
-        "Whether client metrics are pushed to brokers that ask for them.",
-        accepts=(False,),
+        "Whether client metrics are pushed to brokers that ask for them; costs nothing where none "
+        "does.",
         source="KIP-714",
     )
     metric_reporters: Sequence[object] = later(
         (), Kind.OBJECT, "Objects that are told of every metric."
     )
-    metrics_num_samples: int = later(
-        2, Kind.INT, "How many samples a windowed metric keeps.", at_least(1)
+    metrics_num_samples: int = option(
+        2, Kind.INT, "Over how many samples rates, means and peaks are taken.", at_least(1)
     )
-    metrics_sample_window_ms: int = later(
-        30_000, Kind.LONG, "How long one sample of a windowed metric lasts, in ms.", at_least(0)
+    metrics_sample_window_ms: int = option(
+        30_000,
+        Kind.LONG,
+        "How long one sample of rates, means and peaks lasts, in ms.",
+        at_least(0),
     )
     metrics_recording_level: str = later(
         "INFO", Kind.STRING, "How detailed metrics are.", one_of("INFO", "DEBUG", "TRACE")

@@ -17,12 +17,14 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex
 
+from aioproducer import log
 from aioproducer._option_names import ALIASES, COMPRESSION_LEVEL, object_from_text
 from aioproducer._option_rules import acks_number, apply_rules, idempotence_requested
 from aioproducer._option_table import Acks, DeliveryErrorCallback, Serializer
 from aioproducer._option_table_security import INERT_OPTIONS, SecurityOptions
 from aioproducer._options import METADATA_KEY, Kind, Option, Status
 from aioproducer._properties import parse_properties, parse_servers
+from aioproducer._words_of_0_8 import are_of_0_8, left_out, patience_ms
 from aioproducer.errors import ConfigError
 
 __all__ = [
@@ -35,6 +37,8 @@ __all__ = [
     "Serializer",
     "Status",
 ]
+
+_log = log.get("producer")
 
 _RESERVED_VARIABLES: Final = ("IMPL", "TEST_")
 """What follows the prefix in environment variables of this package that are not options."""
@@ -81,20 +85,34 @@ class ProducerConfig(SecurityOptions):
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
         """Read Kafka's property names, librdkafka's or the 0.8 producer's; values may be text.
 
+        Properties written for the 0.8 producer get its defaults for what they leave out; they are
+        known by a word of its own (`producer.type`, `queue.enqueue.timeout.ms`, `serializer.class`,
+        `key.serializer.class`, `compressed.topics`), or by `metadata.broker.list` with nothing but
+        words that it had.
+
         Raises:
             ConfigError: as for the constructor, or one option is given under two names.
         """
-        options: dict[str, object] = {}
-        for name, given in properties.items():
-            if name == COMPRESSION_LEVEL:
-                continue
-            row, value = _translated(name, given)
-            if row.name in options:
-                raise ConfigError(f"{row.name} is given twice, the second time as {name}")
-            options[row.name] = value
-        if COMPRESSION_LEVEL in properties:
-            _spread_compression_level(properties[COMPRESSION_LEVEL], options)
-        return cls(**options)  # type: ignore[arg-type]
+        options = _options_of(properties)
+        if not are_of_0_8(properties):
+            return cls(**options)
+        if "acks" not in options:
+            _log.warning(
+                "the properties are those of Kafka 0.8 and leave out request.required.acks, whose "
+                "default was 0: nothing will tell whether a record was written"
+            )
+        options |= _options_of(left_out(properties, options))
+        config = cls(**options)
+        if "delivery_timeout_ms" in options:
+            return config
+        return config.replace(
+            delivery_timeout_ms=patience_ms(
+                retries=config.retries,
+                request_timeout_ms=config.request_timeout_ms,
+                retry_backoff_ms=config.retry_backoff_ms,
+                linger_ms=config.linger_ms,
+            )
+        )
 
     @classmethod
     def from_env(
@@ -212,6 +230,21 @@ def _unknown(name: str, known: Mapping[str, object]) -> ConfigError:
     nearest = get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"; did you mean {nearest[0]}?" if nearest else ""
     return ConfigError(f"unknown option {name}{hint}")
+
+
+def _options_of(properties: Mapping[str, object]) -> dict[str, Any]:
+    """Return the options that properties set, under whatever name."""
+    options: dict[str, Any] = {}
+    for name, given in properties.items():
+        if name == COMPRESSION_LEVEL:
+            continue
+        row, value = _translated(name, given)
+        if row.name in options:
+            raise ConfigError(f"{row.name} is given twice, the second time as {name}")
+        options[row.name] = value
+    if COMPRESSION_LEVEL in properties:
+        _spread_compression_level(properties[COMPRESSION_LEVEL], options)
+    return options
 
 
 def _translated(name: str, value: object) -> tuple[Option, object]:

@@ -128,6 +128,22 @@ class ConnectionSetupTimeoutError(KafkaConnectionError):
     """The connection was not set up within `socket_connection_setup_timeout_ms`."""
 
 
+class NameResolutionError(KafkaConnectionError):
+    """No address was found for a broker's name."""
+
+
+class ProxyError(KafkaConnectionError):
+    """The proxy cannot be reached, or does not lead to the broker."""
+
+    advice: str | None = "Check proxy_url, and whether the proxy may connect to the brokers."
+
+
+class ProxyAuthenticationError(AuthenticationError):
+    """The proxy wants other credentials than those in `proxy_url`."""
+
+    advice: str | None = "Check user name and password in proxy_url; retrying does not help."
+
+
 class BootstrapError(KafkaConnectionError):
     """None of the bootstrap servers led to a cluster."""
 

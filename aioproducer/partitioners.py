@@ -12,6 +12,8 @@ keys prefers partitions that have a leader.
     consistent         CRC-32, a null or empty key hashed like any other (librdkafka)
     consistent_random  CRC-32, a null or empty key at random (librdkafka's default)
     random, round_robin
+    java_string_hash   Java's `hashCode` of the key as text, a null key sticky (0.8's default)
+    java_bytes_hash    the same of the key's bytes (0.8's `ByteArrayPartitioner`)
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from aioproducer.core.partitioners import key_partition, uniform_partition
 from aioproducer.records import crc32_partition
+from aioproducer.records.hashing import java_bytes_partition, java_string_partition
 
 if TYPE_CHECKING:
     from random import Random
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NAMED_PARTITIONERS",
     "Crc32Partitioner",
+    "JavaHashPartitioner",
     "Murmur2Partitioner",
     "PartitionFunction",
     "Partitioner",
@@ -124,6 +128,23 @@ class RoundRobinPartitioner:
         return choice[counter % len(choice)]
 
 
+class JavaHashPartitioner:
+    """0.8's key hashes; without a key it kept to one partition for a while, as a sticky one does.
+
+    Args:
+        hash_partition: the partition of a key among so many.
+    """
+
+    def __init__(self, hash_partition: Callable[[bytes, int], int]) -> None:
+        self._hash_partition = hash_partition
+
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata
+    ) -> int | None:
+        """Hashes the key."""
+        return None if key is None else self._hash_partition(key, len(cluster.partitions))
+
+
 class _DefaultPartitioner:
     """Keys by Java's hash, everything else sticky."""
 
@@ -143,6 +164,8 @@ NAMED_PARTITIONERS: Mapping[str, Callable[[Random], Partitioner]] = {
     "consistent_random": Crc32Partitioner,
     "random": RandomPartitioner,
     "round_robin": lambda rng: RoundRobinPartitioner(),
+    "java_string_hash": lambda rng: JavaHashPartitioner(java_string_partition),
+    "java_bytes_hash": lambda rng: JavaHashPartitioner(java_bytes_partition),
 }
 """What the `partitioner` option may name besides `default`."""
 

@@ -28,14 +28,14 @@ from aioproducer.errors import (
     SerializationError,
     WrongLoopError,
 )
+from aioproducer.measuring import MeasuringCalls
 from aioproducer.transactions import TransactionalCalls
-from aioproducer.types import HeaderPairs, HeadersInput, PartitionInfo, RecordMetadata
+from aioproducer.types import HeaderPairs, HeadersInput, PartitionInfo, Record, RecordMetadata
 
 if TYPE_CHECKING:
     from aioproducer.runtime.bulk import Item, SendManyResult
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
-    from aioproducer.runtime.health import Health
     from aioproducer.runtime.lane import Lane
 
 _log = log.get("producer")
@@ -51,7 +51,7 @@ class _State(Enum):
     FORKED = "forked"
 
 
-class Producer(TransactionalCalls):
+class Producer(TransactionalCalls, MeasuringCalls):
     """An asyncio-native Kafka producer.
 
     Constructing one needs no running loop; it binds to the loop `start()` runs in. Use it as an
@@ -85,19 +85,31 @@ class Producer(TransactionalCalls):
         """The options in force."""
         return self._config
 
+    @property
+    def client_id(self) -> str:
+        """The name in the brokers' logs and quotas, and in exported metrics."""
+        return self._config.client_id
+
+    @property
+    def event_loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop it lives in; None before `start()`."""
+        return self._loop
+
     # -- life ------------------------------------------------------------------------------------
 
     async def start(self, *, init_transactions: bool = True) -> None:
         """Connects to the cluster; returns when a broker has answered.
 
-        Waits at most `max_block_ms`, and as long again for the transaction coordinator if there is
-        a `transactional_id`. When it raises, everything is cleaned up.
+        Waits at most `max_block_ms` (or `bootstrap_resolve_timeout_ms`, if that is longer), and
+        as long again for the transaction coordinator if there is a `transactional_id`. When it
+        raises, everything is cleaned up.
 
         Args:
             init_transactions: False leaves `init_transactions()` to the caller.
 
         Raises:
-            BootstrapError: no bootstrap server answered in time; the text says why, for each.
+            BootstrapError: no bootstrap server answered in time, or none of their names can be
+                resolved (KIP-909); the text says why, for each.
             IllegalStateError: the producer was started before.
             UnsupportedCodecError: the compression's library cannot be imported.
         """
@@ -189,7 +201,8 @@ class Producer(TransactionalCalls):
         """Appends a record; returns as soon as it is accepted, before it is sent.
 
         Awaiting `send` is the back-pressure: it waits, at most `max_block_ms`, for the topic's
-        metadata and for room in `buffer_memory`. Await the `Delivery` for the outcome.
+        metadata and for room in `buffer_memory`. Await the `Delivery` for the outcome; with
+        `producer_type="sync"` this is done here, so that a failed delivery raises.
 
         Args:
             topic: topic name.
@@ -202,6 +215,7 @@ class Producer(TransactionalCalls):
         Raises:
             MetadataTimeoutError: the topic or partition did not appear in time.
             BufferExhaustedError: no memory became free in time.
+            BufferFullError: there is no room, and `enqueue_timeout_ms` is 0.
             RecordTooLargeError: larger than `max_request_size` or `buffer_memory`.
             SerializationError: a serializer failed, or the types cannot be sent.
             IllegalStateError: not started, closed, another loop's, or after `fork()`; outside a
@@ -215,8 +229,14 @@ class Producer(TransactionalCalls):
             if delivery is not None:
                 return delivery
         engine = self._usable()
+        if engine.interception.sees_records:
+            record = Record(value, key, headers, timestamp_ms, partition, topic)
+            return await self._send_seen(engine, record)
         key, value, pairs = self._prepare(topic, key, value, headers)
-        return await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
+        delivery = await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
+        if self._config.producer_type == "sync":
+            await delivery
+        return delivery
 
     def send_nowait(
         self,
@@ -236,6 +256,13 @@ class Producer(TransactionalCalls):
             if delivery is not None:
                 return delivery
         engine = self._usable()
+        if engine.interception.sees_records:
+            record = Record(value, key, headers, timestamp_ms, partition, topic)
+            parts = engine.interception.show(record, self._prepare)
+            with engine.interception.telling(parts):
+                delivery = engine.appender.append_nowait(*parts)
+            engine.interception.accepted(delivery, parts)
+            return delivery
         key, value, pairs = self._prepare(topic, key, value, headers)
         return engine.appender.append_nowait(topic, key, value, pairs, partition, timestamp_ms)
 
@@ -261,6 +288,9 @@ class Producer(TransactionalCalls):
             if delivery is not None:
                 return await delivery
         engine = self._usable()
+        if engine.interception.sees_records:
+            record = Record(value, key, headers, timestamp_ms, partition, topic)
+            return await (await self._send_seen(engine, record))
         key, value, pairs = self._prepare(topic, key, value, headers)
         return await (
             await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
@@ -397,18 +427,6 @@ class Producer(TransactionalCalls):
         engine = self._usable()
         await engine.warm_up(topics, self._block_deadline(engine))
 
-    def health(self) -> Health:
-        """What works right now; see `Health`. Needs no loop and never waits."""
-        from aioproducer.runtime.health import health
-
-        return health(self._engine, self._state.value)
-
-    def metrics(self) -> Mapping[str, float]:
-        """Totals and gauges by Java's metric names (with underscores)."""
-        from aioproducer.runtime.health import metrics
-
-        return metrics(self._engine)
-
     # -- private ---------------------------------------------------------------------------------
 
     def _new_engine(self, loop: asyncio.AbstractEventLoop) -> ProducerEngine:
@@ -416,11 +434,16 @@ class Producer(TransactionalCalls):
         # Imported here, so that `import aioproducer` stays light.
         from aioproducer.runtime.engine import ProducerEngine
 
-        return ProducerEngine(self._config, loop)
+        return ProducerEngine(self._config, loop, registry=self._registry)
 
     def _open_lane(self, engine: ProducerEngine) -> None:
         """Lets records that need neither a serializer nor a wait past everything here."""
-        if self._config.key_serializer is not None or self._config.value_serializer is not None:
+        config = self._config
+        if config.key_serializer is not None or config.value_serializer is not None:
+            return
+        if config.producer_type == "sync":
+            return
+        if engine.interception.sees_records:
             return
         self._lane = engine.appender.lane
         for name, waits in (("send", False), ("send_and_wait", True)):
@@ -429,6 +452,18 @@ class Producer(TransactionalCalls):
                 shortcut = self._lane.method(self, function, waits)
                 if shortcut is not None:
                     vars(self)[name] = shortcut
+
+    async def _send_seen(self, engine: ProducerEngine, record: Record) -> Delivery:
+        """`send` with interceptors."""
+        parts = engine.interception.show(record, self._prepare)
+        with engine.interception.telling(parts):
+            delivery = await engine.appender.append(*parts)
+        engine.interception.accepted(delivery, parts)
+        return delivery
+
+    @property
+    def _lifecycle(self) -> str:
+        return self._state.value
 
     def _block_deadline(self, engine: ProducerEngine) -> float:
         return engine.loop.time() + self._config.max_block_ms / 1000

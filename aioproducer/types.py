@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+
+if TYPE_CHECKING:
+    from asyncio import StreamReader, StreamWriter
 
 HeaderPairs = tuple[tuple[str, bytes | None], ...]
 """Headers as they are stored: ordered, duplicate keys allowed, values may be None."""
@@ -225,3 +228,24 @@ class OAuthToken:
     value: str = field(repr=False)
     expires_at: float | None = None
     extensions: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class StreamOpener(Protocol):
+    """How connections are opened, as the option `dialer`: any async function of this form.
+
+    It is called for every connection, cancelled when the setup timeout is reached, and called
+    again after the usual backoff when it raised; whatever it raises counts as a failed connection,
+    unless it is an error of this package, which is taken as it is. With TLS switched on the client
+    encrypts the stream it gets and verifies the broker's name itself.
+    """
+
+    async def __call__(self, host: str, port: int) -> tuple[StreamReader, StreamWriter]:
+        """Open a byte stream to a broker.
+
+        Args:
+            host: As in `bootstrap_servers` or as the brokers advertise it, not resolved.
+            port: Likewise.
+
+        Raises:
+            OSError: The broker cannot be reached.
+        """

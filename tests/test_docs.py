@@ -86,6 +86,18 @@ async def test_the_snippets_about_exactly_once_work() -> None:
         assert values == [b"row 1", b"value"]
 
 
+async def test_the_snippet_about_watching_works(capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = (block for block in blocks(README, "python") if "ProducerCollector" in block)
+    imports, body = program.split("\n\n", 1)
+    scope: dict[str, object] = {"Producer": Producer}
+    async with EmbeddedCluster(topics={"orders": 3}) as cluster:
+        body = textwrap.indent(body, "    ").replace("localhost:9092", cluster.bootstrap_servers)
+        registry = "REGISTRY = type(REGISTRY)()"  # one that no other test shares
+        exec(f"{imports}\n{registry}\nasync def snippet():\n{body}", scope)
+        await scope["snippet"]()  # type: ignore[operator]
+    assert float(capsys.readouterr().out) > 0
+
+
 def test_make_targets_named_in_the_documents_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

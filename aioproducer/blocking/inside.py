@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aioproducer.blocking.loop_thread import LoopThread
     from aioproducer.producer import Producer
     from aioproducer.runtime.engine import ProducerEngine
+    from aioproducer.types import HeadersInput
 
 T = TypeVar("T")
 
@@ -44,6 +45,24 @@ class Inside:
         meta = engine.metadata.topic(topic)
         if meta is not None:
             self.intake.topics[topic] = len(meta.partitions)
+        return handle
+
+    async def send(
+        self,
+        handle: DeliveryHandle,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: HeadersInput,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> DeliveryHandle:
+        """Sends one record as the asynchronous producer does, with all it does before."""
+        handle.hand_over(
+            await self._producer.send(
+                topic, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
+            )
+        )
         return handle
 
     async def in_order(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -40,9 +40,13 @@ from aioproducer.records.layout import HEADER_SIZE
 from aioproducer.types import HeaderPairs, HeadersInput, PartitionInfo, RecordMetadata
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from aioproducer.blocking.intake import Entry
+    from aioproducer.metrics import ApplicationMetric, Metric
     from aioproducer.runtime.bulk import Item, SendManyResult
     from aioproducer.runtime.health import Health
+    from aioproducer.runtime.statistics import Statistics
 
 T = TypeVar("T")
 
@@ -82,6 +86,13 @@ class Producer(TransactionalCalls):
         settings = self._producer.config
         self._plain = settings.key_serializer is None and settings.value_serializer is None
         self._size_limit = min(settings.max_request_size, settings.buffer_memory)
+        if (
+            settings.producer_type == "sync"
+            or settings.buffer_max_records is not None
+            or settings.enqueue_timeout_ms is not None
+        ):
+            # What is handed over is counted nowhere and refused later: nothing may be.
+            self._size_limit = -1
         self._thread = LoopThread(f"aioproducer {settings.client_id}")
         self._state = _State.NEW
         self._life = threading.Lock()
@@ -92,6 +103,15 @@ class Producer(TransactionalCalls):
     def config(self) -> ProducerConfig:
         """The options in force."""
         return self._producer.config
+
+    @property
+    def client_id(self) -> str:
+        """The name in the brokers' logs and quotas, and in exported metrics."""
+        return self.config.client_id
+
+    @property
+    def event_loop(self) -> None:
+        """None: whoever reads metrics need not care for the loop, the calls do."""
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -179,7 +199,8 @@ class Producer(TransactionalCalls):
 
         Waits, at most `max_block_ms`, when `buffer_memory` is used up, and for the metadata of a
         new topic. Records of one thread keep their order per partition. Ask the handle for the
-        outcome; a failure nobody asks for is logged and passed to `on_delivery_error`.
+        outcome; a failure nobody asks for is logged and passed to `on_delivery_error`. With
+        `producer_type="sync"` the outcome is waited for here.
 
         Args:
             topic: topic name.
@@ -192,7 +213,8 @@ class Producer(TransactionalCalls):
         Raises:
             MetadataTimeoutError: the topic or partition did not appear in time.
             BufferExhaustedError: no memory became free in time.
-            BufferFullError: in a callback, where nothing can wait.
+            BufferFullError: in a callback, where nothing can wait; or there is no room, and
+                `enqueue_timeout_ms` is 0.
             RecordTooLargeError: larger than `max_request_size` or `buffer_memory`.
             SerializationError: a serializer failed, or the types cannot be sent.
             IllegalStateError: not started, closed or after `fork()`; outside a transaction
@@ -202,6 +224,8 @@ class Producer(TransactionalCalls):
         inside = self._usable()
         if self._admit is not None:
             self._admit()
+        if inside.engine.interception.sees_records:
+            return self._send_seen(inside, (topic, value, key, headers, partition, timestamp_ms))
         pairs: HeaderPairs = ()
         if (
             headers
@@ -333,6 +357,26 @@ class Producer(TransactionalCalls):
         """Totals and gauges by Java's metric names (with underscores)."""
         return self._look(self._producer.metrics)
 
+    def all_metrics(self) -> Sequence[Metric]:
+        """Every metric: the producer's, those of topics and brokers, the application's own."""
+        return self._look(self._producer.all_metrics)
+
+    def statistics(self) -> Statistics:
+        """Queues, requests in flight and memory now, per broker and partition."""
+        return self._look(self._producer.statistics)
+
+    def register_metric(self, metric: ApplicationMetric) -> None:
+        """See `aioproducer.Producer.register_metric`; the metric is read in the loop's thread."""
+        self._look(lambda: self._producer.register_metric(metric))
+
+    def unregister_metric(self, metric: ApplicationMetric) -> None:
+        """Takes a metric of the application away."""
+        self._look(lambda: self._producer.unregister_metric(metric))
+
+    def client_instance_id(self, timeout: float | None = None) -> UUID:
+        """See `aioproducer.Producer.client_instance_id`."""
+        return self.run(lambda: self._producer.client_instance_id(timeout))
+
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Runs a call of the asynchronous producer in its loop, after what was handed over.
 
@@ -381,6 +425,13 @@ class Producer(TransactionalCalls):
 
         return self._thread.call(looking())
 
+    def _send_seen(self, inside: Inside, record: tuple[Any, ...]) -> DeliveryHandle:
+        """Interceptors live in the loop: so do the records they see, one by one."""
+        if self._thread.is_here:
+            raise BufferFullError("a callback cannot wait for the interceptors")
+        handle = DeliveryHandle(self._thread)
+        return self._thread.call(inside.in_order(lambda: inside.send(handle, *record)))
+
     def _send_through_loop(self, inside: Inside, entry: Entry) -> DeliveryHandle:
         """Appends before it returns, so that whatever is wrong is raised here."""
         if self._thread.is_here:
@@ -389,7 +440,10 @@ class Producer(TransactionalCalls):
                 topic=entry[1],
                 advice="call warm_up([topic]) and send one record first",
             )
-        return self._thread.call(inside.in_order(lambda: inside.append(entry)))
+        handle = self._thread.call(inside.in_order(lambda: inside.append(entry)))
+        if self.config.producer_type == "sync":
+            handle.result()
+        return handle
 
 
 def _is_usual(number: object, limit: int) -> bool:

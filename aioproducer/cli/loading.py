@@ -176,9 +176,9 @@ class Outcome:
 _METRICS = {
     "batches": "batch_total",
     "records_per_batch": "records_per_batch_avg",
-    "requests": "request_total",
+    "requests": "produce_request_total",
     "retries": "record_retry_total",
-    "bytes_sent": "outgoing_byte_total",
+    "bytes_sent": "batch_byte_total",
 }
 
 

@@ -31,9 +31,11 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from aioproducer.core.buffer_pool import BufferPool
+from aioproducer.core.crowd import Crowd
 from aioproducer.core.idempotence import Sequencer
 from aioproducer.core.incomplete import IncompleteBatches
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
+from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 _NOWHERE = None
 _SMALLEST_HEAP = 64
+_FIRST_SIZE = 4096
 _LEADERLESS = -(1 << 40)  # no node id: bootstrap servers count down from -1
 
 
@@ -54,6 +57,14 @@ class AccumulatorSettings:
     delivery_timeout: float
     max_request_size: int
     guarantee_order: bool
+    batch_records: int | None = None
+    grows: bool = False
+    """Whether a batch begins small and takes more memory as it fills (KIP-1332)."""
+
+    def first_size(self, record_size: int) -> int:
+        """Bytes for a new batch whose first record takes up to `record_size`, header included."""
+        size = min(self.batch_size, _FIRST_SIZE) if self.grows else self.batch_size
+        return max(size, record_size)
 
 
 class PartitionQueue:
@@ -111,6 +122,7 @@ class RecordAccumulator:
         self._lingering: dict[PartitionQueue, None] = {}
         self._ready: dict[int, deque[PartitionQueue]] = {}
         self._incomplete = IncompleteBatches(settings.delivery_timeout)
+        self._crowd = Crowd()
         self._flushes = 0
         self._holds = 0
         self._ordinal = 0
@@ -139,11 +151,24 @@ class RecordAccumulator:
             return None
         batch = queue.batches[-1]
         was_full = batch.full
-        if batch.try_append(record):
-            return batch
-        if not was_full:
+        if self.settings.grows and not was_full:
+            self._make_room(batch, record)
+        has_room = batch.try_append(record)
+        if batch.full and not was_full:
             self._replan(queue)
-        return None
+        return batch if has_room else None
+
+    def _make_room(self, batch: ProducerBatch, record: OutgoingRecord) -> None:
+        """Gives an open batch twice its memory if the record needs it and the pool has it."""
+        needed = batch.wire_size + record.size - HEADER_SIZE
+        size = min(self.settings.batch_size, max(2 * batch.size, needed))
+        if needed <= batch.size or size <= batch.size:
+            return
+        larger = self.pool.try_allocate(size)
+        if larger is not None:
+            buffer, before = batch.move_to(larger, size)
+            if buffer is not None:
+                self.pool.deallocate(buffer, before)
 
     def append_in_new_batch(
         self,
@@ -167,6 +192,7 @@ class RecordAccumulator:
             ordinal=(self._ordinal,),
             owner=self._owner,
             on_unretrieved=self._on_unretrieved,
+            most=self.settings.batch_records,
         )
         if not batch.try_append(record):
             raise ValueError(f"a buffer of {len(buffer)} bytes does not hold the record it is for")
@@ -200,6 +226,8 @@ class RecordAccumulator:
 
     def collect_ready(self, now: float) -> None:
         """Places every partition whose time has come on its leader's queue."""
+        if self._lingering and self.settings.linger:
+            self._hurry_for_crowd(now)
         while self._heap and self._heap[0][0] <= now:
             ready_at, _, queue = heappop(self._heap)
             if ready_at == queue.ready_at:
@@ -405,7 +433,18 @@ class RecordAccumulator:
 
     def _lingers(self, queue: PartitionQueue) -> bool:
         head = queue.batches[0]
-        return not (len(queue.batches) > 1 or head.full or self.expedited)
+        return not (len(queue.batches) > 1 or head.full or head.urgent or self.expedited)
+
+    def _hurry_for_crowd(self, now: float) -> None:
+        """Ends all lingers when nobody is left to add a record."""
+        oldest = next(iter(self._lingering))
+        if oldest.batches[0].watchers < oldest.batches[0].count:
+            return  # what most turns find; the rest is for `Crowd`
+        lingered = oldest.ready_at <= now
+        if self._crowd.has_waited(self._incomplete, len(self._lingering), lingered=lingered):
+            for queue in list(self._lingering):
+                queue.batches[0].urgent = True
+                self._replan(queue)
 
     def _replan(self, queue: PartitionQueue) -> None:
         """Decides anew when a partition is ready; one already placed stays where it is."""
@@ -472,3 +511,5 @@ class RecordAccumulator:
             buffer = batch.take_buffer()
             if buffer is not None:
                 self.pool.deallocate(buffer, batch.size)
+                if batch.size:  # else it is a part of one that counts them all
+                    self.pool.return_records(batch.count)

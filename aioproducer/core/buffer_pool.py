@@ -1,7 +1,8 @@
 """The memory that records may occupy: a budget, a free list and a strict queue.
 
-Owns: the accounting of `buffer_memory`, buffers of exactly `batch_size` kept for reuse, and the
-first-come-first-served queue of those who wait. Must not know: batches, coroutines, clocks.
+Owns: the accounting of `buffer_memory`, buffers of exactly `batch_size` kept for reuse, how many
+records may be buffered (`buffer_max_records`), and the first-come-first-served queue of those who
+wait for either. Must not know: batches, coroutines, clocks, who counts the records that come in.
 
 Invariants
 - available + pooled + granted to waiters + allocated == total, at every step.
@@ -18,6 +19,8 @@ from collections.abc import Callable
 
 from aioproducer.errors import KafkaError, RecordTooLargeError
 
+NO_CEILING = 2**63 - 1
+
 
 class MemoryRequest:
     """One place in the queue for memory.
@@ -25,10 +28,13 @@ class MemoryRequest:
     `on_settled(request)` is called once, when `buffer` or `error` has been set.
     """
 
-    __slots__ = ("buffer", "error", "granted", "on_settled", "size")
+    __slots__ = ("buffer", "ceiling", "error", "granted", "on_settled", "size")
 
-    def __init__(self, size: int, on_settled: Callable[[MemoryRequest], None]) -> None:
+    def __init__(
+        self, size: int, on_settled: Callable[[MemoryRequest], None], ceiling: int = 0
+    ) -> None:
         self.size: int = size
+        self.ceiling: int = ceiling
         self.granted: int = 0
         self.buffer: bytearray | None = None
         self.error: KafkaError | None = None
@@ -42,10 +48,19 @@ class BufferPool:
         total: `buffer_memory`, bytes.
         poolable: `batch_size`, bytes; buffers accounted with this size are kept for reuse.
         overhead: bytes of every allocation that need no buffer (the batch header is built apart).
+        most_records: `buffer_max_records`; None for any number.
+
+    Attributes:
+        ceiling: how many records may have been buffered in all, by now.
+        on_ceiling: called when it has changed.
     """
 
-    def __init__(self, total: int, poolable: int, overhead: int = 0) -> None:
+    def __init__(
+        self, total: int, poolable: int, overhead: int = 0, most_records: int | None = None
+    ) -> None:
         self.total = total
+        self.ceiling: int = NO_CEILING if most_records is None else most_records
+        self.on_ceiling: Callable[[int], None] | None = None
         self.poolable = poolable
         self._overhead = overhead
         self._free: deque[bytearray] = deque()
@@ -80,10 +95,12 @@ class BufferPool:
         self._available -= size
         return self._new_buffer(size)
 
-    def enqueue(self, size: int, on_settled: Callable[[MemoryRequest], None]) -> MemoryRequest:
-        """Joins the queue behind everyone who waits already."""
+    def enqueue(
+        self, size: int, on_settled: Callable[[MemoryRequest], None], ceiling: int = 0
+    ) -> MemoryRequest:
+        """Joins the queue behind everyone who waits already: for bytes, and for a ceiling."""
         self._check(size)
-        request = MemoryRequest(size, on_settled)
+        request = MemoryRequest(size, on_settled, ceiling)
         self._queue.append(request)
         self._serve()
         return request
@@ -114,6 +131,14 @@ class BufferPool:
         else:
             self._free.append(buffer)
         self._serve()
+
+    def return_records(self, count: int) -> None:
+        """So many records are not buffered any more."""
+        if self.ceiling != NO_CEILING:
+            self.ceiling += count
+            if self.on_ceiling is not None:
+                self.on_ceiling(self.ceiling)
+            self._serve()
 
     def close(self, error: KafkaError) -> None:
         """Fails everyone who waits, and every later request, with `error`."""
@@ -146,6 +171,8 @@ class BufferPool:
     def _serve(self) -> None:
         while self._queue:
             head = self._queue[0]
+            if head.ceiling > self.ceiling:
+                return
             missing = head.size - head.granted
             self._reclaim(missing)
             piece = min(missing, self._available)

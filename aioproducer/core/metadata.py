@@ -57,6 +57,10 @@ class MetadataFetch:
     partial: bool = False
 
 
+NEVER_S = 1e12
+"""An age nothing reaches."""
+
+
 class Metadata:
     """The metadata state machine.
 
@@ -110,6 +114,11 @@ class Metadata:
     def version(self) -> int:
         """The version of the current snapshot."""
         return self.cluster.version
+
+    @property
+    def refreshed_at(self) -> float:
+        """Loop time of the last answer about everything; -inf before the first."""
+        return self._full_answer_at
 
     def topic(self, name: str) -> TopicMetadata | None:
         """A topic of the snapshot."""
@@ -182,6 +191,11 @@ class Metadata:
             self._wanted = True
             self._notify()
         return self.version
+
+    def outdate(self) -> None:
+        """Asks for a refresh as if the last answer were too old."""
+        self._full_answer_at = -inf
+        self._notify()
 
     def rebootstrap(self) -> None:
         """Starts over from the bootstrap servers (KIP-899); what is known stays till then."""

@@ -1,8 +1,9 @@
 """The producer's own choice of a partition: key hash, and uniform sticky for records without a key.
 
 Owns: `key_partition` (Java's murmur2), `BuiltInPartitioner` (KIP-480, KIP-794: sticky by bytes,
-adaptive by queue length), and the latency figures that take a slow broker's partitions out of the
-choice. Must not know: batches and queues as objects, user-written partitioners.
+adaptive by queue length), the preference for partitions near by (KIP-1123), and the latency figures
+that take a slow broker's partitions out of the choice. Must not know: batches and queues as
+objects, user-written partitioners.
 Invariants: a partition is left after at least `sticky_batch_size` bytes and after twice that at the
 latest, so every partition gets the same number of bytes over time; every choice ends (no retry
 loop: KAFKA-14303, KAFKA-14553); a choice is always a partition the topic has now.
@@ -11,7 +12,7 @@ loop: KAFKA-14303, KAFKA-14553); a choice is always a partition the topic has no
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from aioproducer.core.cluster import TopicMetadata
+    from aioproducer.types import Node
 
 
 def key_partition(key: bytes, topic: TopicMetadata) -> int:
@@ -29,10 +31,39 @@ def key_partition(key: bytes, topic: TopicMetadata) -> int:
     return murmur2_partition(key, len(topic.partitions))
 
 
-def uniform_partition(topic: TopicMetadata, rng: Random) -> int:
-    """Any partition that has a leader; any at all when none has."""
-    choice = topic.available or range(len(topic.partitions))
+def uniform_partition(topic: TopicMetadata, rng: Random, preferred: Sequence[int] = ()) -> int:
+    """Any of those preferred; any that has a leader when there are none; else any at all."""
+    choice = preferred or topic.available or range(len(topic.partitions))
     return choice[rng.randrange(len(choice))]
+
+
+class Neighbourhood:
+    """The partitions of one topic that are led in the client's rack (KIP-1123).
+
+    Args:
+        rack: the client's; every partition is as near as any other when it is empty.
+        nodes: the brokers as they are known now.
+    """
+
+    def __init__(self, rack: str = "", nodes: Callable[[], Mapping[int, Node]] = dict) -> None:
+        self._rack = rack
+        self._nodes = nodes
+        self._seen: tuple[TopicMetadata, Mapping[int, Node]] | None = None
+        self._partitions: tuple[int, ...] = ()
+
+    def partitions_of(self, topic: TopicMetadata) -> tuple[int, ...]:
+        """The available ones among them; empty when distance is to decide nothing."""
+        if not self._rack:
+            return ()
+        nodes, seen = self._nodes(), self._seen
+        if seen is None or seen[0] is not topic or seen[1] is not nodes:
+            # Kept until the metadata change: a choice shall not look at ten thousand partitions.
+            self._seen = (topic, nodes)
+            near = {node.id for node in nodes.values() if node.rack == self._rack}
+            self._partitions = tuple(
+                index for index in topic.available if topic.partitions[index].leader in near
+            )
+        return self._partitions
 
 
 class PartitionLoad(NamedTuple):
@@ -55,12 +86,21 @@ class BuiltInPartitioner:
             `max(1, batch_size)`.
         adaptive: whether queue lengths weigh (`partitioner_adaptive_partitioning_enable`).
         rng: decides the next partition.
+        neighbourhood: which partitions are chosen before others.
     """
 
-    def __init__(self, topic: str, sticky_batch_size: int, adaptive: bool, rng: Random) -> None:
+    def __init__(
+        self,
+        topic: str,
+        sticky_batch_size: int,
+        adaptive: bool,
+        rng: Random,
+        neighbourhood: Neighbourhood | None = None,
+    ) -> None:
         if sticky_batch_size < 1:
             raise ValueError(f"sticky_batch_size must be at least 1, not {sticky_batch_size}")
         self.topic = topic
+        self.neighbourhood: Neighbourhood = neighbourhood or Neighbourhood()
         self._sticky_batch_size = sticky_batch_size
         self._adaptive = adaptive
         self._rng = rng
@@ -139,7 +179,7 @@ class BuiltInPartitioner:
             chosen = self._weighted_ids[bisect_right(self._cumulative, drawn)]
             if chosen < len(topic.partitions):
                 return chosen
-        return uniform_partition(topic, self._rng)
+        return uniform_partition(topic, self._rng, self.neighbourhood.partitions_of(topic))
 
 
 @dataclass(slots=True)
@@ -186,17 +226,21 @@ class NodeLatencies:
 
 
 def partition_load(
-    queue_sizes: Mapping[int, int], topic: TopicMetadata, latencies: NodeLatencies
+    queue_sizes: Mapping[int, int],
+    topic: TopicMetadata,
+    latencies: NodeLatencies,
+    preferred: Sequence[int] = (),
 ) -> PartitionLoad | None:
     """Puts queue sizes in the form `update_load` takes; None for a uniform choice.
 
     Until every partition has had a batch (`queue_sizes` names them all), the choice stays uniform:
     a partition without an entry would never be chosen. One with an empty queue is never taken out
-    for latency: without data its node's figures would never change again.
+    for latency: without data its node's figures would never change again. If any of those that are
+    `preferred` counts, the others do not.
     """
     if len(queue_sizes) < len(topic.partitions):
         return None
-    available = frozenset(topic.available)
+    available = frozenset(preferred or topic.available)
     counted: list[tuple[int, int]] = []
     left_out: list[tuple[int, int]] = []
     for described in topic.partitions:
@@ -205,5 +249,7 @@ def partition_load(
         slow = size > 0 and not latencies.is_available(leader)
         usable = partition in available and not slow
         (counted if usable else left_out).append((size, partition))
+    if preferred and not counted:
+        return partition_load(queue_sizes, topic, latencies)
     sizes, ids = zip(*counted, *left_out, strict=True)
     return PartitionLoad(list(sizes), list(ids), len(counted))

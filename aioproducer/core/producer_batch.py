@@ -29,6 +29,8 @@ from aioproducer.records.protocol import BatchBuilder
 from aioproducer.records.reader import DecodedRecord
 from aioproducer.types import Persistence, TimestampType, TopicPartition
 
+_NO_TOPIC_ID = UUID(int=0)
+
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:
@@ -55,20 +57,22 @@ class ProducerBatch:
 
     Args:
         topic_partition: where the records go.
-        buffer: the memory for them; filled by `try_append`, never resized.
+        buffer: the memory for them; filled by `try_append`, never resized, left by `move_to`.
         size: bytes accounted for the buffer in the pool.
         now: loop time of the creation, seconds; the delivery timeout counts from here.
         ordinal: position among all batches of the producer, the parts of a split one sorting into
             its place; a retry goes back to its old place.
-        owner: opaque to the core; the runtime keeps its loop here, and in `receipt` the answer
-            that the deliveries of an acknowledged batch share.
+        owner: opaque to the core; the runtime keeps here what resumes awaiters, and in `receipt`
+            the answer that the deliveries of an acknowledged batch share.
         on_unretrieved: called when the batch failed and is forgotten although some of its
             deliveries were never looked at.
+        most: how many records make it full; None for any number.
     """
 
     __slots__ = (
         "_final_count",
         "_listeners",
+        "_most",
         "_on_unretrieved",
         "attempts",
         "base_sequence",
@@ -95,6 +99,7 @@ class ProducerBatch:
         "size",
         "topic_id",
         "topic_partition",
+        "urgent",
     )
 
     def __init__(
@@ -107,6 +112,7 @@ class ProducerBatch:
         ordinal: tuple[int, ...] = (0,),
         owner: object = None,
         on_unretrieved: Callable[[ProducerBatch], None] | None = None,
+        most: int | None = None,
     ) -> None:
         self.topic_partition: TopicPartition = topic_partition
         self.buffer: bytearray | None = buffer
@@ -116,6 +122,7 @@ class ProducerBatch:
         self.ordinal: tuple[int, ...] = ordinal
         self.owner: object = owner
         self.full: bool = False
+        self.urgent: bool = False
         self.encoded: EncodedBatch | EncodedMessageSet | None = None
         self.attempts: int = 0
         self.last_attempt_at: float = now
@@ -124,7 +131,7 @@ class ProducerBatch:
         self.leader_epoch: int = -1
         self.holds: int = 0
         self.on_wire: bool = False
-        self.topic_id: UUID = UUID(int=0)
+        self.topic_id: UUID = _NO_TOPIC_ID
         self.possibly_persisted: bool = False
         self.outcome: BatchOutcome | None = None
         self.parts: list[ProducerBatch] = []
@@ -136,6 +143,10 @@ class ProducerBatch:
         self._final_count = 0
         self._listeners: dict[object, Callable[[object], None]] = {}
         self._on_unretrieved = on_unretrieved
+        self._most = most
+        if most is not None:
+            # The last one comes in here, whoever writes to the builder otherwise.
+            self.builder.most = most - 1
 
     def __del__(self) -> None:
         failed = self.outcome is not None and self.outcome.error is not None
@@ -152,7 +163,17 @@ class ProducerBatch:
         """Bytes of the batch in a request: exact once encoded, uncompressed before."""
         if self.encoded is not None:
             return self.encoded.size
+        return self.uncompressed_size
+
+    @property
+    def uncompressed_size(self) -> int:
+        """Bytes of the batch before compression; those of its header once the memory is gone."""
         return HEADER_SIZE + (0 if self.builder is None else self.builder.size)
+
+    @property
+    def watchers(self) -> int:
+        """How many want to hear of the outcome; each awaited delivery is one."""
+        return len(self._listeners)
 
     @property
     def done(self) -> bool:
@@ -160,15 +181,29 @@ class ProducerBatch:
         return self.outcome is not None
 
     def try_append(self, record: OutgoingRecord) -> bool:
-        """Appends one record; False (and full from now on) when it is closed or has no room."""
-        if self.full or self.builder is None:
+        """Appends one record; False when it is closed or has no room.
+
+        It is full from then on, and behind the last record it takes.
+        """
+        builder = self.builder
+        if self.full or builder is None:
             return False
-        index = self.builder.try_append(
-            record.timestamp_ms, record.key, record.value, record.headers
-        )
-        if index < 0:
+        is_last = self._most is not None and builder.count + 1 >= self._most
+        if is_last:
+            builder.most += 1
+        index = builder.try_append(record.timestamp_ms, record.key, record.value, record.headers)
+        if index < 0 or is_last:
             self.close()
         return index >= 0
+
+    def move_to(self, buffer: bytearray, size: int) -> tuple[bytearray | None, int]:
+        """Goes on in a larger buffer, while open; returns the old one and its accounted size."""
+        if self.builder is None:
+            raise IllegalStateError("a batch that gave up its memory cannot grow")
+        self.builder.move_to(buffer)
+        before = (self.buffer, self.size)
+        self.buffer, self.size = buffer, size
+        return before
 
     def close(self) -> None:
         """Takes no more records."""

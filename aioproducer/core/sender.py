@@ -193,14 +193,18 @@ class Sender:
         """The request is in the transport's hands; the node may get the next one."""
         self._preparing.discard(node_id)
         stats = self._stats
+        stats.tick(batches[0].last_attempt_at)
         stats.requests_sent += 1
-        stats.batches_sent += len(batches)
         for batch in batches:
             batch.on_wire = True
-            stats.bytes_sent += batch.wire_size
-            stats.records_sent += batch.count
-            if batch.attempts > 1:
-                stats.records_retried += batch.count
+            stats.on_batch_sent(
+                batch.topic_partition.topic,
+                batch.count,
+                batch.wire_size,
+                batch.uncompressed_size,
+                batch.last_attempt_at - batch.created_at,
+                again=batch.attempts > 1,
+            )
 
     def without_done(self, node_id: int, batches: Sequence[ProducerBatch]) -> list[ProducerBatch]:
         """Lets go of batches that ended while their request was prepared; returns the others."""
@@ -246,6 +250,8 @@ class Sender:
                 self._succeed(batch, BatchOutcome())
             self._let_go(batches)
             return
+        self._stats.tick(now)
+        self._stats.on_response(now - batches[0].last_attempt_at, response.throttle_time_ms / 1000)
         # By the ids the request was made with: the metadata may know others by now, or none.
         names = {batch.topic_id: batch.topic_partition.topic for batch in batches}
         answers = match_answers(response, names)
@@ -340,6 +346,7 @@ class Sender:
         self._retry_or_fail(batch, error, node_id, now, blamed_records(answer), at_once=hinted)
 
     def _split(self, batch: ProducerBatch, now: float) -> None:
+        self._stats.batches_split += 1
         parts = batch.split()
         self._sequencer.on_split(batch, parts)
         self.accumulator.enqueue_parts(batch, parts, now)
@@ -377,7 +384,10 @@ class Sender:
             self.accumulator.reenqueue(batch, now if at_once else now + delay)
             return
         if error.retriable:
-            error = error.with_context(advice=f"gave up after {batch.attempts} attempt(s)")
+            error = error.with_context(
+                advice=f"failed to send after {batch.attempts} attempt(s), retries="
+                f"{self._settings.retries}"
+            )
         self._fail(batch, error, record_errors, now=now)
 
     @property
@@ -402,7 +412,7 @@ class Sender:
             self._transactions.on_batch_failed(batch, error)
         outcome = failure_outcome(batch, error, record_errors, now)
         if self.accumulator.complete(batch, outcome):
-            self._stats.records_failed += batch.count
+            self._stats.on_batch_failed(batch.topic_partition.topic, batch.count)
 
     def _let_go(self, batches: Sequence[ProducerBatch]) -> None:
         for batch in batches:

@@ -1,20 +1,44 @@
 """Counters of one producer, incremented where things happen and read by `Producer.metrics()`.
 
-Owns: plain integers and seconds. Must not know: exporters, names of other clients' metrics.
+Owns: plain integers and seconds, for the producer and for each topic. Must not know: exporters,
+names of other clients' metrics.
+
+Invariant: nothing here is counted per record; a batch or a request is the unit of cost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
+from typing import ClassVar
+
+from aioproducer.metrics.sampling import Sampled
 
 
-@dataclass(slots=True)
-class ProducerStats:
+@dataclass(slots=True, eq=False)
+class TopicStats(Sampled):
+    """Totals of one topic since it was first sent to; sizes in bytes."""
+
+    records_sent: int = 0
+    records_retried: int = 0
+    records_failed: int = 0
+    bytes_sent: int = 0
+    uncompressed_bytes: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class ProducerStats(Sampled):
     """Totals since `start()`; times in seconds, sizes in bytes.
 
     `count_appended` is asked for `records_appended`: that is counted where no attribute of ours is.
     """
+
+    PEAKS: ClassVar[tuple[str, ...]] = (
+        "batch_size_max",
+        "queue_time_max",
+        "latency_max",
+        "throttle_time_max",
+    )
 
     count_appended: Callable[[], int] = field(default=lambda: 0, repr=False)
     records_acknowledged: int = 0
@@ -22,13 +46,78 @@ class ProducerStats:
     records_retried: int = 0
     records_sent: int = 0
     batches_sent: int = 0
+    batches_split: int = 0
     requests_sent: int = 0
+    responses: int = 0
     bytes_sent: int = 0
+    uncompressed_bytes: int = 0
+    queue_time: float = 0.0
+    latency: float = 0.0
+    throttle_time: float = 0.0
     buffer_waits: int = 0
     buffer_wait_time: float = 0.0
+    buffer_exhausted: int = 0
+    flush_time: float = 0.0
+    metadata_wait_time: float = 0.0
     unretrieved_failures: int = 0
+    batch_size_max: float = 0.0
+    queue_time_max: float = 0.0
+    latency_max: float = 0.0
+    throttle_time_max: float = 0.0
+    topics: dict[str, TopicStats] = field(default_factory=dict, repr=False)
 
     @property
     def records_appended(self) -> int:
         """Records accepted by `send()` and its kin."""
         return self.count_appended()
+
+    def topic(self, name: str) -> TopicStats:
+        """The totals of a topic."""
+        known = self.topics.get(name)
+        if known is None:
+            known = self.topics[name] = TopicStats(sampling=self.sampling)
+        return known
+
+    def retain(self, topics: Container[str]) -> None:
+        """Drops the totals of topics other than these."""
+        self.topics = {name: stats for name, stats in self.topics.items() if name in topics}
+
+    def on_batch_sent(
+        self,
+        topic: str,
+        records: int,
+        size: int,
+        uncompressed: int,
+        queued_s: float,
+        *,
+        again: bool,
+    ) -> None:
+        """A batch went out, for the first time or `again`; `tick` was called."""
+        of_topic = self.topic(topic)
+        of_topic.bytes_sent += size
+        of_topic.uncompressed_bytes += uncompressed
+        of_topic.records_sent += records
+        self.batches_sent += 1
+        self.bytes_sent += size
+        self.uncompressed_bytes += uncompressed
+        self.records_sent += records
+        self.queue_time += queued_s
+        self.batch_size_max = max(self.batch_size_max, size)
+        self.queue_time_max = max(self.queue_time_max, queued_s)
+        if again:
+            self.records_retried += records
+            of_topic.records_retried += records
+
+    def on_response(self, latency_s: float, throttle_s: float) -> None:
+        """A Produce request was answered; `tick` was called."""
+        self.responses += 1
+        self.latency += latency_s
+        self.latency_max = max(self.latency_max, latency_s)
+        if throttle_s:
+            self.throttle_time += throttle_s
+            self.throttle_time_max = max(self.throttle_time_max, throttle_s)
+
+    def on_batch_failed(self, topic: str, records: int) -> None:
+        """A batch failed for good."""
+        self.records_failed += records
+        self.topic(topic).records_failed += records

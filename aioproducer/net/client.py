@@ -25,6 +25,7 @@ from aioproducer.net.dialer import Dialer
 from aioproducer.net.link import BrokerLink
 from aioproducer.net.settings import NetSettings
 from aioproducer.net.surroundings import NodeState, Surroundings
+from aioproducer.net.traffic import Traffic
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import REQUEST_TYPES, encode_request
@@ -84,8 +85,9 @@ class NetworkClient:
         self._retired: set[BrokerLink] = set()
         warnings = log.RateLimitedLog(log.get("net"))
         self._check = ClusterCheck(settings.rebootstrap and settings.check_cluster)
+        self.traffic: Traffic = Traffic(sampling=settings.sampling)
         self._around = Surroundings(
-            settings, self._check, dialer, loop_time, rng, on_event, warnings
+            settings, self._check, dialer, loop_time, rng, on_event, warnings, self.traffic
         )
 
     # -- who there is -----------------------------------------------------------------------------
@@ -142,8 +144,20 @@ class NetworkClient:
 
     def any_ready(self) -> bool:
         """Whether some broker or bootstrap server is connected, or was until it idled too long."""
-        links = [*self._brokers.values(), *self._bootstrap.values()]
-        return any(link.versions is not None or _rests(link) for link in links)
+        return any(link.is_well for link in self._links())
+
+    def is_deserted(self) -> bool:
+        """Whether brokers hung up on idle connections, and none is left or being dialed.
+
+        They may close what idles, or be gone: only a new connection tells.
+        """
+        hung_up = False
+        for links in (self._brokers, self._bootstrap):
+            for link in links.values():
+                if link.versions is not None or link.is_dialing:
+                    return False  # nearly always at the first one; this is asked at every answer
+                hung_up |= link.hung_up
+        return hung_up
 
     def ready_at(self, node_id: int, now: float) -> float:
         """Loop time at which to look again; inf while only an event can change anything."""
@@ -193,8 +207,7 @@ class NetworkClient:
         Of what the connected brokers said when they were connected, the latest counts; None while
         no broker is connected.
         """
-        links = [*self._brokers.values(), *self._bootstrap.values()]
-        known = [link.versions for link in links if link.versions is not None]
+        known = [link.versions for link in self._links() if link.versions is not None]
         latest = max(known, key=lambda versions: versions.features_epoch, default=None)
         return None if latest is None else latest.features.get(name, 0)
 
@@ -215,6 +228,15 @@ class NetworkClient:
                 return chosen
         dialing = (link.node.id for links in groups for link in links.values() if link.is_dialing)
         return next(dialing, None)
+
+    def ready_node(self, now: float) -> int | None:
+        """The least loaded of the nodes that would take a request now, bootstrap servers included.
+
+        For what may as well be left undone: no connection is worth a dial.
+        """
+        links = [*self._brokers.values(), *self._bootstrap.values()]
+        ready = [link for link in links if link.is_ready(now)]
+        return min(ready, key=lambda link: link.in_flight).node.id if ready else None
 
     def _least_loaded(self, links: Mapping[int, BrokerLink], now: float) -> int | None:
         if not links:
@@ -305,8 +327,5 @@ class NetworkClient:
     def _link(self, node_id: int) -> BrokerLink | None:
         return (self._bootstrap if node_id < 0 else self._brokers).get(node_id)
 
-
-def _rests(link: BrokerLink) -> bool:
-    """Whether the link was connected and nothing went wrong since: closed for idleness."""
-    dialed = link.last_attempt_at > -_INFINITY
-    return dialed and not link.is_dialing and link.last_error is None
+    def _links(self) -> list[BrokerLink]:
+        return [*self._brokers.values(), *self._bootstrap.values()]

@@ -40,6 +40,7 @@ from aioproducer.errors import (
 )
 from aioproducer.net.answers import decode_answer, describe_end
 from aioproducer.net.security.tls_failures import check_not_tls
+from aioproducer.net.traffic import NodeTraffic
 from aioproducer.wire.framing import frame_size
 from aioproducer.wire.schema import Message
 
@@ -122,8 +123,10 @@ class Connection:
         observer: ConnectionObserver,
         loop_time: Callable[[], float],
         max_idle_s: float | None = None,
+        traffic: NodeTraffic | None = None,
     ) -> None:
         self.node_id = node_id
+        self._traffic = traffic or NodeTraffic()
         self.error: KafkaError | None = None
         self._reader = reader
         self._writer = writer
@@ -208,7 +211,9 @@ class Connection:
             self.abort(self._disconnected(f"writing failed: {error}"))
             raise self._disconnected(f"writing failed: {error}") from error
         now = self._last_used = self._loop_time()
-        self._bytes_written += sum(map(len, buffers))
+        size = sum(map(len, buffers))
+        self._bytes_written += size
+        self._traffic.on_request(size, now)
         request = _Request(
             request_type,
             version,
@@ -320,7 +325,8 @@ class Connection:
         if not self._is_flushed(request):
             # Answered before it was written to the end: its buffers must not be released yet.
             await self.flush()
-        self._last_used = self._loop_time()
+        now = self._last_used = self._loop_time()
+        self._traffic.on_response(len(prefix) + size, now - request.sent_at, now)
         self._observer.response_received(request.kind, request.version, response)
         self._awaiting.popleft()
         request.finish(response)

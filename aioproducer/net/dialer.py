@@ -1,10 +1,12 @@
 """Names to addresses, addresses to streams: the only place where the network room does I/O.
 
-Owns: the `Dialer` protocol and its TCP implementation with the socket options. Must not know:
-Kafka, timeouts, retries; the caller bounds every call and cancels it when the bound is reached.
+Owns: the `Dialer` protocol and its TCP implementation with the socket options, straight or through
+a proxy. Must not know: Kafka, timeouts, retries; the caller bounds every call and cancels it when
+the bound is reached.
 
 Invariants: a `connect` that fails or is cancelled leaves no socket behind; failures are `OSError`.
-TLS is `security.tls_dialer`; a simulated network implements the same two methods.
+TLS is `security.tls_dialer`, a user's own way `opener`; a simulated network implements the same two
+methods.
 """
 
 from __future__ import annotations
@@ -14,9 +16,15 @@ import ipaddress
 import socket
 from typing import NamedTuple, Protocol
 
+from aioproducer._proxy_url import ProxyUrl
+from aioproducer.net.proxies import ProxyFailedError, pass_through
+
 
 class Address(NamedTuple):
-    """One place where a broker may listen; `host` is a numeric address."""
+    """One place where a broker may listen; `host` is a numeric address.
+
+    It is a name, of the family AF_UNSPEC, where somebody on the way resolves it.
+    """
 
     host: str
     port: int
@@ -24,9 +32,12 @@ class Address(NamedTuple):
     scope_id: int = 0
     canonical_name: str | None = None
     """The name the address resolves back to, where that was asked for (client.dns.lookup)."""
+    via: Address | None = None
+    """The proxy that leads there; None for a straight way."""
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        place = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return place if self.via is None else f"{place} through the proxy {self.via}"
 
 
 class Dialer(Protocol):
@@ -49,6 +60,7 @@ class TcpDialer:
         send_buffer_bytes: int = -1,
         receive_buffer_bytes: int = -1,
         keepalive: bool = True,
+        proxy: ProxyUrl | None = None,
     ) -> None:
         self._buffer_options = {
             option: size
@@ -59,32 +71,42 @@ class TcpDialer:
             if size > 0
         }
         self._keepalive = keepalive
+        self._proxy = proxy
 
     async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
-        """The addresses the resolver gives, without repetitions, in its order (RFC 6724)."""
+        """The addresses the resolver gives, without repetitions, in its order (RFC 6724).
+
+        With a proxy these are all ways through its own addresses, to the name itself if the proxy
+        resolves names.
+        """
         if not host or not 0 < port < 65536:
             raise OSError(f"{host!r}, port {port} is no place to connect to")
-        literal = _literal_address(host, port)
-        if literal is not None and not canonical:
-            return [literal]
-        loop = asyncio.get_running_loop()
+        proxy = self._proxy
+        if proxy is None:
+            return await _resolve(host, port, canonical)
         try:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except ValueError as error:  # not encodable, or a NUL inside
-            raise OSError(f"{host!r} is not a host name") from error
-        addresses = [
-            Address(str(where[0]), port, family, int(where[3]) if len(where) > 3 else 0)
-            for family, _type, _protocol, _name, where in found
-        ]
-        unique = list(dict.fromkeys(addresses))
-        if not canonical:
-            return unique
-        return [address._replace(canonical_name=await _reverse(address)) for address in unique]
+            ways = await _resolve(proxy.host, proxy.port, False)
+        except OSError as error:
+            raise ProxyFailedError(f"the proxy's name {proxy.host}: {error}") from error
+        targets = [Address(host, port, socket.AF_UNSPEC)]
+        if not proxy.resolves_names:
+            targets = await _resolve(host, port, canonical)
+        return [target._replace(via=way) for target in targets for way in ways]
 
     async def connect(
         self, address: Address, *, server_hostname: str, limit: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connected stream with the socket options set before the handshake."""
+        sock = await self._connected(address.via or address)
+        try:
+            if self._proxy is not None:
+                await pass_through(self._proxy, _SocketChannel(sock), address.host, address.port)
+            return await asyncio.open_connection(sock=sock, limit=limit)
+        except BaseException:
+            sock.close()
+            raise
+
+    async def _connected(self, address: Address) -> socket.socket:
         sock = self._socket(address.family)
         try:
             await asyncio.get_running_loop().sock_connect(sock, _socket_address(address))
@@ -92,16 +114,15 @@ class TcpDialer:
                 # A dead port of the ephemeral range may be given to our own end: TCP then connects
                 # the socket to itself (simultaneous open), and we would talk to a mirror.
                 raise ConnectionRefusedError("nobody listens, the socket met itself")
-            return await self._stream(sock, server_hostname, limit)
+        except OSError as error:
+            sock.close()
+            if self._proxy is not None:
+                raise ProxyFailedError(f"the proxy cannot be reached: {error}") from error
+            raise
         except BaseException:
             sock.close()
             raise
-
-    async def _stream(
-        self, sock: socket.socket, server_hostname: str, limit: int
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """The stream of a connected socket, which stays the caller's until it is returned."""
-        return await asyncio.open_connection(sock=sock, limit=limit)
+        return sock
 
     def _socket(self, family: int) -> socket.socket:
         sock = socket.socket(family, socket.SOCK_STREAM)
@@ -117,6 +138,45 @@ class TcpDialer:
             sock.close()
             raise
         return sock
+
+
+class _SocketChannel:
+    """A `Channel` on a connected socket, before it becomes a stream."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._loop = asyncio.get_running_loop()
+
+    async def send(self, data: bytes) -> None:
+        try:
+            await self._loop.sock_sendall(self._sock, data)
+        except OSError as error:
+            raise ProxyFailedError(f"the connection to the proxy broke: {error}") from error
+
+    async def receive(self, limit: int) -> bytes:
+        try:
+            return await self._loop.sock_recv(self._sock, limit)
+        except OSError as error:
+            raise ProxyFailedError(f"the connection to the proxy broke: {error}") from error
+
+
+async def _resolve(host: str, port: int, canonical: bool) -> list[Address]:
+    literal = _literal_address(host, port)
+    if literal is not None and not canonical:
+        return [literal]
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except ValueError as error:  # not encodable, or a NUL inside
+        raise OSError(f"{host!r} is not a host name") from error
+    addresses = [
+        Address(str(where[0]), port, family, int(where[3]) if len(where) > 3 else 0)
+        for family, _type, _protocol, _name, where in found
+    ]
+    unique = list(dict.fromkeys(addresses))
+    if not canonical:
+        return unique
+    return [address._replace(canonical_name=await _reverse(address)) for address in unique]
 
 
 def _literal_address(host: str, port: int) -> Address | None:

@@ -14,9 +14,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from aioproducer.errors import ConnectionSetupTimeoutError, KafkaConnectionError, KafkaError
+from aioproducer.errors import (
+    ConnectionSetupTimeoutError,
+    KafkaConnectionError,
+    KafkaError,
+    NameResolutionError,
+    ProxyError,
+)
 from aioproducer.net.dialer import Address, Dialer
-from aioproducer.net.security.tls_failures import TlsRefusedError
+from aioproducer.net.proxies import ProxyFailedError
+from aioproducer.net.refusals import RefusedDialError
 from aioproducer.types import Node
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -44,8 +51,11 @@ async def open_stream(
 
     Raises:
         ConnectionSetupTimeoutError: an address (or the resolver) did not answer in time.
-        KafkaConnectionError: all addresses refused, or the name has none.
+        NameResolutionError: the name has no address.
+        ProxyError: the proxy cannot be reached, or does not lead there.
+        KafkaConnectionError: all addresses refused.
         TlsError: an address refused TLS, or we refused what it showed.
+        ProxyAuthenticationError: the proxy wants other credentials.
     """
     started = loop_time()
     deadline = started + timeout_s
@@ -72,7 +82,8 @@ async def open_stream(
             failures.append((str(address), error))
         else:
             return address, streams
-    raise _failure(node, failures, round((loop_time() - started) * 1000))
+    elapsed_ms = round((loop_time() - started) * 1000)
+    raise _failure(node, failures, elapsed_ms, resolved=bool(addresses))
 
 
 async def _until(when: float, work: Awaitable[_T]) -> _T:
@@ -81,12 +92,18 @@ async def _until(when: float, work: Awaitable[_T]) -> _T:
         return await work
 
 
-def _failure(node: Node, failures: list[tuple[str, OSError]], elapsed_ms: int) -> KafkaError:
+def _failure(
+    node: Node, failures: list[tuple[str, OSError]], elapsed_ms: int, *, resolved: bool
+) -> KafkaError:
     timed_out = any(isinstance(error, TimeoutError) for _, error in failures)
-    refused = [error.error for _, error in failures if isinstance(error, TlsRefusedError)]
+    refused = [error.error for _, error in failures if isinstance(error, RefusedDialError)]
     if refused and not timed_out:
         return refused[-1].with_context(node_id=node.id, elapsed_ms=elapsed_ms)
-    kind = ConnectionSetupTimeoutError if timed_out else KafkaConnectionError
+    kind = KafkaConnectionError if resolved else NameResolutionError
+    if timed_out:
+        kind = ConnectionSetupTimeoutError
+    elif any(isinstance(error, ProxyFailedError) for _, error in failures):
+        kind = ProxyError
     reasons = [f"{what}: {_reason(error)}" for what, error in failures[:_ATTEMPTS_SHOWN]]
     if len(failures) > _ATTEMPTS_SHOWN:
         reasons.append(f"and {len(failures) - _ATTEMPTS_SHOWN} more")

@@ -12,6 +12,7 @@ throttle mute, the last error. Must not know: other brokers, what requests mean.
     HANDSHAKING   refused, lost, request timeout           DISCONNECTED  backoff grows
     READY         end of stream, reset, garbage, timeout   DISCONNECTED  requests fail, backoff
     READY         idle for too long                        DISCONNECTED  no backoff
+    READY         lost after a useful life, nothing asked  DISCONNECTED  backoff, no error
     READY         connect(), the session ends soon         HANDSHAKING   no new requests meanwhile
     READY         throttle_time_ms (KIP-219)               READY         muted, deadlines extended
     any           disconnect(error)                        DISCONNECTED  backoff
@@ -94,8 +95,9 @@ class BrokerLink:
         self._retry_at = -_INFINITY
         self._failures = 0
         self._setup_failures = 0
-        self._ready_since = 0.0
+        self._ready_since = -_INFINITY
         self._proved_useful = False
+        self.hung_up: bool = False
 
     # -- questions --------------------------------------------------------------------------------
 
@@ -103,6 +105,11 @@ class BrokerLink:
     def connection(self) -> Connection | None:
         """The connection requests may be sent on, if the link is READY."""
         return self._connection if self._state is NodeState.READY else None
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it was ready once and nothing went wrong since, so that a dial is promising."""
+        return self._ready_since > -_INFINITY and self.last_error is None
 
     @property
     def in_flight(self) -> int:
@@ -169,6 +176,7 @@ class BrokerLink:
         """
         if not self.can_connect(now):
             return
+        self.hung_up = False
         connected = self._state is NodeState.READY
         self._state = NodeState.HANDSHAKING if connected else NodeState.CONNECTING
         self.last_attempt_at = now
@@ -237,14 +245,15 @@ class BrokerLink:
 
     def connection_failed(self, connection: Connection, error: KafkaError, lost: int) -> None:
         """Back to DISCONNECTED; failures during the handshake are the dial task's to report."""
+        self._around.traffic.on_closed(self._around.loop_time())
         if connection is not self._connection or self._state is not NodeState.READY:
             return
         around = self._around
         now = around.loop_time()
         self.versions = None
         self._state = NodeState.CLOSED if self._retiring else NodeState.DISCONNECTED
-        lifetime = now - self._ready_since
-        if self._proved_useful or lifetime >= around.settings.reconnect_backoff_max_s:
+        lasted = now - self._ready_since >= around.settings.reconnect_backoff_max_s
+        if self._proved_useful or lasted:
             self._failures = 0
         if isinstance(error, IdleConnectionError):
             return
@@ -252,6 +261,9 @@ class BrokerLink:
             self._age = Age.SUSPECTED
         if around.settings.sasl is None and not self._proved_useful:
             error = on_first_request(error)
+        # Brokers and balancers close what idles, and shut down: nobody can tell which it was.
+        quietly = isinstance(error, NodeDisconnectedError) and lost == 0
+        self.hung_up = quietly and lasted and self._proved_useful
         self._failed(error, now, "connection to %s lost: %s", worth_a_warning=lost > 0)
 
     # -- dialing ----------------------------------------------------------------------------------
@@ -286,7 +298,9 @@ class BrokerLink:
             observer=self,
             loop_time=around.loop_time,
             max_idle_s=around.settings.connections_max_idle_s,
+            traffic=around.traffic.of(node.id),
         )
+        around.traffic.on_connected(around.loop_time())
         self._connection = connection
         address = self._doubtful_address
         host = (address and address.canonical_name) or node.host
@@ -380,7 +394,7 @@ class BrokerLink:
         delay = self._reconnect_backoff.delay(self._failures, around.rng)
         self._failures += 1
         self._retry_at = now + delay
-        self.last_error = error
+        self.last_error = None if self.hung_up else error
         where = f"node {node.id} ({node.host}:{node.port})"
         if worth_a_warning:
             around.warnings.warning(now, node.id, type(error).__name__, text, where, error)

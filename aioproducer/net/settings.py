@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from aioproducer.metrics.sampling import Sampling
 from aioproducer.net.security.sasl import Mechanism
 
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9\-.]+")
@@ -50,6 +51,8 @@ class NetSettings:
     """Whether brokers are probed for their age before anything else."""
     sasl: Mechanism | None = None
     """How to authenticate; None: not at all."""
+    sampling: Sampling = field(default_factory=Sampling)
+    """How rates and peaks are sampled."""
     software_name: str = "aioproducer"
     software_version: str = "unknown"
 

@@ -14,6 +14,7 @@ from aioproducer import log
 from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.net.dialer import Dialer
 from aioproducer.net.settings import NetSettings
+from aioproducer.net.traffic import Traffic
 
 
 class NodeState(Enum):
@@ -39,3 +40,4 @@ class Surroundings:
     rng: Random
     on_event: Callable[[], None]
     warnings: log.RateLimitedLog
+    traffic: Traffic

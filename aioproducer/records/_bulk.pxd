@@ -31,6 +31,7 @@ cdef struct Place:
     Py_ssize_t *capacity
     Py_ssize_t *size
     int32_t *count
+    int32_t *most
     int64_t *base_timestamp
     int64_t *max_timestamp
     # Which rows went there.
@@ -118,7 +119,7 @@ cdef inline uint8_t *begin_record(
     )
     cdef Py_ssize_t end = place.size[0] + varint_size(<uint64_t> length << 1) + length
     cdef uint8_t *out
-    if end > place.capacity[0] or not reserve_run(place):
+    if end > place.capacity[0] or index >= place.most[0] or not reserve_run(place):
         return NULL
     out = put_varint(place.start[0] + place.size[0], <uint64_t> length << 1)
     out[0] = 0  # the record's attributes, none of which are in use

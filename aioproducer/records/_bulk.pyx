@@ -46,6 +46,7 @@ cdef class Share:
         place.capacity = &builder.capacity
         place.size = &builder.size
         place.count = &builder.count
+        place.most = &builder.most
         place.base_timestamp = &builder.base_timestamp
         place.max_timestamp = &builder.max_timestamp
 

@@ -62,6 +62,7 @@ cdef class RecordBatchBuilder:
     cdef bint has_buffer
     cdef uint8_t *start
     cdef Py_ssize_t capacity
+    cdef public int32_t most
     cdef readonly Py_ssize_t size
     cdef readonly int32_t count
     cdef readonly int64_t base_timestamp

@@ -19,10 +19,12 @@ from cpython.ref cimport PyObject
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_Check
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 from aioproducer.records._validation import (
     buffer_error,
     headers_error,
+    moving_error,
     payload_bytes,
     released_error,
     timestamp_error,
@@ -106,6 +108,7 @@ cdef class RecordBatchBuilder:
         self.start = <uint8_t *> self.buffer.buf
         # A batch's length field is an int32 and counts the header too.
         self.capacity = min(self.buffer.len, <Py_ssize_t> INT32_MAX - HEADER_SIZE)
+        self.most = INT32_MAX
         self.base_timestamp = -1
         self.max_timestamp = -1
 
@@ -141,7 +144,7 @@ cdef class RecordBatchBuilder:
         )
         cdef Py_ssize_t end = self.size + varint_size(<uint64_t> length << 1) + length
         cdef uint8_t *out
-        if end > self.capacity:
+        if end > self.capacity or index >= self.most:
             return -1
 
         out = put_varint(self.start + self.size, <uint64_t> length << 1)
@@ -159,6 +162,21 @@ cdef class RecordBatchBuilder:
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
         return index
+
+    def move_to(self, object buffer):
+        """Go on in a larger buffer, with the records so far copied, and let go of the old one."""
+        cdef Py_buffer larger
+        if not isinstance(buffer, bytearray):
+            raise buffer_error(buffer)
+        PyObject_GetBuffer(buffer, &larger, PyBUF_WRITABLE)
+        if not self.capacity or larger.len < self.capacity:
+            PyBuffer_Release(&larger)
+            raise moving_error()
+        memcpy(larger.buf, self.start, self.size)
+        PyBuffer_Release(&self.buffer)
+        self.buffer = larger
+        self.start = <uint8_t *> larger.buf
+        self.capacity = min(larger.len, <Py_ssize_t> INT32_MAX - HEADER_SIZE)
 
     def close(self):
         """Take no more records, and let go of `owner`."""

@@ -17,6 +17,7 @@ from aioproducer.records._validation import (
     MAX_TIMESTAMP_MS,
     buffer_error,
     headers_error,
+    moving_error,
     payload_bytes,
     released_error,
     timestamp_error,
@@ -28,6 +29,7 @@ from aioproducer.types import HeaderPairs
 # offset (5).
 _MAX_RECORD_OVERHEAD = 21
 # A batch's length field is an int32 and counts the header too.
+_MOST_RECORDS = 2**31 - 1
 _MAX_BODY_SIZE = 2**31 - 1 - 61
 
 _NULL = b"\x01"  # the varint of -1: a length that says "null"
@@ -99,6 +101,7 @@ class RecordBatchBuilder:
         "base_timestamp",
         "count",
         "max_timestamp",
+        "most",
         "owner",
         "size",
     )
@@ -117,6 +120,7 @@ class RecordBatchBuilder:
         self.size = 0
         self.base_timestamp = -1
         self.max_timestamp = -1
+        self.most: int = _MOST_RECORDS
         self.owner: object = None
 
     def try_append(
@@ -162,7 +166,7 @@ class RecordBatchBuilder:
         length = len(record)
         record_length = _VARINTS[length] if length < _TABLE_SIZE else _encode_varint(length)
         size = self.size + len(record_length) + length
-        if size > self._capacity:
+        if size > self._capacity or count >= self.most:
             return -1
         self._pending += (record_length, record)
         self.size = size
@@ -195,6 +199,19 @@ class RecordBatchBuilder:
         self._pending.clear()
         self._view = None
         self.size = 0
+
+    def move_to(self, buffer: bytearray) -> None:
+        """Go on in a larger buffer, with the records so far copied."""
+        if not isinstance(buffer, bytearray):
+            raise buffer_error(buffer)
+        if self._view is None or len(buffer) < self._capacity or not self._capacity:
+            raise moving_error()
+        body = self.body()
+        before, self._view = self._view, memoryview(buffer)
+        self._view[: self.size] = body
+        self._capacity = min(len(buffer), _MAX_BODY_SIZE)
+        body.release()
+        before.release()
 
     def body(self) -> memoryview:
         """The bytes of the records appended so far, a view of the buffer."""

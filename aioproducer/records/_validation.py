@@ -61,5 +61,10 @@ def released_error() -> ValueError:
     return ValueError("the builder has let go of its buffer")
 
 
+def moving_error() -> ValueError:
+    """Explain a move that a builder cannot make."""
+    return ValueError("only an open builder can go on, and only in a buffer that is no smaller")
+
+
 def _type(value: object) -> str:
     return type(value).__name__

@@ -1,11 +1,13 @@
-"""Partition choice by hash where no native code is needed: librdkafka's CRC32.
+"""Partition choice by hash where no native code is needed: librdkafka's CRC32, Java's `hashCode`.
 
-Owns: the arithmetic that keeps us compatible with librdkafka's `consistent` partitioner. Must not
-know: clusters, availability of partitions, the murmur2 hash (it lives in the two cores).
+Owns: the arithmetic that keeps us compatible with librdkafka's `consistent` partitioner and with
+those of Kafka 0.8. Must not know: clusters, availability of partitions, the murmur2 hash (it lives
+in the two cores).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from zlib import crc32
 
 from aioproducer.records.protocol import Payload
@@ -14,3 +16,28 @@ from aioproducer.records.protocol import Payload
 def crc32_partition(key: Payload, partition_count: int) -> int:
     """The partition librdkafka's `consistent` partitioner gives `key`: CRC-32 modulo the count."""
     return crc32(key) % partition_count
+
+
+def java_string_partition(key: bytes, partition_count: int) -> int:
+    """The partition of 0.8's `DefaultPartitioner` for the `String` that `key` encodes in UTF-8."""
+    units = key.decode("utf-8", "replace").encode("utf-16-be")
+    pairs = zip(units[::2], units[1::2], strict=True)
+    return _magnitude(_polynomial(0, (high << 8 | low for high, low in pairs))) % partition_count
+
+
+def java_bytes_partition(key: bytes, partition_count: int) -> int:
+    """The partition of 0.8's `ByteArrayPartitioner` (`java.util.Arrays.hashCode`)."""
+    return _magnitude(_polynomial(1, memoryview(key).cast("b"))) % partition_count
+
+
+def _polynomial(start: int, items: Iterable[int]) -> int:
+    """Java's hash of a sequence, an int of 32 bits without its sign."""
+    total = start
+    for item in items:
+        total = (31 * total + item) & 0xFFFFFFFF
+    return total
+
+
+def _magnitude(number: int) -> int:
+    """0.8's `Utils.abs`: the smallest int of 32 bits, which has no counterpart, becomes 0."""
+    return number if number < 1 << 31 else ((1 << 32) - number) & 0x7FFFFFFF

@@ -23,10 +23,11 @@ class BatchBuilder(Protocol):
     """Encodes records, one behind the other, into the body of a RecordBatch v2 (KIP-98).
 
     `owner` is whatever the open builder's user wants to find again with it; None once closed, so
-    that a builder kept somewhere keeps nothing else alive.
+    that a builder kept somewhere keeps nothing else alive. `most` is how many records it takes.
     """
 
     owner: object
+    most: int
 
     def __init__(self, buffer: bytearray) -> None:
         """Take `buffer` as the room for the records; it is pinned as long as the builder lives."""
@@ -64,6 +65,15 @@ class BatchBuilder(Protocol):
         Raises:
             TypeError: key, value or headers are of a type that cannot be sent as it is.
             ValueError: the timestamp is outside 0..2**63-1, or a header name is not encodable.
+        """
+        ...
+
+    def move_to(self, buffer: bytearray) -> None:
+        """Go on in a larger buffer, with the records so far copied, and let go of the old one.
+
+        Raises:
+            TypeError: it is no bytearray.
+            ValueError: it is smaller than the one there is, or the builder was closed.
         """
         ...
 

@@ -12,6 +12,7 @@ from asyncio import _get_running_loop as running_loop
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any
 
+from aioproducer.core.buffer_pool import NO_CEILING
 from aioproducer.records import murmur2_partition, record_size_bound
 from aioproducer.records.layout import HEADER_SIZE
 from aioproducer.runtime._puredelivery import Delivery
@@ -69,6 +70,7 @@ class FastLane:
         self.waiting = 0
         self.records_this_turn = 0
         self.appended = 0
+        self.ceiling = NO_CEILING
         self.check_admission: Callable[[], None] | None = None
         self.open = True
         self._settings = settings
@@ -106,6 +108,7 @@ class FastLane:
         if (
             not self.open
             or self.waiting
+            or self.appended >= self.ceiling
             or running_loop() is not self._loop
             or not (key is None or type(key) is bytes)
             or not (value is None or type(value) is bytes)

@@ -17,10 +17,9 @@ from aioproducer.errors import InvalidTopicError
 from aioproducer.records.arrow import ArrowChunk, ArrowColumns, ArrowSource
 from aioproducer.runtime.bulk_result import SendManyResult
 from aioproducer.runtime.bulk_run import BulkRun
+from aioproducer.runtime.interception import InterceptedRows
 
 if TYPE_CHECKING:
-    import asyncio
-
     from aioproducer.runtime.engine import ProducerEngine
 
 _ROWS_AT_ONCE = 16_384
@@ -38,20 +37,21 @@ async def send_arrow(
     run = BulkRun(engine)
     source = ArrowSource(data, columns)
     try:
-        return await run.complete(_feed(run, engine.loop, source, topic))
+        return await run.complete(_feed(run, engine, source, topic))
     finally:
         source.close()
 
 
 async def _feed(
-    run: BulkRun, loop: asyncio.AbstractEventLoop, source: ArrowSource, topic: str | None
+    run: BulkRun, engine: ProducerEngine, source: ArrowSource, topic: str | None
 ) -> None:
+    seen = engine.interception
     number = 0
     failure: Exception | None = None
     chunks: list[ArrowChunk] = []
     while failure is None:
         if source.streams:
-            chunks, failure = await loop.run_in_executor(None, _read, source)
+            chunks, failure = await engine.loop.run_in_executor(None, _read, source)
         else:
             chunks, failure = _read(source)
         if not chunks:
@@ -59,9 +59,10 @@ async def _feed(
         try:
             for chunk in chunks:
                 length = len(chunk)
+                rows = InterceptedRows(chunk, seen, topic) if seen.sees_records else chunk
                 for start in range(0, length, _ROWS_AT_ONCE):
                     stop = min(start + _ROWS_AT_ONCE, length)
-                    await run.feed(chunk, topic, start, stop, number)
+                    await run.feed(rows, topic, start, stop, number)
                 number += length
                 chunk.close()
         finally:

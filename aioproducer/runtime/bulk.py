@@ -12,6 +12,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ __all__ = ["FailedRecord", "Item", "SendManyInterruptedError", "SendManyResult",
 Item = Any
 """A value, a `(key, value[, headers[, timestamp_ms[, partition]]])` tuple, or a `Record`."""
 
-Prepare = Callable[[str, Any, Any, HeadersInput], tuple[bytes | None, bytes | None, HeaderPairs]]
+Prepare = Callable[[Any, Any, Any, HeadersInput], tuple[bytes | None, bytes | None, HeaderPairs]]
 
 _LONGEST_TUPLE = 5
 _ITEMS_AT_ONCE = 512
@@ -48,7 +49,7 @@ async def send_many(
 ) -> SendManyResult:
     """Appends every item and waits for all outcomes; see `Producer.send_many`."""
     run = BulkRun(engine)
-    rows = _ItemRows(prepare, topic, partition, _is_plain(engine))
+    rows = _ItemRows(engine, prepare, topic, partition)
     return await run.complete(_feed(run, rows, topic, items))
 
 
@@ -61,12 +62,8 @@ async def send_blocks(
 ) -> SendManyResult:
     """`send_many` of items that somebody else reads, some at a time."""
     run = BulkRun(engine)
-    rows = _ItemRows(prepare, topic, partition, _is_plain(engine))
+    rows = _ItemRows(engine, prepare, topic, partition)
     return await run.complete(_feed_blocks(run, rows, topic, blocks))
-
-
-def _is_plain(engine: ProducerEngine) -> bool:
-    return engine.config.key_serializer is None and engine.config.value_serializer is None
 
 
 async def _feed_blocks(
@@ -111,12 +108,20 @@ class _ItemRows:
         items: those at hand.
     """
 
-    def __init__(self, prepare: Prepare, topic: str, partition: int | None, plain: bool) -> None:
+    def __init__(
+        self, engine: ProducerEngine, prepare: Prepare, topic: str, partition: int | None
+    ) -> None:
         self.items: list[Item] = []
+        self._interception = engine.interception
         self._prepare = prepare
         self._topic = topic
         self._partition = partition
-        self._plain = plain
+        config = engine.config
+        self._plain = (
+            config.key_serializer is None
+            and config.value_serializer is None
+            and not self._interception.sees_records
+        )
 
     def topics(self, start: int, stop: int) -> list[str | None]:
         """A `Record` that names another topic is never filled in."""
@@ -133,7 +138,7 @@ class _ItemRows:
         size_limit: int,
         budget: int,
     ) -> tuple[int, bool]:
-        """See `Rows`; items that a serializer has to see are not filled in."""
+        """See `Rows`; items that somebody has to see before are not filled in."""
         if not self._plain:
             return start, True
         return fill_items(
@@ -152,8 +157,11 @@ class _ItemRows:
         """One item as `send()` would take it."""
         record = _as_record(self.items[row])
         topic = record.topic or self._topic
-        key, value, headers = self._prepare(topic, record.key, record.value, record.headers)
         partition = self._partition if record.partition is None else record.partition
+        if self._interception.sees_records:
+            shown = replace(record, topic=topic, partition=partition)
+            return self._interception.show(shown, self._prepare)
+        key, value, headers = self._prepare(topic, record.key, record.value, record.headers)
         return topic, key, value, headers, partition, record.timestamp_ms
 
 

@@ -12,6 +12,7 @@ Invariants
 - Rows are filled in when nobody queues for memory, or right behind a row of ours that was served:
   a call has one place in the line, and until it needs memory again it is its turn.
 - No more than `_TURN_BYTES` are filled in before others have their turn.
+- Rows are filled in as far as `buffer_max_records` allows; the next one waits as `send()` would.
 - All rows belong to the transaction that was open when the call began; it ends the call when it
   takes no records any more.
 - At most one row in a row waits `max_block_ms` in vain; the following ones are tried at once.
@@ -120,15 +121,18 @@ class BulkRun:
         """
         names = rows.topics(start, stop)
         targets = [self._target(topic if name is None else name) for name in names]
+        lane = self._appender.lane
         row = start
         served = False
         while row < stop:
             self._check_going_on()
             if served or not self._appender.waiting:
                 first = row
-                row, is_stuck = self._fill(rows, targets, first, stop, number)
+                last = min(stop, first + lane.ceiling - lane.appended)
+                row, is_stuck = self._fill(rows, targets, first, last, number)
+                is_stuck = is_stuck or row == last < stop
                 self.result.count += row - first
-                self._appender.lane.appended += row - first
+                lane.appended += row - first
                 if not is_stuck:
                     if row < stop:
                         served = False
@@ -161,8 +165,11 @@ class BulkRun:
 
     async def _append(self, rows: RowSource, row: int, topic: str | None, number: int) -> bool:
         """Sends one row as `send()` would; whether it was accepted."""
+        seen = self._engine.interception
+        parts: RowParts | None = None
         try:
-            name, key, value, headers, partition, timestamp_ms = rows.record(row)
+            parts = rows.record(row)
+            name, key, value, headers, partition, timestamp_ms = parts
             name = topic if name is None else name
             if name is None:
                 raise InvalidTopicError("the record names no topic, nor does the call")
@@ -177,6 +184,8 @@ class BulkRun:
                     delivery = self._appender.append_nowait(*arguments)
                     self._patient = True
         except KafkaError as error:
+            if parts is not None:
+                seen.refused(parts, error)
             self.result.failed.append(FailedRecord(number, _without_frames(error)))
             if self._engine.transactions is not None:
                 # Nobody is raised this error who could do without the row and commit.
@@ -189,6 +198,7 @@ class BulkRun:
                 # Refusing suspends nowhere: others get their turn in between.
                 await asyncio.sleep(0)
             return False
+        seen.accepted(delivery, parts)
         sticks = self._sticks and partition is None and (key is None or not self._hashes_keys)
         self._track(delivery, number, self._target(name), sticks)
         return True
@@ -252,8 +262,7 @@ class BulkRun:
         if not batch.parts and batch.record_error(0) is None:
             # The usual case: two offsets tell it all.
             self.result.delivered += share.records
-            self._widen_offsets(batch, share.first_index)
-            self._widen_offsets(batch, share.last_index)
+            self._widen_offsets(batch, share.first_index, share.last_index)
             return
         for number, index, count in share.runs():
             for step in range(count):
@@ -263,18 +272,20 @@ class BulkRun:
         error = batch.record_error(index)
         if error is None:
             self.result.delivered += 1
-            self._widen_offsets(batch, index)
+            self._widen_offsets(batch, index, index)
         else:
             batch.mark_retrieved(index)
             self.result.failed.append(FailedRecord(number, error))
 
-    def _widen_offsets(self, batch: ProducerBatch, index: int) -> None:
-        found = batch.outcome_of(index)
+    def _widen_offsets(self, batch: ProducerBatch, first: int, last: int) -> None:
+        """Notes the offsets of the records from `first` to `last`, which share one outcome."""
+        found = batch.outcome_of(first)
         if found is None or found[0].base_offset is None:
             return
-        offset = found[0].base_offset + found[1]
-        low, high = self.result.offsets.get(batch.topic_partition, (offset, offset))
-        self.result.offsets[batch.topic_partition] = (min(low, offset), max(high, offset))
+        begin = found[0].base_offset + found[1]
+        end = begin + last - first
+        low, high = self.result.offsets.get(batch.topic_partition, (begin, end))
+        self.result.offsets[batch.topic_partition] = (min(low, begin), max(high, end))
 
 
 class _Target:

@@ -8,7 +8,7 @@ connections.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from importlib import import_module
 
@@ -28,12 +28,19 @@ class BatchEncoder:
         codec: None for uncompressed batches.
         threads_threshold: body bytes at or above which compression runs in a thread.
         transactional: whether the batches belong to transactions.
+        topics: those whose batches are compressed; None for all.
     """
 
     def __init__(
-        self, codec: Codec | None, threads_threshold: int, *, transactional: bool = False
+        self,
+        codec: Codec | None,
+        threads_threshold: int,
+        *,
+        transactional: bool = False,
+        topics: Container[str] | None = None,
     ) -> None:
         self._codec = codec
+        self._topics = topics
         self._transactional = transactional
         self._threshold = threads_threshold
         self._executor: Executor | None = None
@@ -59,7 +66,7 @@ class BatchEncoder:
         complete = True
         for batch in batches:
             if _lacks(batch, magic):
-                if self._codec is None or batch.wire_size < self._threshold:
+                if self._codec_of(batch) is None or batch.wire_size < self._threshold:
                     batch.encoded = self._encode(batch, magic)
                 else:
                     complete = False
@@ -91,12 +98,13 @@ class BatchEncoder:
         builder = batch.builder
         if builder is None:
             raise IllegalStateError("a batch was encoded after it gave up its memory")
+        codec = self._codec_of(batch)
         if magic != MAGIC:
-            return encode_message_set(records_of(builder), magic, self._codec)
+            return encode_message_set(records_of(builder), magic, codec)
         body: bytes | memoryview = builder.body()
         compression = CompressionType.NONE
-        if self._codec is not None:
-            compression, body = compress_body(self._codec, body)
+        if codec is not None:
+            compression, body = compress_body(codec, body)
         return encode_batch(
             body,
             count=builder.count,
@@ -108,6 +116,10 @@ class BatchEncoder:
             base_sequence=batch.base_sequence,
             transactional=self._transactional,
         )
+
+    def _codec_of(self, batch: ProducerBatch) -> Codec | None:
+        names = self._topics
+        return self._codec if names is None or batch.topic_partition.topic in names else None
 
 
 def _lacks(batch: ProducerBatch, magic: int) -> bool:

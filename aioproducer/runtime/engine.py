@@ -23,10 +23,11 @@ from aioproducer import log
 from aioproducer.core.accumulator import RecordAccumulator
 from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.metadata import Metadata
-from aioproducer.core.partitioners import BuiltInPartitioner, NodeLatencies
+from aioproducer.core.partitioners import BuiltInPartitioner, Neighbourhood, NodeLatencies
 from aioproducer.core.sender import Sender
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import KafkaError, ProducerClosedError, RecordsPurgedError
+from aioproducer.interceptors import ClusterInfo
 from aioproducer.net.client import NetworkClient
 from aioproducer.net.dialer import Dialer
 from aioproducer.partitioners import partition_chooser
@@ -34,12 +35,16 @@ from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.records.message_set import MESSAGE_GROWTH
 from aioproducer.runtime import settings
 from aioproducer.runtime.appender import RecordAppender
+from aioproducer.runtime.delivery import WakeUps
 from aioproducer.runtime.flushing import Flushing
+from aioproducer.runtime.interception import Interception
 from aioproducer.runtime.lane import wall_clock_ms
 from aioproducer.runtime.memory import BufferMemory
 from aioproducer.runtime.metadata_task import MetadataTask
+from aioproducer.runtime.metrics import MetricsRegistry
 from aioproducer.runtime.old_brokers import are_old, refuse_what_they_lack
 from aioproducer.runtime.sender_task import SenderTask
+from aioproducer.runtime.telemetry import TelemetryReporter
 from aioproducer.runtime.transaction_task import TransactionTask
 from aioproducer.runtime.unretrieved import UnretrievedFailures
 from aioproducer.types import TopicPartition
@@ -62,6 +67,7 @@ class ProducerEngine:
         dialer: how connections are made; TCP when left out.
         rng: for jitter and partition choice; a seeded one makes a run repeatable.
         wall_ms: the clock for record timestamps, ms.
+        registry: what is pushed as telemetry; the producer's own metrics when left out.
     """
 
     def __init__(
@@ -72,10 +78,12 @@ class ProducerEngine:
         dialer: Dialer | None = None,
         rng: random.Random | None = None,
         wall_ms: Callable[[], int] = wall_clock_ms,
+        registry: MetricsRegistry | None = None,
     ) -> None:
         self.config = config
         self.loop = loop
-        self.stats: ProducerStats = ProducerStats()
+        self.stats: ProducerStats = ProducerStats(sampling=settings.sampling(config))
+        self.started_at_ms: int = wall_ms()
         self.failure: KafkaError | None = None
         self.closing: bool = False
         self._started_at = loop.time()
@@ -84,6 +92,9 @@ class ProducerEngine:
         self._hurry = False
         self._make_core(rng or random.Random())
         self._make_runtime(dialer or settings.make_dialer(config), wall_ms)
+        self.telemetry: TelemetryReporter | None = None
+        if config.enable_metrics_push:
+            self.telemetry = self._make_telemetry(registry or MetricsRegistry(), wall_ms)
 
     def _make_core(self, rng: random.Random) -> None:
         config = self.config
@@ -93,13 +104,15 @@ class ProducerEngine:
         self._transactions = settings.make_transactions(config, self._topic_ids)
         sequencer = settings.make_sequencer(config, self._transactions)
         unretrieved = UnretrievedFailures(self.loop, self.stats, config.on_delivery_error)
-        self.pool: BufferPool = BufferPool(config.buffer_memory, config.batch_size, HEADER_SIZE)
+        self.pool: BufferPool = BufferPool(
+            config.buffer_memory, config.batch_size, HEADER_SIZE, config.buffer_max_records
+        )
         self.accumulator: RecordAccumulator = RecordAccumulator(
             settings.accumulator_settings(config),
             self.pool,
             self.metadata,
             sequencer,
-            owner=self.loop,
+            owner=WakeUps(self.loop),
             on_unretrieved=unretrieved.on_unretrieved,
         )
         self.sender: Sender = Sender(
@@ -135,6 +148,9 @@ class ProducerEngine:
             on_end=self._on_task_end,
         )
         self._encoder = settings.make_encoder(config)
+        self.interception: Interception = Interception(
+            config.interceptor_classes, (config.key_serializer, config.value_serializer), loop
+        )
         self.memory: BufferMemory = BufferMemory(self.pool, loop, self.stats, self._on_memory_wait)
         self.sender_task: SenderTask = SenderTask(
             self.sender,
@@ -147,6 +163,7 @@ class ProducerEngine:
             after_turn=self._after_sender_turn,
             on_end=self._on_task_end,
             transactions=self._transactions,
+            after_dispatch=None if config.metadata_max_age_ms else self.metadata.outdate,
         )
         self.appender: RecordAppender = RecordAppender(
             settings.appender_settings(config),
@@ -184,20 +201,42 @@ class ProducerEngine:
             on_end=self._on_task_end,
         )
 
+    def _make_telemetry(
+        self, registry: MetricsRegistry, wall_ms: Callable[[], int]
+    ) -> TelemetryReporter:
+        config = self.config
+        resource = {"client_rack": config.client_rack, "transactional_id": config.transactional_id}
+        return TelemetryReporter(
+            self.client,
+            lambda: registry.collect(self),
+            resource={name: value for name, value in resource.items() if value},
+            loop=self.loop,
+            wall_ms=wall_ms,
+            request_timeout=config.request_timeout_ms / 1000,
+            rng=self._rng,
+        )
+
     def _make_sticky(self, topic: str) -> BuiltInPartitioner:
         return BuiltInPartitioner(
             topic,
             max(1, self.config.batch_size),
             adaptive=self.config.partitioner_adaptive_partitioning_enable,
             rng=self._rng,
+            neighbourhood=self._neighbourhood(),
         )
+
+    def _neighbourhood(self) -> Neighbourhood:
+        config = self.config
+        rack = config.client_rack if config.partitioner_rack_aware else ""
+        return Neighbourhood(rack, lambda: self.metadata.cluster.nodes)
 
     # -- life ------------------------------------------------------------------------------------
 
     async def start(self, *, init_transactions: bool = True) -> None:
-        """Starts the tasks and waits, at most `max_block_ms`, until a broker has answered.
+        """Starts the tasks and waits until a broker has answered.
 
-        A transactional producer is initialized as well, unless told otherwise; that takes at most
+        That takes at most `max_block_ms`, or `bootstrap_resolve_timeout_ms` if that is longer. A
+        transactional producer is initialized as well, unless told otherwise; that takes at most
         another `max_block_ms`.
 
         Raises:
@@ -207,10 +246,9 @@ class ProducerEngine:
         self.client.set_bootstrap(self.config.bootstrap)
         self.metadata_task.start()
         self.sender_task.start()
+        patience_ms = max(self.config.max_block_ms, self.config.bootstrap_resolve_timeout_ms)
         try:
-            await self.metadata_task.wait_for_bootstrap(
-                self.loop.time() + self.config.max_block_ms / 1000
-            )
+            await self.metadata_task.wait_for_bootstrap(self.loop.time() + patience_ms / 1000)
             refuse_what_they_lack(self.config, self.client.highest_version(ApiKey.PRODUCE))
             if self.transactions is not None:
                 self.transactions.start()
@@ -219,6 +257,8 @@ class ProducerEngine:
         except BaseException:
             await self.close(0)
             raise
+        if self.telemetry is not None and not self.closing:
+            self.telemetry.start()
 
     async def warm_up(self, topics: Sequence[str], deadline: float) -> None:
         """Waits until every topic is known, then connects to their leaders."""
@@ -233,9 +273,13 @@ class ProducerEngine:
         for node_id in leaders:
             self.client.maybe_connect(node_id, now)
 
+    def uptime(self) -> float:
+        """Seconds since the engine was made."""
+        return self.loop.time() - self._started_at
+
     def buffer_wait_ratio(self) -> float:
         """The share of the time since the start in which somebody waited for memory."""
-        elapsed = self.loop.time() - self._started_at
+        elapsed = self.uptime()
         return min(1.0, self.stats.buffer_wait_time / elapsed) if elapsed > 0 else 0.0
 
     async def flush(self, timeout: float | None = None) -> int:
@@ -243,7 +287,11 @@ class ProducerEngine:
 
         Returns how many records are still undelivered: 0 unless `timeout` seconds ran out.
         """
-        return await self._flushing.flush(timeout)
+        began = self.loop.time()
+        try:
+            return await self._flushing.flush(timeout)
+        finally:
+            self.stats.flush_time += self.loop.time() - began
 
     async def close(self, timeout: float | None = None) -> None:
         """Refuses new records, delivers what was accepted, then ends everything.
@@ -301,6 +349,8 @@ class ProducerEngine:
                 self._drain = self.loop.create_task(self._settle())
                 await asyncio.gather(self._drain, return_exceptions=True)
         finally:
+            if self.telemetry is not None:
+                self.telemetry.close()
             # A cancelled task keeps its traceback, and that the batches flush() waited for.
             self._drain = None
             self.sender.abort(
@@ -314,12 +364,15 @@ class ProducerEngine:
             in_peace = self.config.acks_value == 0 and not self._hurry
             await self.client.close(_FAREWELL_S if in_peace else 0)
             self._encoder.close()
+            self.interception.close()
 
     async def _settle(self) -> None:
         """Waits for what is to be done before the end: an open transaction is aborted."""
         if self.transactions is not None:
             await self.transactions.end_for_close()
         await self.flush()
+        if self.telemetry is not None:
+            await self.telemetry.say_farewell()
 
     def purge(self, *, queued: bool, in_flight: bool) -> int:
         """Fails what waits; see `Producer.purge`."""
@@ -338,6 +391,9 @@ class ProducerEngine:
     # -- events ----------------------------------------------------------------------------------
 
     def _on_network_event(self) -> None:
+        if self.client.is_deserted():
+            # As Java's client after any disconnect; `health()` then tells whether brokers are left.
+            self.metadata.request_update(self.loop.time())
         self.sender_task.wake()
         self.metadata_task.wake()
         if self.transactions is not None:
@@ -354,6 +410,9 @@ class ProducerEngine:
         self.appender.takes_headers = not old
         self.accumulator.growth_per_record = MESSAGE_GROWTH if old else 0
         self.appender.forget_topics()
+        cluster = self.metadata.cluster
+        self.interception.on_cluster(ClusterInfo(cluster.cluster_id, cluster.nodes))
+        self.stats.retain(self.metadata.cluster.topics)
         self.accumulator.on_metadata_update(self.loop.time())
         self.sender_task.wake()
 

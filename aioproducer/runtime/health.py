@@ -1,6 +1,6 @@
-"""What works right now, and how much has gone through: read-only views of an engine.
+"""What works right now: a read-only view of an engine.
 
-Owns: the shapes of `Producer.health()` and `Producer.metrics()`. Must not know: exporters.
+Owns: the shapes of `Producer.health()`. Must not know: exporters.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Health:
     """A snapshot for readiness probes.
 
     `ready` is True while the producer is running and at least one broker is connected, or was until
-    `connections_max_idle_ms` closed the connection. Memory in bytes; `waiting_for_memory` counts
+    the connection was closed for being idle. Memory in bytes; `waiting_for_memory` counts
     the `send()` calls in line.
     """
 
@@ -70,36 +70,3 @@ def health(engine: ProducerEngine | None, state: str) -> Health:
         waiting_for_memory=engine.appender.waiting,
         batches_pending=sum(1 for _ in engine.accumulator.incomplete()),
     )
-
-
-def metrics(engine: ProducerEngine | None) -> dict[str, float]:
-    """Totals and gauges by Java's producer metric names, dashes turned into underscores."""
-    if engine is None:
-        return {}
-    stats = engine.stats
-    in_flight = sum(engine.client.in_flight(node) for node in engine.metadata.cluster.nodes)
-    acknowledged = stats.records_acknowledged
-    return {
-        "record_send_total": stats.records_appended,
-        "record_acknowledged_total": acknowledged,
-        "record_error_total": stats.records_failed,
-        "record_retry_total": stats.records_retried,
-        "unretrieved_failure_total": stats.unretrieved_failures,
-        "batch_total": stats.batches_sent,
-        "request_total": stats.requests_sent,
-        "outgoing_byte_total": stats.bytes_sent,
-        "records_per_batch_avg": stats.records_sent / stats.batches_sent
-        if stats.batches_sent
-        else 0.0,
-        "records_per_request_avg": stats.records_sent / stats.requests_sent
-        if stats.requests_sent
-        else 0.0,
-        "requests_in_flight": in_flight,
-        "buffer_total_bytes": engine.pool.total,
-        "buffer_available_bytes": engine.pool.available,
-        "bufferpool_wait_total": stats.buffer_waits,
-        "bufferpool_wait_time_seconds_total": stats.buffer_wait_time,
-        "bufferpool_wait_ratio": engine.buffer_wait_ratio(),
-        "waiting_threads": engine.appender.waiting,
-        "metadata_version": engine.metadata.version,
-    }

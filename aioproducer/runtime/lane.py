@@ -4,9 +4,9 @@ Owns: the contract of `_fastlane.pyx` (native) and `_purelane.py` (its twin), an
 follows that of the native core (`AIOPRODUCER_IMPL`). Must not know: how batches are opened or sent.
 
 A record takes the lane when nothing has to be waited for and no batch to be opened: the lane is
-open, nobody queues for memory, key and value are bytes or None, the topic is known, the partition
-is given or chosen by a built-in rule, and its open batch has room. Everything else is left to the
-general lane (`RecordAppender`), which does the same and more.
+open, nobody queues for memory, another record may be buffered, key and value are bytes or None, the
+topic is known, the partition is given or chosen by a built-in rule, and its open batch has room.
+Everything else is left to the general lane (`RecordAppender`), which does the same and more.
 
 Invariants
 - Refusing has no effect: the general lane may take the same record at once.
@@ -68,6 +68,8 @@ class Lane(Protocol):
     """Records appended, on whichever lane, since the last turn that was counted."""
     appended: int
     """All records appended, on whichever lane."""
+    ceiling: int
+    """How many may have been: `buffer_max_records` more than are buffered no longer."""
     check_admission: Callable[[], None] | None
     """Raises when no record may be sent now."""
 

@@ -45,15 +45,25 @@ class BufferMemory:
             ProducerClosedError: the pool was closed meanwhile.
         """
         buffer = self.pool.try_allocate(size)
-        if buffer is not None:
-            return buffer
+        return await self._granted(size, 0) if buffer is None else buffer
+
+    async def wait_for_place(self, appended: int) -> None:
+        """Returns when one more than the `appended` records may be buffered.
+
+        Raises:
+            ProducerClosedError: the pool was closed meanwhile.
+        """
+        if appended >= self.pool.ceiling:
+            await self._granted(0, appended + 1)
+
+    async def _granted(self, size: int, ceiling: int) -> bytearray:
         future: asyncio.Future[None] = self._loop.create_future()
 
         def settled(_: MemoryRequest) -> None:
             if not future.done():
                 future.set_result(None)
 
-        request = self.pool.enqueue(size, settled)
+        request = self.pool.enqueue(size, settled, ceiling)
         self._on_wait()
         self._stats.buffer_waits += 1
         started = self._loop.time()

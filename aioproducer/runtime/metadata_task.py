@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Protocol
 from aioproducer import log
 from aioproducer.errors import (
     AuthenticationError,
+    BootstrapError,
     KafkaConnectionError,
     KafkaError,
+    NameResolutionError,
     NodeDisconnectedError,
     ProducerClosedError,
     ProducerFailedError,
@@ -123,6 +125,8 @@ class MetadataTask:
         self._may_create_topics = config.allow_auto_create_topics
         self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
         self._rebootstrap_after = config.metadata_recovery_rebootstrap_trigger_ms / 1000
+        self._resolve_timeout_ms = config.bootstrap_resolve_timeout_ms
+        self._started_at = -inf
         self._bootstrap = {
             -i: Node(-i, host, port) for i, (host, port) in enumerate(config.bootstrap, start=1)
         }
@@ -146,6 +150,7 @@ class MetadataTask:
 
     def start(self) -> None:
         """Starts the task; the first request is due at once."""
+        self._started_at = self._loop.time()
         self._task = self._loop.create_task(self._run(), name="aioproducer-metadata")
         # No `except` in the task: cancelled before its first step it would not run.
         self._task.add_done_callback(self._on_task_done)
@@ -232,6 +237,7 @@ class MetadataTask:
             return self._due_at()
         if self._note_fatal_connection_errors(now):
             return self._due_at()
+        self._note_unknown_names(now)
         self._no_node_ready = True
         if node_id is not None:
             self._client.maybe_connect(node_id, now)
@@ -351,6 +357,27 @@ class MetadataTask:
                 self._fail(error)
                 news = True
         return news
+
+    def _note_unknown_names(self, now: float) -> None:
+        """Ends the start of a producer whose bootstrap names all lead nowhere (KIP-909).
+
+        Once a broker has answered, names that do not resolve are a trouble like any other.
+        """
+        elapsed_ms = round((now - self._started_at) * 1000)
+        if self._metadata.version > 0 or elapsed_ms < self._resolve_timeout_ms:
+            return
+        failures = map(self._client.connection_failures, self._bootstrap)
+        if all(isinstance(failure, NameResolutionError) for failure in failures):
+            self._waiters.fail(
+                BootstrapError(
+                    "no bootstrap server's name could be resolved within "
+                    f"bootstrap_resolve_timeout_ms={self._resolve_timeout_ms}: "
+                    f"{self._explain_connections()}",
+                    elapsed_ms=elapsed_ms,
+                    advice="correct bootstrap_servers, or give names that are yet to appear some "
+                    "time with bootstrap_resolve_timeout_ms",
+                )
+            )
 
     def _rebootstrap(self, now: float, why: str) -> None:
         self._warnings.warning(

@@ -64,6 +64,7 @@ class SenderTask:
         acks: 0, 1 or -1.
         request_timeout: seconds a broker may take, in the request and for its answer.
         after_turn: called when a turn may have asked for metadata or ended batches.
+        after_dispatch: called when a request is out.
         transactions: those the batches belong to, if any.
         on_end: called once when the task ends, with the cause, or None after `stop()`.
     """
@@ -81,6 +82,7 @@ class SenderTask:
         after_turn: Callable[[], None],
         on_end: Callable[[KafkaError | None], None],
         transactions: TransactionManager | None = None,
+        after_dispatch: Callable[[], None] | None = None,
     ) -> None:
         self._sender = sender
         self._client = client
@@ -90,6 +92,7 @@ class SenderTask:
         self._request_timeout = request_timeout
         self._loop = loop
         self._after_turn = after_turn
+        self._after_dispatch = after_dispatch
         self._transactions = transactions
         self._on_end = on_end
         self._alarm = Alarm(loop)
@@ -212,10 +215,10 @@ class SenderTask:
             return
         task = self._loop.create_task(self._encoder.encode(batches, magic))
         self._preparing[task] = None
-        task.add_done_callback(lambda done: self._on_prepared(node_id, batches, magic, done))
+        task.add_done_callback(lambda done: self._on_prepared(node_id, batches, done))
 
     def _on_prepared(
-        self, node_id: int, batches: list[ProducerBatch], magic: int, task: asyncio.Task[None]
+        self, node_id: int, batches: list[ProducerBatch], task: asyncio.Task[None]
     ) -> None:
         """Runs however the preparation ended, also when it was cancelled before it began."""
         del self._preparing[task]
@@ -224,7 +227,8 @@ class SenderTask:
         else:
             error = task.exception()
         if error is None:
-            self._dispatch(node_id, batches, magic)
+            # Finds everything encoded, unless the broker has come back as another release.
+            self._prepare(node_id, batches)
         else:
             self._not_dispatched(node_id, batches, error)
         self.wake()
@@ -234,10 +238,23 @@ class SenderTask:
         live = self._sender.without_done(node_id, batches)
         if not live:
             return
+        now = self._now()
+        try:
+            request = self._request_of(live, magic)
+            future = self._client.send(node_id, request, timeout_s=self._request_timeout, now=now)
+        except Exception as error:
+            self._not_dispatched(node_id, live, error)
+            return
+        self._sender.on_dispatched(node_id, live)
+        future.add_done_callback(lambda done: self._on_answer(node_id, live, done))
+        if self._after_dispatch is not None:
+            self._after_dispatch()
+
+    def _request_of(self, batches: list[ProducerBatch], magic: int) -> PreparedRequest:
         transactions = self._transactions
-        lowest, highest = self._versions(live)
+        lowest, highest = self._versions(batches)
         first, last = produce_versions_for(magic)
-        request = PreparedRequest(
+        return PreparedRequest(
             ProduceRequest,
             lambda version, correlation_id, client_id: encode_produce_request(
                 version=version,
@@ -246,20 +263,12 @@ class SenderTask:
                 transactional_id=None if transactions is None else transactions.transactional_id,
                 acks=self._acks,
                 timeout_ms=round(self._request_timeout * 1000),
-                topics=_topics(live, self._topic_id if version >= _TOPIC_IDS_SINCE else _no_id),
+                topics=_topics(batches, self._topic_id if version >= _TOPIC_IDS_SINCE else _no_id),
             ),
             expect_response=self._acks != 0,
             min_version=max(lowest, first),
             max_version=min(highest, last),
         )
-        now = self._now()
-        try:
-            future = self._client.send(node_id, request, timeout_s=self._request_timeout, now=now)
-        except Exception as error:
-            self._not_dispatched(node_id, live, error)
-            return
-        self._sender.on_dispatched(node_id, live)
-        future.add_done_callback(lambda done: self._on_answer(node_id, live, done))
 
     def _on_answer(
         self, node_id: int, batches: Sequence[ProducerBatch], future: asyncio.Future[Message | None]

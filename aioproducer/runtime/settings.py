@@ -10,17 +10,19 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from aioproducer import log
+from aioproducer._proxy_url import parse_proxy_url
 from aioproducer._version import __version__
 from aioproducer.backoff import ExponentialBackoff
 from aioproducer.core.accumulator import AccumulatorSettings
 from aioproducer.core.coordinators import CoordinatorDialogue
 from aioproducer.core.idempotence import IdempotentSequencer, Sequencer
-from aioproducer.core.metadata import Metadata
+from aioproducer.core.metadata import NEVER_S, Metadata
 from aioproducer.core.sender import SenderSettings
 from aioproducer.core.transactional_sequencer import TransactionalSequencer
 from aioproducer.core.transactions import TransactionManager
+from aioproducer.metrics.sampling import Sampling
 from aioproducer.net.client import NetSettings
-from aioproducer.net.dialer import TcpDialer
+from aioproducer.net.dialer import Dialer, TcpDialer
 from aioproducer.net.old_brokers import ranges_of_old_broker
 from aioproducer.records.codecs import codec_for
 from aioproducer.runtime.appender import AppenderSettings
@@ -42,14 +44,21 @@ def retry_backoff(config: ProducerConfig) -> ExponentialBackoff:
     return ExponentialBackoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
 
 
+def sampling(config: ProducerConfig) -> Sampling:
+    """How rates and peaks of metrics are sampled."""
+    return Sampling(config.metrics_num_samples, config.metrics_sample_window_ms / 1000)
+
+
 def accumulator_settings(config: ProducerConfig) -> AccumulatorSettings:
     """What the accumulator is told."""
     return AccumulatorSettings(
         batch_size=config.batch_size,
-        linger=config.linger_ms / 1000,
+        linger=0.0 if config.producer_type == "sync" else config.linger_ms / 1000,
         delivery_timeout=config.delivery_timeout_ms / 1000,
         max_request_size=config.max_request_size,
         guarantee_order=config.max_in_flight_requests_per_connection == 1,
+        batch_records=config.batch_max_records,
+        grows=config.buffer_memory_allocation_strategy == "incremental",
     )
 
 
@@ -66,7 +75,7 @@ def appender_settings(config: ProducerConfig) -> AppenderSettings:
     """What the general lane of `send()` is told."""
     return AppenderSettings(
         max_block=config.max_block_ms / 1000,
-        batch_size=config.batch_size,
+        enqueue_ms=config.enqueue_timeout_ms,
         max_request_size=config.max_request_size,
         hashes_keys=config.partitioner == "default" and not config.partitioner_ignore_keys,
         sticks=config.partitioner == "default",
@@ -84,36 +93,44 @@ def net_settings(config: ProducerConfig) -> NetSettings:
         reconnect_backoff_s=config.reconnect_backoff_ms / 1000,
         reconnect_backoff_max_s=config.reconnect_backoff_max_ms / 1000,
         max_in_flight=config.max_in_flight_requests_per_connection,
-        connections_max_idle_s=None if idle_ms < 0 else idle_ms / 1000,
+        connections_max_idle_s=idle_ms / 1000 if idle_ms > 0 else None,
         dns_canonical=config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only",
         rebootstrap=config.metadata_recovery_strategy == "rebootstrap",
         check_cluster=config.metadata_cluster_check_enable,
         old_broker_versions=ranges_of_old_broker(config.broker_version_fallback),
         expects_old_brokers="broker_version_fallback" in config.explicitly_set,
         sasl=sasl_mechanism(config),
+        sampling=sampling(config),
         software_version=__version__,
     )
 
 
-def make_dialer(config: ProducerConfig) -> TcpDialer:
+def make_dialer(config: ProducerConfig) -> Dialer:
     """How connections are made.
 
     Raises:
         ConfigError: a file of the TLS options cannot be used.
     """
-    buffers = (config.send_buffer_bytes, config.receive_buffer_bytes)
+    dialer: Dialer
+    if config.dialer is not None:
+        from aioproducer.net.opener import OpenerDialer
+
+        dialer = OpenerDialer(config.dialer)
+    else:
+        proxy = None if config.proxy_url is None else parse_proxy_url(config.proxy_url)
+        dialer = TcpDialer(config.send_buffer_bytes, config.receive_buffer_bytes, proxy=proxy)
     contexts = tls_contexts(config)
     if contexts is None:
-        return TcpDialer(*buffers)
+        return dialer
     from aioproducer.net.security.tls_dialer import TlsDialer
 
-    return TlsDialer(contexts, *buffers)
+    return TlsDialer(dialer, contexts)
 
 
 def make_metadata(config: ProducerConfig, rng: Random) -> Metadata:
     """The metadata state machine."""
     return Metadata(
-        max_age_s=config.metadata_max_age_ms / 1000,
+        max_age_s=config.metadata_max_age_ms / 1000 if config.metadata_max_age_ms > 0 else NEVER_S,
         max_idle_s=config.metadata_max_idle_ms / 1000,
         backoff=retry_backoff(config),
         allow_auto_create=config.allow_auto_create_topics,
@@ -174,4 +191,5 @@ def make_encoder(config: ProducerConfig) -> BatchEncoder:
         codec,
         config.compression_threads_threshold_bytes,
         transactional=config.transactional_id is not None,
+        topics=frozenset(config.compressed_topics) or None,
     )

@@ -103,6 +103,8 @@ class TransactionTask:
         self._wake_sender = wake_sender
         self._open_gate = open_gate
         self._on_end = on_end
+        self.seconds: dict[OperationKind, float] = dict.fromkeys(OperationKind, 0.0)
+        """How long calls have waited for their outcomes, by kind."""
         self._beginning = False
         self._flushed_for: Operation | None = None
         self._alarm = Alarm(loop)
@@ -221,6 +223,7 @@ class TransactionTask:
         self._wake_sender()
 
     async def _outcome(self, operation: Operation) -> None:
+        began = self._loop.time()
         try:
             async with asyncio.timeout(self._max_block):
                 await self._done(operation)
@@ -233,6 +236,8 @@ class TransactionTask:
                 f"{call}() has no outcome within max_block_ms={round(self._max_block * 1000)}",
                 advice=advice,
             ) from None
+        finally:
+            self.seconds[operation.kind] += self._loop.time() - began
         self.manager.on_seen(operation)
         if operation.error is not None:
             raise operation.error.with_context()

@@ -22,7 +22,13 @@ from typing import Self
 
 from aioproducer import log
 from aioproducer.errors import IllegalStateError
-from aioproducer.testing.broker import BrokerSpec, ClusterSettings, ClusterState, TopicSpec
+from aioproducer.testing.broker import (
+    BrokerSpec,
+    ClusterSettings,
+    ClusterState,
+    TelemetrySubscription,
+    TopicSpec,
+)
 from aioproducer.testing.embedded_server import BrokerServer, PartitionWatch
 from aioproducer.testing.security import ListenerSecurity
 from aioproducer.types import TopicPartition
@@ -103,7 +109,10 @@ class EmbeddedCluster:
     @property
     def bootstrap_servers(self) -> str:
         """`host:port` of every broker, up or down."""
-        return ",".join(f"{node.host}:{node.port}" for node in self.state.brokers.values())
+        return ",".join(
+            f"[{node.host}]:{node.port}" if ":" in node.host else f"{node.host}:{node.port}"
+            for node in self.state.brokers.values()
+        )
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -157,6 +166,14 @@ class EmbeddedCluster:
     def move_leader(self, topic: str, partition: int, node_id: int | None = None) -> int:
         """Give a partition another leader; see `ClusterState.move_leader`."""
         return self.state.move_leader(topic, partition, node_id)
+
+    def subscribe_telemetry(self, wanted: TelemetrySubscription | None = None) -> None:
+        """Ask clients for metrics, all of them unless told otherwise (KIP-714).
+
+        Clients that know the cluster without a subscription look again after five minutes; what
+        they push is in `state.telemetry.received`.
+        """
+        self.state.telemetry.subscription = wanted or TelemetrySubscription()
 
     async def stop_broker(self, node_id: int) -> None:
         """Kill a broker: connections are reset, its partitions move, its port refuses."""

@@ -159,8 +159,8 @@ class BrokerServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self._serve_requests(reader, writer)
-        except (ConnectionError, ssl.SSLError, asyncio.IncompleteReadError):
-            pass  # The client went away, maybe in the middle of a frame.
+        except (ConnectionError, ssl.SSLError, asyncio.IncompleteReadError, TimeoutError):
+            pass  # The client went away, maybe in the middle of a frame, or had nothing to say.
         except ProtocolError as error:
             _log.info("broker %d closes a connection: %s", self._node_id, error.message)
         except Exception:
@@ -177,9 +177,11 @@ class BrokerServer:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         limit = self._state.settings.max_request_bytes
+        idle_ms = self._state.settings.connections_max_idle_ms
         gate = SaslGate(self._security)
         while True:
-            size = frame_size(await reader.readexactly(4))
+            async with asyncio.timeout(None if idle_ms < 0 else idle_ms / 1000):
+                size = frame_size(await reader.readexactly(4))
             if size > limit:
                 raise ProtocolError(f"a request of {size} bytes, the limit is {limit}")
             frame = await reader.readexactly(size)

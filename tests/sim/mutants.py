@@ -95,6 +95,18 @@ MUTANTS = (
         "                head.buffer = buffer\n                return\n",
     ),
     Mutant(
+        "give back a place too many when a batch was split",
+        "core/accumulator.py",
+        "                if batch.size:  # else",
+        "                if batch:  # else",
+    ),
+    Mutant(
+        "forget who waits for a record's place",
+        "core/buffer_pool.py",
+        "                self.on_ceiling(self.ceiling)\n            self._serve()",
+        "                self.on_ceiling(self.ceiling)",
+    ),
+    Mutant(
         "keep the memory of a cancelled waiter",
         "core/buffer_pool.py",
         "            self.deallocate(buffer, request.size)\n",

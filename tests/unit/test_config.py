@@ -27,7 +27,7 @@ def config(**options) -> ProducerConfig:
         ("retries", [0, 2**31 - 1], [-1, 2**31]),
         ("max_in_flight_requests_per_connection", [1, 5], [0]),
         ("metadata_max_idle_ms", [5_000], [4_999]),
-        ("metadata_max_age_ms", [0], [-1]),
+        ("metadata_max_age_ms", [0, -1], [-2]),
         ("connections_max_idle_ms", [-1, 0], [-2]),
         ("send_buffer_bytes", [-1, 0], [-2]),
         ("receive_buffer_bytes", [-1, 0], [-2]),

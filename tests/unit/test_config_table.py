@@ -178,10 +178,17 @@ def test_options_of_our_own_are_few_and_say_where_they_come_from():
         del own[BY_KAFKA_NAME[name].name]
     assert own == {
         "allow_auto_create_topics": "KIP-487",
+        "batch_max_records": "Kafka 0.8",
         "broker_version_fallback": "librdkafka",
+        "buffer_max_records": "Kafka 0.8",
+        "compressed_topics": "Kafka 0.8",
         "compression_threads_threshold_bytes": "aioproducer",
+        "dialer": "aioproducer",
+        "enqueue_timeout_ms": "Kafka 0.8",
         "on_data_loss": "aioproducer",
         "on_delivery_error": "aioproducer",
+        "producer_type": "Kafka 0.8",
+        "proxy_url": "aioproducer",
         "sasl_password": "librdkafka",
         "sasl_username": "librdkafka",
         "ssl_key_location": "librdkafka",
@@ -243,13 +250,6 @@ def test_an_option_of_a_later_release_is_refused_unless_it_asks_for_what_holds_t
             config(**{row.name: value})
     for value in holds_today:
         assert getattr(config(**{row.name: value}), row.name) == value
-
-
-def test_metrics_push_keeps_kafkas_default_but_may_not_be_asked_for():
-    assert config().enable_metrics_push is True
-    assert config(enable_metrics_push=False).enable_metrics_push is False
-    with pytest.raises(ConfigError, match="enable_metrics_push=True is not supported yet"):
-        config(enable_metrics_push=True)
 
 
 def test_options_that_do_not_apply_are_refused_with_the_reason():

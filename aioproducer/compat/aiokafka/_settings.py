@@ -85,7 +85,12 @@ def time_options(
 
     aiokafka gives a batch `request_timeout_ms` and one request more, an idempotent one any time;
     here the latter has Kafka's own two minutes, or more if that is shorter.
+
+    Raises:
+        ValueError: an age that our -1 would make endless.
     """
+    if _milliseconds(metadata_max_age_ms) < 0:
+        raise ValueError("metadata_max_age_ms must not be negative")
     request, linger = _milliseconds(request_timeout_ms), _milliseconds(linger_ms)
     backoff = _milliseconds(retry_backoff_ms)
     delivery = linger + 2 * request

@@ -1,23 +1,23 @@
-"""TCP with TLS on top.
+"""TLS on top of TCP, of a proxy, or of whatever a dialer connects to.
 
 Owns: `TlsDialer`, and telling a port without TLS from a broker that just hung up. Must not know:
 where its contexts come from.
 
-Invariants: as of every `Dialer`, failures are `OSError`; a refusal is a `TlsRefusedError`; the name
-that is verified and sent (SNI) is the one the user or the brokers' metadata gave, less a dot at its
-end.
+Invariants: as of every `Dialer`, failures are `OSError`; a refusal is a `RefusedDialError`; the
+name that is verified and sent (SNI) is the one the user or the brokers' metadata gave, less a dot
+at its end.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 
 from aioproducer.errors import ProtocolError
-from aioproducer.net.dialer import Address, TcpDialer
+from aioproducer.net.dialer import Address, Dialer
+from aioproducer.net.refusals import RefusedDialError
 from aioproducer.net.security.tls import TlsContexts
-from aioproducer.net.security.tls_failures import TlsRefusedError, not_tls, refusal
+from aioproducer.net.security.tls_failures import not_tls, refusal
 from aioproducer.wire.framing import encode_request, frame_size, peek_correlation_id
 from aioproducer.wire.messages import ApiVersionsRequest
 
@@ -31,48 +31,51 @@ _NO_LIMIT_S = 24 * 3600.0
 """For asyncio's own limit on a handshake: the caller's is shorter and says more."""
 
 
-class TlsDialer(TcpDialer):
-    """TCP and TLS through the running loop; see `TcpDialer` for the socket's options."""
+class TlsDialer:
+    """TLS on top of what another dialer connects to."""
 
-    def __init__(
-        self,
-        contexts: TlsContexts,
-        send_buffer_bytes: int = -1,
-        receive_buffer_bytes: int = -1,
-        keepalive: bool = True,
-    ) -> None:
-        super().__init__(send_buffer_bytes, receive_buffer_bytes, keepalive)
+    def __init__(self, below: Dialer, contexts: TlsContexts) -> None:
+        self._below = below
         self._contexts = contexts
+
+    async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
+        """As the dialer below says."""
+        return await self._below.resolve(host, port, canonical=canonical)
 
     async def connect(
         self, address: Address, *, server_hostname: str, limit: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A stream whose other end has shown a certificate for `server_hostname`."""
         name = server_hostname.rstrip(".")
-        try:
-            return await super().connect(address, server_hostname=name, limit=limit)
-        except _HangUpError as error:
-            if await _speaks_plainly(address):
-                raise TlsRefusedError(not_tls(name)) from error
-            raise
-
-    async def _stream(
-        self, sock: socket.socket, server_hostname: str, limit: int
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         context = await self._contexts.current()
+        reader, writer = await self._below.connect(address, server_hostname=name, limit=limit)
         try:
-            return await asyncio.open_connection(
-                sock=sock,
-                limit=limit,
-                ssl=context,
-                server_hostname=server_hostname,
-                ssl_handshake_timeout=_NO_LIMIT_S,
-            )
-        except (ssl.SSLError, ssl.CertificateError, ConnectionError) as error:
-            refused = refusal(error, server_hostname)
-            if refused is not None:
-                raise TlsRefusedError(refused) from error
-            raise _HangUpError(_HUNG_UP) from error
+            await _encrypt(writer, context, name)
+        except _HangUpError as error:
+            writer.transport.abort()
+            if await _speaks_plainly(self._below, address):
+                raise RefusedDialError(not_tls(name)) from error
+            raise
+        except BaseException:
+            writer.transport.abort()
+            raise
+        return reader, writer
+
+
+async def _encrypt(
+    writer: asyncio.StreamWriter, context: ssl.SSLContext, server_hostname: str
+) -> None:
+    try:
+        await writer.start_tls(
+            context, server_hostname=server_hostname, ssl_handshake_timeout=_NO_LIMIT_S
+        )
+    except (ssl.SSLError, ssl.CertificateError, ConnectionError) as error:
+        refused = refusal(error, server_hostname)
+        if refused is not None:
+            raise RefusedDialError(refused) from error
+        raise _HangUpError(_HUNG_UP) from error
+    except (TypeError, NotImplementedError) as error:
+        raise OSError(f"the stream the dialer opened takes no TLS: {error}") from error
 
 
 class _HangUpError(ConnectionError):
@@ -82,10 +85,10 @@ class _HangUpError(ConnectionError):
     """
 
 
-async def _speaks_plainly(address: Address) -> bool:
+async def _speaks_plainly(dialer: Dialer, address: Address) -> bool:
     """Whether a broker answers there without TLS; it is asked for its versions and told nothing."""
     try:
-        reader, writer = await TcpDialer().connect(address, server_hostname="", limit=_PROBE_BYTES)
+        reader, writer = await dialer.connect(address, server_hostname="", limit=_PROBE_BYTES)
     except OSError:
         return False
     try:

@@ -32,14 +32,6 @@ USE_TLS = "use security_protocol=SSL or SASL_SSL for this port, or the port of a
 _ALERT = b"\x15\x03"
 
 
-class TlsRefusedError(OSError):
-    """One side of a TLS handshake refuses the other; `error` is what users get to see."""
-
-    def __init__(self, error: TlsError) -> None:
-        super().__init__(error.message)
-        self.error = error
-
-
 def refusal(error: BaseException | None, host: str) -> TlsError | None:
     """The refusal behind an error of `ssl`; None if the error is of another kind."""
     if not isinstance(error, ssl.SSLError):

@@ -5,8 +5,8 @@ offsets, what is answered, scripted faults. Must not know: sockets, tasks, the c
 passed in), a random source of its own (`rng` is passed in). `aioproducer.testing.embedded` serves
 it on TCP.
 
-    settings, refusal < log, producers, markers < topics, placement, validation < transactions/*
-        < api/* < dispatch < cluster
+    settings, refusal < log, producers, markers, telemetry < topics, placement, validation
+        < transactions/* < api/* < dispatch < cluster
 """
 
 from aioproducer.testing.broker.cluster import ClusterState
@@ -14,6 +14,7 @@ from aioproducer.testing.broker.dispatch import Reply, RequestWait
 from aioproducer.testing.broker.faults import ConnectionFault, ErrorAnswer, Fault, Faults
 from aioproducer.testing.broker.refusal import RefusedError
 from aioproducer.testing.broker.settings import BrokerSpec, ClusterSettings, TopicSpec
+from aioproducer.testing.broker.telemetry import ReceivedMetrics, TelemetrySubscription
 
 __all__ = [
     "BrokerSpec",
@@ -23,8 +24,10 @@ __all__ = [
     "ErrorAnswer",
     "Fault",
     "Faults",
+    "ReceivedMetrics",
     "RefusedError",
     "Reply",
     "RequestWait",
+    "TelemetrySubscription",
     "TopicSpec",
 ]

@@ -29,6 +29,7 @@ from aioproducer.testing.broker.settings import (
     TopicConfig,
     TopicSpec,
 )
+from aioproducer.testing.broker.telemetry import TelemetryReceiver
 from aioproducer.testing.broker.topics import (
     NO_LEADER,
     Leadership,
@@ -61,6 +62,7 @@ class ClusterState:
         shards: Who coordinates which transactional id and group.
         transactions: The transaction coordinators.
         groups: The group coordinators.
+        telemetry: What clients are asked to push, and what they have pushed.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class ClusterState:
         self.brokers: dict[int, BrokerSpec] = {broker.node_id: broker for broker in brokers}
         self.topics: dict[str, Topic] = {}
         self.faults: Faults = Faults()
+        self.telemetry: TelemetryReceiver = TelemetryReceiver()
         self._rng = rng
         self._live = set(self.brokers)
         self._names_by_id: dict[UUID, str] = {}
@@ -97,6 +100,10 @@ class ClusterState:
         self.shards: CoordinatorShards = CoordinatorShards(self)
         self.transactions: TransactionCoordinators = TransactionCoordinators(self, self.shards)
         self.groups: GroupCoordinators = GroupCoordinators(self, self.shards, self.transactions)
+
+    def new_uuid(self) -> UUID:
+        """An id for a topic or a client."""
+        return UUID(int=self._rng.getrandbits(128))
 
     # Requests
 
@@ -324,7 +331,7 @@ class ClusterState:
         placed = (
             self._placement.assigned(assignments) if assignments else self._placement.spread(spec)
         )
-        topic_id = UUID(int=self._rng.getrandbits(128))
+        topic_id = self.new_uuid()
         partitions = [
             self.new_partition(name, index, replicas) for index, replicas in enumerate(placed)
         ]

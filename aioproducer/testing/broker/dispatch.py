@@ -24,6 +24,7 @@ from aioproducer.testing.broker.api import (
     offsets,
     produce,
     sasl,
+    telemetry,
     transaction_views,
     transactions,
 )
@@ -148,8 +149,13 @@ SERVED: Mapping[ApiKey, Api] = {
     ApiKey.DESCRIBE_CONFIGS: Api(1, 4, admin.describe_configs),
     ApiKey.CREATE_PARTITIONS: Api(0, 3, admin.create_partitions),
     ApiKey.DESCRIBE_CLUSTER: Api(0, 2, metadata.describe_cluster),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: Api(0, 0, telemetry.get_telemetry_subscriptions),
+    ApiKey.PUSH_TELEMETRY: Api(0, 0, telemetry.push_telemetry),
 }
 """Everything the simulated brokers serve; nothing else is advertised."""
+
+_WITH_A_PLUGIN = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
+"""What brokers offer only where a metrics reporter takes telemetry (KIP-714)."""
 
 
 def respond(
@@ -237,6 +243,8 @@ def _served_api(cluster: ClusterState, api_key: int) -> tuple[ApiKey, Api] | Non
     except ValueError:
         return None
     api = SERVED.get(key)
+    if key in _WITH_A_PLUGIN and cluster.telemetry.subscription is None:
+        return None
     if api is None or key not in cluster.settings.api_versions:
         return None if api is None else (key, api)
     override = cluster.settings.api_versions[key]

@@ -53,6 +53,8 @@ class ClusterSettings:
         verify_records: Decode every record of every batch on produce and check offsets, counts and
             timestamps, not just the batch header and its CRC. Costs CPU per record.
         max_request_bytes: A larger frame closes the connection.
+        connections_max_idle_ms: After how long without a request a broker closes a connection; -1
+            never.
         transaction_version: The level of the feature `transaction.version` a cluster starts with: 2
             bumps a producer's epoch at every end of a transaction (KIP-890), below it does not.
         transaction_max_timeout_ms: The longest transaction a producer may ask for.
@@ -75,6 +77,7 @@ class ClusterSettings:
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     verify_records: bool = False
     max_request_bytes: int = MAX_REQUEST_BYTES
+    connections_max_idle_ms: int = 600_000
     transaction_version: int = 2
     transaction_max_timeout_ms: int = 900_000
     transaction_partitions: int = 5

@@ -50,6 +50,8 @@ class KafkaCluster(KafkaBackend):
         listeners: Listeners besides the plain one, such as `{"SECURE": "SASL_SSL"}`; `config` says
             how they authenticate, `listener` where they are.
         jvm_options: More options of Java for the brokers, such as `-Djava.security.krb5.conf=...`.
+        host: The address of this machine where the brokers listen.
+        classpath: Jars or directories of classes besides Kafka's own: the brokers' plugins.
 
     Raises:
         ClusterError: The version cannot be run.
@@ -72,6 +74,8 @@ class KafkaCluster(KafkaBackend):
         features: Mapping[str, int] | None = None,
         listeners: Mapping[str, str] | None = None,
         jvm_options: Sequence[str] = (),
+        host: str = _HOST,
+        classpath: Sequence[Path] = (),
     ) -> None:
         if brokers < 1:
             raise ClusterError(f"a cluster needs at least one broker, not {brokers}")
@@ -85,6 +89,8 @@ class KafkaCluster(KafkaBackend):
         self._features = dict(features or {})
         self._listeners = dict(listeners or {})
         self._jvm_options = tuple(jvm_options)
+        self._host = host
+        self._more_classes = tuple(classpath)
         self._nodes: dict[int, BrokerProcess] = {}
         self._expected: set[int] = set()
         self._directory: Path | None = None
@@ -135,7 +141,7 @@ class KafkaCluster(KafkaBackend):
             MavenError: The jars could not be fetched.
         """
         self._closing.clear()
-        classpath = self.release.broker_classpath()
+        classpath = [*self.release.broker_classpath(), *self._more_classes]
         try:
             with self._lock:
                 self._start_all(classpath)
@@ -189,11 +195,11 @@ class KafkaCluster(KafkaBackend):
         self._expected.add(node_id)
 
     def _new_nodes(self, classpath: list[Path], directory: Path) -> dict[int, BrokerProcess]:
-        ports = free_ports((2 + len(self._listeners)) * self._brokers, _HOST)
+        ports = free_ports((2 + len(self._listeners)) * self._brokers, self._host)
         addresses = [
             NodeAddress(
                 id_,
-                _HOST,
+                self._host,
                 ports.pop(),
                 ports.pop(),
                 {name: ports.pop() for name in self._listeners},

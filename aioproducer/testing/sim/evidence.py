@@ -70,6 +70,7 @@ class Evidence:
     stats: Sequence[ProducerStats]
     may_lose: bool
     memory_missing: int = 0
+    places_missing: int = 0
     calm: list[tuple[float, float]] = field(default_factory=list)
     early_speakers: list[str] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)

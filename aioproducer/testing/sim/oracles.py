@@ -216,9 +216,11 @@ def waits_are_bounded(e: Evidence) -> Iterator[str]:
 
 
 def memory_is_returned(e: Evidence) -> Iterator[str]:
-    """After `close` the pool has all its memory."""
+    """After `close` the pool has all its memory, and every record's place."""
     if e.memory_missing:
         yield f"{e.memory_missing} bytes of buffer_memory never came back"
+    if e.places_missing:
+        yield f"{e.places_missing} places of buffer_max_records never came back"
 
 
 def nothing_is_left(e: Evidence) -> Iterator[str]:

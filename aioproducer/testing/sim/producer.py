@@ -52,6 +52,7 @@ class SimProducer(Producer):
             dialer=self._dialer or simulation.world.network,
             rng=simulation.chance.of(self._purpose),
             wall_ms=simulation.world.wall_ms,
+            registry=self._registry,
         )
         _poison_free_memory(engine.pool)
         return engine

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from aioproducer.config import OPTIONS, Status
@@ -103,7 +103,7 @@ def draw_scenario(rng: random.Random, *, unclean_elections: bool = False) -> Sce
     brokers = rng.choice((3, 3, 3, 4))
     hasty = rng.random() < 0.15
     base_latency = rng.choice(sorted(_WINDOWS))
-    return Scenario(
+    scenario = Scenario(
         nodes=tuple(range(1, brokers + 1)),
         topics=_topics(rng),
         options=_options(rng, brokers, base_latency),
@@ -121,6 +121,7 @@ def draw_scenario(rng: random.Random, *, unclean_elections: bool = False) -> Sce
         unclean_elections=unclean_elections,
         purges=rng.random() < 0.2,
     )
+    return replace(scenario, options={**scenario.options, **_bounds(rng)})
 
 
 def _topics(rng: random.Random) -> dict[str, TopicSpec]:
@@ -134,6 +135,16 @@ def _topics(rng: random.Random) -> dict[str, TopicSpec]:
             configs["max.message.bytes"] = str(rng.choice((400, 1200)))
         topics[name] = TopicSpec(rng.randint(1, 3), replicas, configs)
     return topics
+
+
+def _bounds(rng: random.Random) -> dict[str, int]:
+    """How many records may be buffered and in a batch, mostly any number."""
+    bounds = {}
+    if rng.random() < 0.25:
+        bounds["buffer_max_records"] = rng.choice((1, 5, 40))
+    if rng.random() < 0.25:
+        bounds["batch_max_records"] = rng.choice((1, 2, 10))
+    return bounds
 
 
 def _options(rng: random.Random, brokers: int, base_latency: float) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from aioproducer.errors import BootstrapError, KafkaError
+from aioproducer.runtime.engine import ProducerEngine
 from aioproducer.testing.sim.evidence import Evidence, LogWatch, calm_times, leftovers
 from aioproducer.testing.sim.faults import Fault, draw_schedule
 from aioproducer.testing.sim.ledger import Entry, Fate, Ledger
@@ -358,6 +359,7 @@ class Simulation:
             [engine.stats for engine in engines],
             may_lose=self.scenario.unclean_elections or config.acks_value == 1,
             memory_missing=sum(each.pool.total - each.pool.available for each in engines),
+            places_missing=sum(map(_places_missing, engines)),
             calm=calm_times(world.disturbances, world.healed_at or 0.0, self.loop.time()),
             early_speakers=[
                 name
@@ -366,3 +368,11 @@ class Simulation:
             ],
             complaints=complaints,
         )
+
+
+def _places_missing(engine: ProducerEngine) -> int:
+    """Records that still count for `buffer_max_records`."""
+    most = engine.config.buffer_max_records
+    if most is None:
+        return 0
+    return most - (engine.pool.ceiling - engine.appender.lane.appended)

@@ -17,6 +17,7 @@ NAMES = (
     "builders",
     "broker",
     "properties",
+    "proxy",
 )
 
 

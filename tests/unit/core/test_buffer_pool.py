@@ -186,3 +186,28 @@ class PoolMachine(RuleBasedStateMachine):
 
 
 TestPoolMachine = PoolMachine.TestCase
+
+
+def test_a_ceiling_is_waited_for_like_memory() -> None:
+    pool, served = BufferPool(100, 10, most_records=5), []
+    told: list[int] = []
+    pool.on_ceiling = told.append
+    for name, size, ceiling in (("place", 0, 8), ("bytes", 10, 0)):
+        pool.enqueue(size, lambda _, name=name: served.append(name), ceiling)
+    pool.return_records(2)
+    assert (pool.ceiling, served) == (7, [])  # memory there is, but nobody overtakes
+    pool.return_records(1)
+    assert served == ["place", "bytes"]
+    assert told == [7, 8]
+    assert pool.available == 90
+
+
+def test_who_waits_for_a_ceiling_may_leave_or_be_told_of_the_end() -> None:
+    pool, settled = BufferPool(100, 10, most_records=1), []
+    gone = pool.enqueue(0, settled.append, 2)
+    left = pool.enqueue(0, settled.append, 2)
+    pool.cancel(gone)
+    pool.close(ProducerClosedError("over"))
+    assert settled == [left]
+    assert isinstance(left.error, ProducerClosedError)
+    assert pool.available == 100

@@ -13,6 +13,7 @@ from support.hostile import Peer, after_handshake
 from aioproducer.errors import (
     ConnectionSetupTimeoutError,
     KafkaConnectionError,
+    NameResolutionError,
     NodeDisconnectedError,
     UnsupportedVersionError,
 )
@@ -322,7 +323,7 @@ async def test_a_dead_broker_delays_no_other() -> None:
 async def test_an_unknown_host_is_an_error_that_says_so() -> None:
     async with harness(MemoryDialer({}, {"broker": []})) as it:
         error = await it.connect()
-        assert type(error) is KafkaConnectionError
+        assert type(error) is NameResolutionError
         assert "name resolution: broker is unknown" in str(error)
 
 
@@ -436,6 +437,27 @@ async def test_a_close_that_cost_nothing_is_no_warning(caplog: pytest.LogCapture
             await it.wait_for_state(NodeState.BACKING_OFF)
         assert [record.levelname for record in caplog.records] == ["DEBUG"]
         assert "closed the connection" in caplog.text
+
+
+# -- counting -------------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_connections_requests_and_bytes_are_counted_per_node() -> None:
+    async with harness(MemoryDialer({"broker": obedient})) as it:
+        traffic = it.client.traffic
+        assert await it.connect() is None
+        node = traffic.of(1)
+        shook_hands = node.requests
+        assert (traffic.connections_created, traffic.open_connections) == (1, 1)
+        assert shook_hands == node.responses >= 1
+        bytes_out, bytes_in = node.bytes_out, node.bytes_in
+        await it.ask()
+        assert node.requests == node.responses == shook_hands + 1
+        assert node.bytes_out > bytes_out
+        assert node.bytes_in > bytes_in
+        it.client.disconnect(1, NodeDisconnectedError("enough"))
+        assert (traffic.connections_closed, traffic.open_connections) == (1, 0)
 
 
 # -- throttling (KIP-219) -------------------------------------------------------------------------

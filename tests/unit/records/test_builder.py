@@ -61,6 +61,14 @@ def test_buffer_keeps_its_size_and_is_pinned_while_the_builder_lives(core):
     buffer.extend(b"more")
 
 
+def test_no_more_records_than_it_may_take(core):
+    builder = core.RecordBatchBuilder(bytearray(100))
+    builder.most = 2
+    assert [builder.try_append(T, None, b"x", ()) for _ in range(3)] == [0, 1, -1]
+    builder.most = 3
+    assert [builder.try_append(T, None, b"x", ()) for _ in range(2)] == [2, -1]
+
+
 def test_buffer_of_size_zero_has_no_room(core):
     assert core.RecordBatchBuilder(bytearray()).try_append(T, None, None, ()) == -1
 
@@ -171,3 +179,33 @@ def test_size_bound_refuses_the_types_that_an_append_would(core, arguments, mess
 
 def test_size_bound_of_an_empty_record_is_javas(core):
     assert core.record_size_bound(None, None, ()) == 24
+
+
+def test_a_builder_goes_on_in_a_larger_buffer_with_what_it_has(core):
+    small, large = bytearray(30), bytearray(200)
+    builder, other = core.RecordBatchBuilder(small), core.RecordBatchBuilder(bytearray(200))
+    rows = [(T + n, None if n % 2 else b"k", b"v" * n, ()) for n in range(6)]
+    for number, row in enumerate(rows):
+        if builder.try_append(*row) < 0:
+            builder.move_to(large)
+            assert builder.try_append(*row) == number
+        other.try_append(*row)
+    assert bytes(builder.body()) == bytes(other.body()) == bytes(large[: builder.size])
+    assert (builder.count, builder.max_timestamp) == (6, T + 5)
+    small.extend(b"the old buffer is free")
+    with pytest.raises(BufferError):
+        large.extend(b"the new one is pinned")
+
+
+def test_a_builder_does_not_move_to_less_room_nor_once_it_is_closed(core):
+    builder = core.RecordBatchBuilder(bytearray(30))
+    builder.try_append(T, None, b"v", ())
+    with pytest.raises(ValueError, match="no smaller"):
+        builder.move_to(bytearray(29))
+    with pytest.raises(TypeError, match="bytearray"):
+        builder.move_to(b"bytes" * 10)
+    assert builder.try_append(T, None, b"v", ()) == 1
+    builder.close()
+    with pytest.raises(ValueError, match="open builder"):
+        builder.move_to(bytearray(100))
+    assert builder.count == 2

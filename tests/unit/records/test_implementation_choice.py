@@ -30,9 +30,9 @@ def test_both_implementations_and_the_stub_of_the_native_one_have_the_same_names
     for name in stubbed:
         assert callable(getattr(pure, name))
     builder = stubbed["RecordBatchBuilder"]
-    members = public(
-        {node.name: node for node in builder.body if isinstance(node, ast.FunctionDef)}
-    )
+    methods = {node.name for node in builder.body if isinstance(node, ast.FunctionDef)}
+    fields = {node.target.id for node in builder.body if isinstance(node, ast.AnnAssign)}
+    members = public(methods | fields)
     assert members == public(dir(native.RecordBatchBuilder)) == public(dir(pure.RecordBatchBuilder))
 
 

@@ -24,6 +24,8 @@ from aioproducer.producer import _State
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime import appender as appender_module
 from aioproducer.runtime.appender import RecordAppender
+from aioproducer.runtime.delivery import WakeUps
+from aioproducer.runtime.interception import Interception
 from aioproducer.runtime.memory import BufferMemory
 from aioproducer.runtime.settings import appender_settings
 from aioproducer.types import Node
@@ -61,20 +63,34 @@ class Bench:
             allow_auto_create=True,
             rng=Random(1),
         )
-        self.pool = BufferPool(config.buffer_memory, config.batch_size, HEADER_SIZE)
+        self.pool = BufferPool(
+            config.buffer_memory, config.batch_size, HEADER_SIZE, config.buffer_max_records
+        )
         self.accumulator = RecordAccumulator(
-            AccumulatorSettings(config.batch_size, 5.0, 120.0, config.max_request_size, False),
+            AccumulatorSettings(
+                config.batch_size,
+                5.0,
+                120.0,
+                config.max_request_size,
+                False,
+                config.batch_max_records,
+            ),
             self.pool,
             self.metadata,
             Sequencer(),
-            owner=self.loop,
+            owner=WakeUps(self.loop),
         )
         self.batches: dict[ProducerBatch, None] = {}
         self.appender = self._appender()
         self.lane = self.appender.lane
         if not fast:
             self.lane.close()
-        engine = SimpleNamespace(appender=self.appender, failure=None, closing=False)
+        engine = SimpleNamespace(
+            appender=self.appender,
+            failure=None,
+            closing=False,
+            interception=Interception((), (), self.loop),
+        )
         self.producer._engine = engine
         self.producer._loop = self.loop
         self.producer._state = _State.RUNNING

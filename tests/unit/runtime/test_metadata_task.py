@@ -22,6 +22,7 @@ from aioproducer.errors import (
     KafkaConnectionError,
     KafkaError,
     MetadataTimeoutError,
+    NameResolutionError,
     NodeDisconnectedError,
     ProducerClosedError,
     ProducerFailedError,
@@ -459,6 +460,63 @@ def test_the_timeout_says_who_could_not_be_reached_and_why(loop):
         )
         with pytest.raises(BootstrapError, match=r"boot1:1: refused by -1.*after 3000 ms"):
             await world.task.wait_for_bootstrap(world.in_s(3))
+
+    play(loop, act)
+
+
+def unresolvable(node_id: int) -> KafkaError:
+    return NameResolutionError(f"boot{-node_id} is unknown", node_id=node_id)
+
+
+@pytest.mark.parametrize(("timeout_ms", "tries"), [(0, 1), (5_000, 6)])
+def test_a_start_without_a_name_that_resolves_ends_at_the_resolve_timeout(loop, timeout_ms, tries):
+    async def act(world: World) -> None:
+        world.client.dial = unresolvable
+        with pytest.raises(BootstrapError, match=r"boot1:1: boot1 is.*boot2:2: boot2") as caught:
+            await world.task.wait_for_bootstrap(world.in_s(60))
+        assert "bootstrap_resolve_timeout_ms" in str(caught.value)
+        assert timeout_ms / 1000 <= loop.time() <= timeout_ms / 1000 + 1
+        assert {node for _, node in world.client.dials} == {-1, -2}
+        assert len(world.client.dials) >= 2 * tries
+
+    play(loop, act, bootstrap_resolve_timeout_ms=timeout_ms)
+
+
+def test_a_name_that_appears_before_the_resolve_timeout_is_used(loop):
+    async def act(world: World) -> None:
+        world.client.dial = lambda node_id: None if loop.time() > 20 else unresolvable(node_id)
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        assert 20 < loop.time() < 21
+
+    play(loop, act, bootstrap_resolve_timeout_ms=30_000)
+
+
+def test_one_name_that_resolves_is_waited_for_beside_others_that_do_not(loop):
+    async def act(world: World) -> None:
+        world.client.dial = lambda node_id: (
+            unresolvable(-1)
+            if node_id == -1
+            else KafkaConnectionError("refused")
+            if loop.time() < 5
+            else None
+        )
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        assert 5 <= loop.time() < 7
+
+    play(loop, act)
+
+
+def test_names_that_stop_resolving_once_the_cluster_is_known_end_nothing(loop):
+    async def act(world: World) -> None:
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        world.client.dial = unresolvable
+        world.client.ready.clear()
+        world.client.answer = knows(t=1)
+        waiting = asyncio.create_task(world.task.wait_for_topic("t", world.in_s(60)))
+        await asyncio.sleep(30)
+        assert not waiting.done()
+        world.client.dial = lambda node_id: None
+        await waiting
 
     play(loop, act)
 

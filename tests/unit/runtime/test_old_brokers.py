@@ -14,8 +14,10 @@ from net.virtual import MemoryDialer, virtual_time
 from support.dialed import DialedProducer
 from support.hostile import Peer, Ranges
 
+from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.errors import UnsupportedVersionError
 from aioproducer.net.old_brokers import ranges_of_old_broker
+from aioproducer.net.versions import BrokerVersions
 from aioproducer.records.reader import read_batches
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages import (
@@ -32,6 +34,7 @@ from aioproducer.wire.messages import (
 )
 
 KAFKA_0_10: Ranges = {ApiKey.PRODUCE: (0, 2), ApiKey.METADATA: (0, 2), ApiKey.API_VERSIONS: (0, 0)}
+KAFKA_4: Ranges = {ApiKey.PRODUCE: (3, 9), ApiKey.METADATA: (0, 4), ApiKey.API_VERSIONS: (0, 1)}
 KAFKA_0_11: Ranges = {ApiKey.PRODUCE: (0, 3), ApiKey.METADATA: (0, 4), ApiKey.API_VERSIONS: (0, 1)}
 
 
@@ -50,11 +53,13 @@ class Broker:
         self.sets: list[bytes] = []
 
     async def __call__(self, peer: Peer) -> None:
-        ranges: Mapping[int, tuple[int, int]] = self.ranges or ranges_of_old_broker("0.8.2") or {}
         if self.ranges is not None:
             await peer.handshake(self.ranges)
         while True:
             header = await peer.request()
+            ranges: Mapping[int, tuple[int, int]] = (
+                self.ranges or ranges_of_old_broker("0.8.2") or {}
+            )
             if header.api_key not in ranges:
                 return
             assert header.api_version <= ranges[header.api_key][1]
@@ -200,4 +205,30 @@ async def test_a_batch_made_for_an_old_broker_is_made_anew_for_an_upgraded_one()
         assert (await delivery).offset == 10
     assert broker.versions == [3]
     assert [r.value for batch in read_batches(broker.sets[0]) for r in batch.records()] == [b"x"]
+    await dialer.shut_down()
+
+
+@virtual_time
+async def test_a_broker_upgraded_during_the_compression_gets_what_it_takes() -> None:
+    broker = Broker(KAFKA_0_10)
+    dialer, producer = producer_at(
+        broker, compression_type="gzip", compression_threads_threshold_bytes=0
+    )
+    async with producer:
+        engine = producer._engine
+        assert engine is not None
+        encoder, client = engine._encoder, engine.client
+        magics: list[int] = []
+
+        async def encode_and_upgrade(batches: list[ProducerBatch], magic: int) -> None:
+            magics.append(magic)
+            encoder._threshold = 1 << 30  # virtual time waits for no thread
+            encoder.encode_inline(batches, magic)
+            broker.ranges = KAFKA_4
+            client._brokers[1].versions = BrokerVersions(KAFKA_4, node_id=1)
+
+        encoder.encode = encode_and_upgrade
+        assert (await producer.send_and_wait("t", b"x")).offset == 10
+    assert magics == [1]
+    assert broker.versions == [9]
     await dialer.shut_down()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioproducer.errors import ProtocolError
-from aioproducer.testing.broker import ClusterState, TopicSpec
+from aioproducer.testing.broker import ClusterState, TelemetrySubscription, TopicSpec
 from aioproducer.testing.broker.dispatch import SERVED
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import (
@@ -31,6 +31,7 @@ SOFTWARE = ApiVersionsRequest(client_software_name="tests", client_software_vers
 def state() -> ClusterState:
     state = make_state()
     state.create_topic("t", TopicSpec(1, 3))
+    state.telemetry.subscription = TelemetrySubscription()
     return state
 
 
@@ -77,6 +78,11 @@ def test_default_request_of_every_served_version_is_answered(
     if key is ApiKey.API_VERSIONS:
         request = SOFTWARE
     assert isinstance(ask(state, request, version), request_type.RESPONSE)
+
+
+def test_telemetry_is_offered_where_a_plugin_takes_it() -> None:
+    offered = ask(make_state(), SOFTWARE, 4).api_keys
+    assert not {71, 72} & {entry.api_key for entry in offered}
 
 
 def test_api_versions_too_new_is_answered_in_v0_with_what_there_is(state: ClusterState) -> None:

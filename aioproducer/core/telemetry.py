@@ -1,0 +1,233 @@
+"""Client telemetry: when to ask a broker for a subscription, what to push and when (KIP-714).
+
+Owns: the subscription in force and the reaction to every answer. Must not know: how requests
+travel, how metrics are encoded.
+
+    SUBSCRIBING --answer--> WAITING --interval over--> PUSHING --answer--> WAITING
+         ^   ^                 |  (nothing is wanted)     | (refused)         |
+         |   +-----------------+--------------------------+                   |
+         +------------- the interval is over, nothing to push ----------------+
+    any state --INVALID_REQUEST, INVALID_RECORD, UNSUPPORTED_VERSION--> OFF
+
+Invariants: at most one request is out, and while it is out `next_at` is infinite; a first push is
+spread over half to one and a half of the interval, so that the clients of a restarted cluster do
+not come at once; totals pushed as deltas are those since the last push a broker took or may have
+taken, so that nothing is pushed twice and nothing refused is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from math import inf, isfinite
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from aioproducer.errors import (
+    InvalidRecordError,
+    InvalidRequestError,
+    UnknownSubscriptionIdError,
+    UnsupportedCompressionTypeError,
+    UnsupportedVersionError,
+)
+from aioproducer.metrics import Metric, MetricKind
+from aioproducer.metrics.otlp import Point
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from aioproducer.wire.messages import GetTelemetrySubscriptionsResponse
+
+DEFAULT_INTERVAL_S = 300.0
+"""When to ask again where no broker has said (Java: `DEFAULT_PUSH_INTERVAL_MS`)."""
+
+_NO_ID = UUID(int=0)
+_EARLIEST, _LATEST = 0.5, 1.5
+_EVERYTHING = frozenset({"", "*"})
+
+_HOPELESS = frozenset(
+    {InvalidRequestError.code, InvalidRecordError.code, UnsupportedVersionError.code}
+)
+_ASK_AGAIN = frozenset({UnknownSubscriptionIdError.code, UnsupportedCompressionTypeError.code})
+
+
+class TelemetryRequest(Enum):
+    """What is to be sent next."""
+
+    SUBSCRIPTION = "subscription"
+    PUSH = "push"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a broker wants; an empty `prefixes` means nothing for now."""
+
+    id: int
+    interval: float
+    max_bytes: int
+    delta: bool
+    codec: int
+    prefixes: tuple[str, ...]
+
+    def wants(self, name: str) -> bool:
+        """Whether the metric of this name is asked for."""
+        return name.startswith(self.prefixes) or not _EVERYTHING.isdisjoint(self.prefixes)
+
+
+class Telemetry:
+    """The state machine of one client.
+
+    Args:
+        codecs: numbers of the codecs that can be used, besides none.
+        rng: for the spread of the first push.
+    """
+
+    def __init__(self, codecs: Collection[int], rng: Random) -> None:
+        self.client_instance_id: UUID = _NO_ID
+        """Given by a broker with the first subscription; all zeros before."""
+        self.subscription: Subscription | None = None
+        self.unsupported: bool = False
+        """Whether the broker asked last takes no telemetry."""
+        self._codecs = dict.fromkeys(codecs)
+        self._rng = rng
+        self._next = TelemetryRequest.SUBSCRIPTION
+        self._next_at = -inf
+        self._out = False
+        self._off = False
+
+    @property
+    def next_request(self) -> TelemetryRequest:
+        """What is to be sent at `next_at`."""
+        return self._next
+
+    @property
+    def next_at(self) -> float:
+        """Loop time of the next request; inf while one is out, and when telemetry is off."""
+        return inf if self._out or self._off else self._next_at
+
+    @property
+    def wanted(self) -> Subscription | None:
+        """The subscription, if it asks for anything."""
+        subscription = self.subscription
+        return subscription if subscription is not None and subscription.prefixes else None
+
+    def on_request(self) -> None:
+        """A request is out."""
+        self._out = True
+
+    def on_unsupported(self, now: float) -> None:
+        """The broker offers no telemetry; another one may, or the same after an upgrade."""
+        self.unsupported = True
+        self._ask_for_subscription(now + DEFAULT_INTERVAL_S)
+
+    def on_failure(self, now: float) -> None:
+        """No answer, or none that makes sense: asks anew after a while, as Java does."""
+        interval = self.subscription.interval if self.subscription else DEFAULT_INTERVAL_S
+        self._ask_for_subscription(now + interval)
+
+    def on_subscription(self, answer: GetTelemetrySubscriptionsResponse, now: float) -> None:
+        """Takes a subscription in."""
+        self._out = False
+        if answer.error_code in _HOPELESS:
+            self._off = True
+        elif answer.error_code:
+            self.on_failure(now)
+        else:
+            self._take(answer, now)
+
+    def on_push(self, error_code: int, now: float) -> bool:
+        """Takes the answer to a push in; whether the metrics were taken."""
+        self._out = False
+        if error_code in _HOPELESS:
+            self._off = True
+        elif error_code in _ASK_AGAIN:
+            if error_code == UnsupportedCompressionTypeError.code and self.subscription:
+                self._codecs.pop(self.subscription.codec, None)
+            self._ask_for_subscription(now)
+        else:
+            # Too large, throttled: the same subscription, the same interval.
+            self._wait_for_push(now)
+        return not error_code
+
+    def on_push_skipped(self, now: float) -> None:
+        """There was nothing to push, or too much."""
+        self._wait_for_push(now)
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _take(self, answer: GetTelemetrySubscriptionsResponse, now: float) -> None:
+        if self.client_instance_id == _NO_ID:
+            self.client_instance_id = answer.client_instance_id
+        interval_ms = answer.push_interval_ms
+        before, self.unsupported = self.subscription, False
+        self.subscription = Subscription(
+            id=answer.subscription_id,
+            interval=interval_ms / 1000 if interval_ms > 0 else DEFAULT_INTERVAL_S,
+            max_bytes=answer.telemetry_max_bytes,
+            delta=answer.delta_temporality,
+            codec=self._choose_codec(answer.accepted_compression_types),
+            prefixes=tuple(answer.requested_metrics),
+        )
+        if self.wanted is None:
+            self._ask_for_subscription(now + self.subscription.interval)
+            return
+        self._wait_for_push(now)
+        if before is None or before.id != self.subscription.id:
+            spread = _EARLIEST + (_LATEST - _EARLIEST) * self._rng.random()
+            self._next_at = now + self.subscription.interval * spread
+
+    def _choose_codec(self, accepted: Iterable[int]) -> int:
+        return next((codec for codec in accepted if codec in self._codecs), 0)
+
+    def _ask_for_subscription(self, at: float) -> None:
+        self._out = False
+        self._next, self._next_at = TelemetryRequest.SUBSCRIPTION, at
+
+    def _wait_for_push(self, now: float) -> None:
+        interval = self.subscription.interval if self.subscription else DEFAULT_INTERVAL_S
+        self._next, self._next_at = TelemetryRequest.PUSH, now + interval
+
+
+class PointLedger:
+    """What was pushed already, for totals that go out as differences.
+
+    Args:
+        now_ns: when counting began, ns since the epoch.
+    """
+
+    def __init__(self, now_ns: int) -> None:
+        self._started_ns = self._settled_ns = now_ns
+        self._settled: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+        self._offered: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+        self._offered_ns = now_ns
+
+    def points(
+        self, metrics: Iterable[Metric], subscription: Subscription, now_ns: int
+    ) -> list[Point]:
+        """The metrics asked for as they are pushed; `settle` when they have arrived."""
+        self._offered, self._offered_ns = {}, now_ns
+        points = []
+        for metric in metrics:
+            name = metric.telemetry_name
+            if isfinite(metric.value) and subscription.wants(name):
+                points.append(self._point(name, metric, delta=subscription.delta))
+        return points
+
+    def settle(self) -> None:
+        """The last points have arrived, or may have: what follows counts from there."""
+        self._settled.update(self._offered)
+        self._settled_ns = self._offered_ns
+
+    def _point(self, name: str, metric: Metric, *, delta: bool) -> Point:
+        attributes = {key.replace("-", "_"): value for key, value in metric.tags}
+        if metric.kind is MetricKind.GAUGE:
+            return Point(name, metric.value, attributes)
+        identity = (name, metric.tags)
+        self._offered[identity] = metric.value
+        if not delta:
+            return Point(name, metric.value, attributes, True, False, self._started_ns)
+        before = self._settled.get(identity, 0.0)
+        # A total may begin anew, when its topic was forgotten meanwhile.
+        added = metric.value - before if metric.value >= before else metric.value
+        return Point(name, added, attributes, True, True, self._settled_ns)

@@ -1,0 +1,87 @@
+"""Interceptors: objects that see every record before it is sent, and what became of it (KIP-42).
+
+Owns: the protocol for users, `ClusterInfo`, and what a usable interceptor is. Must not know: when
+they are called.
+
+Every method is optional and a plain function, called in the event loop: it must be quick and must
+not wait. What one raises is logged and harms no record. Interceptors are called in the order of the
+`interceptor_classes` option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from aioproducer._callables import makes_coroutines
+from aioproducer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from aioproducer.types import HeaderPairs, Node, Record, RecordMetadata
+
+__all__ = ["ClusterInfo", "ClusterListener", "Interceptor", "check_interceptors"]
+
+METHODS = ("on_send", "on_acknowledgement", "on_cluster", "close")
+
+
+class ClusterInfo(NamedTuple):
+    """Which cluster the producer writes to, and its brokers by id."""
+
+    cluster_id: str | None
+    nodes: Mapping[int, Node]
+
+
+class ClusterListener(Protocol):
+    """What wants to know the cluster (Java: `ClusterResourceListener`).
+
+    An interceptor or a serializer that has this method is told.
+    """
+
+    def on_cluster(self, cluster: ClusterInfo) -> None:
+        """The cluster became known, or another one answers."""
+
+
+class Interceptor(Protocol):
+    """The methods an interceptor may have; any one of them will do."""
+
+    def on_send(self, record: Record) -> Record | None:
+        """A record as it was given to `send`, before serialization; `topic` is always set.
+
+        Returns the record to be sent instead, or None to leave it as it is. With several
+        interceptors each sees what the one before it returned.
+        """
+
+    def on_acknowledgement(
+        self, metadata: RecordMetadata, error: BaseException | None, headers: HeaderPairs
+    ) -> None:
+        """A record was acknowledged or has failed, also if it was never accepted.
+
+        Of one that failed, `metadata.offset` is None, and `metadata.partition` -1 if none was
+        chosen (KIP-512 for the headers).
+        """
+
+    def on_cluster(self, cluster: ClusterInfo) -> None:
+        """The cluster became known, or another one answers."""
+
+    def close(self) -> None:
+        """The producer is closed; nothing is called any more."""
+
+
+def check_interceptors(interceptors: Iterable[object]) -> None:
+    """Looks at them before anything is sent.
+
+    Raises:
+        ConfigError: one is a class instead of an object, has no method of an interceptor, or one
+            that is a coroutine function.
+    """
+    for interceptor in interceptors:
+        if isinstance(interceptor, type):
+            raise ConfigError(f"interceptor_classes takes objects, not the class {interceptor!r}")
+        methods = [getattr(interceptor, name, None) for name in METHODS]
+        if not any(map(callable, methods[:3])):
+            raise ConfigError(f"{interceptor!r} has no method of an interceptor")
+        for name, method in zip(METHODS, methods, strict=True):
+            if method is not None and makes_coroutines(method):
+                raise ConfigError(
+                    f"{name} of {interceptor!r} is a coroutine function, which nobody would await"
+                )

@@ -1,0 +1,108 @@
+"""What a producer tells of itself: health, metrics, statistics, its id as a source of telemetry.
+
+Owns: these calls of `Producer`, and the registry of the application's own metrics. Must not know:
+how anything is counted; `runtime` does.
+
+Everything but `client_instance_id` may be called in any state, needs no loop and never waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from aioproducer.errors import IllegalStateError
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from aioproducer.config import ProducerConfig
+    from aioproducer.metrics import ApplicationMetric, Metric
+    from aioproducer.runtime.engine import ProducerEngine
+    from aioproducer.runtime.health import Health
+    from aioproducer.runtime.metrics import MetricsRegistry
+    from aioproducer.runtime.statistics import Statistics
+
+
+class MeasuringCalls:
+    """The part of `Producer` that looks."""
+
+    _engine: ProducerEngine | None
+    _own_metrics: MetricsRegistry | None = None
+
+    def _usable(self) -> ProducerEngine:
+        raise NotImplementedError
+
+    @property
+    def config(self) -> ProducerConfig:
+        """The options in force."""
+        raise NotImplementedError
+
+    @property
+    def _lifecycle(self) -> str:
+        raise NotImplementedError
+
+    def health(self) -> Health:
+        """What works right now; see `Health`. Needs no loop and never waits."""
+        from aioproducer.runtime.health import health
+
+        return health(self._engine, self._lifecycle)
+
+    def metrics(self) -> Mapping[str, float]:
+        """Totals and gauges of the producer by Java's metric names (with underscores).
+
+        Rates, means and peaks are those of the last `metrics_num_samples` samples.
+        """
+        from aioproducer.runtime.metrics import producer_values
+
+        return producer_values(self._engine)
+
+    def all_metrics(self) -> Sequence[Metric]:
+        """Every metric: the producer's, those of topics and brokers, the application's own."""
+        return self._registry.collect(self._engine)
+
+    def register_metric(self, metric: ApplicationMetric) -> None:
+        """Adds a metric of the application to `all_metrics` and to telemetry (KIP-1076).
+
+        One with the same group, name and tags is replaced.
+
+        Raises:
+            IllegalStateError: its group is one of the producer's own.
+        """
+        self._registry.register(metric)
+
+    def unregister_metric(self, metric: ApplicationMetric) -> None:
+        """Takes a metric of the application away."""
+        self._registry.unregister(metric)
+
+    async def client_instance_id(self, timeout: float | None = None) -> UUID:
+        """The id under which this producer's telemetry reaches the brokers (KIP-714).
+
+        Args:
+            timeout: seconds to wait for the broker that gives it; `max_block_ms` when left out.
+
+        Raises:
+            IllegalStateError: `enable_metrics_push` is off, or the producer is not running.
+            UnsupportedVersionError: the brokers take no telemetry.
+            KafkaTimeoutError: no broker gave one in time.
+        """
+        engine = self._usable()
+        if engine.telemetry is None:
+            raise IllegalStateError("there is no client instance id with enable_metrics_push=False")
+        patience = self.config.max_block_ms / 1000 if timeout is None else timeout
+        return await engine.telemetry.client_instance_id(patience)
+
+    def statistics(self) -> Statistics:
+        """Queues, requests in flight and memory now, per broker and partition."""
+        from aioproducer.runtime.statistics import statistics
+
+        return statistics(self._engine, self.config.client_id, self._lifecycle)
+
+    @property
+    def _registry(self) -> MetricsRegistry:
+        # Made when first used: a producer nobody measures shall not import what measures.
+        if self._own_metrics is None:
+            from aioproducer.runtime.metrics import MetricsRegistry
+
+            self._own_metrics = MetricsRegistry()
+        return self._own_metrics

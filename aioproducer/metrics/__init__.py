@@ -1,0 +1,70 @@
+"""What a metric is: its name as Java's client gives it, its kind, its value at one moment.
+
+Owns: the shapes that producers hand out (`Producer.all_metrics`) and take from applications
+(`Producer.register_metric`, KIP-1076), and the name a metric has in OpenTelemetry (KIP-714). Must
+not know: how anything is counted, who exports it. `sampling` has the arithmetic; `prometheus` and
+`opentelemetry` are exporters, imported by those who use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+__all__ = ["ApplicationMetric", "Metric", "MetricKind"]
+
+
+class MetricKind(Enum):
+    """Whether a metric goes up and down, or only up."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+
+
+class Metric(NamedTuple):
+    """One metric and its value when it was asked for.
+
+    `name` and `group` are Java's (`record-send-total` of `producer-metrics`); `tags` tell the
+    metrics of several brokers or topics apart.
+    """
+
+    name: str
+    group: str
+    kind: MetricKind
+    value: float
+    description: str = ""
+    tags: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def telemetry_name(self) -> str:
+        """The name in OpenTelemetry: `org.apache.kafka.producer.record.send.total` (KIP-714)."""
+        group = self.group.removesuffix("-metrics")
+        return f"org.apache.kafka.{group}.{self.name}".replace("-", ".")
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationMetric:
+    """A metric of the application's own, read whenever metrics are handed out (KIP-1076).
+
+    `read` is called in the event loop, often; it must be quick and must not wait. One that raises
+    is left out.
+    """
+
+    name: str
+    group: str
+    read: Callable[[], float]
+    kind: MetricKind = MetricKind.GAUGE
+    description: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+        """What tells it from other metrics."""
+        return self.group, self.name, tuple(sorted(self.tags.items()))
+
+    def measured(self) -> Metric:
+        """Its value now."""
+        group, name, tags = self.identity
+        return Metric(name, group, self.kind, float(self.read()), self.description, tags)

@@ -1,0 +1,170 @@
+"""OpenTelemetry: a span per record, its context in the record's headers; metrics for a meter.
+
+Owns: names and attributes by the messaging conventions, what ends a span. Must not know: exporters,
+how anything is counted. Needs the extra `aioproducer[otel]`; nothing else imports this module, so
+it costs nothing when it is not used.
+
+    producer = Producer(interceptor_classes=[TracingInterceptor()], ...)
+    observe(producer)
+
+Invariant: every span that was begun ends: with the record's outcome, or when too many are open.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+from weakref import ref
+
+from opentelemetry import metrics, propagate, trace
+from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
+
+from aioproducer._version import __version__
+from aioproducer.metrics import Metric, MetricKind
+from aioproducer.metrics.reading import Measured, read
+from aioproducer.types import HeaderPairs, Record, RecordMetadata
+
+if TYPE_CHECKING:
+    from aioproducer.types import HeadersInput
+
+__all__ = ["TracingInterceptor", "observe"]
+
+_NAME = "aioproducer"
+_CORRELATION = "traceparent"
+_MOST_OPEN = 100_000
+_FRESH_S = 0.5
+
+
+class TracingInterceptor:
+    """Begins a span when a record is sent and ends it with the outcome.
+
+    The current span is its parent; its context goes into the record's headers, for consumers to
+    continue. Propagators that write no `traceparent` make spans end when the record is handed over.
+
+    Args:
+        tracer_provider: the global one when left out.
+        attributes: set on every span besides those of the conventions.
+    """
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None = None,
+        attributes: Mapping[str, str] | None = None,
+    ) -> None:
+        self._tracer = trace.get_tracer(_NAME, __version__, tracer_provider)
+        self._attributes = dict(attributes or {})
+        self._open: dict[bytes, Span] = {}
+
+    def on_send(self, record: Record) -> Record:
+        """Begins the span, and puts its context into the headers."""
+        attributes: dict[str, str | int] = {
+            "messaging.system": "kafka",
+            "messaging.operation.name": "send",
+            "messaging.operation.type": "send",
+            "messaging.destination.name": record.topic or "",
+            **self._attributes,
+        }
+        if isinstance(record.key, str):
+            attributes["messaging.kafka.message.key"] = record.key
+        if record.value is None:
+            attributes["messaging.kafka.message.tombstone"] = True
+        span = self._tracer.start_span(
+            f"send {record.topic}", kind=SpanKind.PRODUCER, attributes=attributes
+        )
+        carrier: dict[str, str] = {}
+        propagate.inject(carrier, trace.set_span_in_context(span))
+        context = {name: value.encode() for name, value in carrier.items()}
+        if _CORRELATION in context and span.is_recording():
+            self._remember(context[_CORRELATION], span)
+        else:
+            span.end()
+        return Record(
+            record.value,
+            record.key,
+            (*_without(record.headers, context), *context.items()),
+            record.timestamp_ms,
+            record.partition,
+            record.topic,
+        )
+
+    def on_acknowledgement(
+        self, metadata: RecordMetadata, error: BaseException | None, headers: HeaderPairs
+    ) -> None:
+        """Ends the span with what became of the record."""
+        marks = (value for name, value in headers if name == _CORRELATION and value is not None)
+        span = self._open.pop(next(marks, b""), None)
+        if span is None:
+            return
+        if metadata.partition >= 0:
+            span.set_attribute("messaging.destination.partition.id", str(metadata.partition))
+        if metadata.offset is not None:
+            span.set_attribute("messaging.kafka.offset", metadata.offset)
+        if error is not None:
+            span.set_attribute("error.type", type(error).__qualname__)
+            span.set_status(Status(StatusCode.ERROR, str(error)))
+        span.end()
+
+    def close(self) -> None:
+        """Ends what is open."""
+        while self._open:
+            self._open.popitem()[1].end()
+
+    def _remember(self, mark: bytes, span: Span) -> None:
+        if len(self._open) >= _MOST_OPEN:
+            # Somebody behind us takes our headers away: their records cannot be told apart.
+            self._open.pop(next(iter(self._open))).end()
+        self._open[mark] = span
+
+
+def observe(producer: Measured, meter_provider: MeterProvider | None = None) -> None:
+    """Offers every metric the producer has now, and will have under the same names, to a meter.
+
+    Call it when the producer has started, and after metrics of the application were registered.
+    Names are those of KIP-714, attributes the metric's tags and `client_id`. The producer is held
+    weakly.
+    """
+    meter = metrics.get_meter(_NAME, __version__, meter_provider)
+    snapshot = _Snapshot(producer)
+    for name, metric in snapshot.by_name().items():
+        create = (
+            meter.create_observable_counter
+            if metric[0].kind is MetricKind.COUNTER
+            else meter.create_observable_gauge
+        )
+        create(name, [snapshot.callback(name)], description=metric[0].description)
+
+
+class _Snapshot:
+    """The metrics of one producer, read once for all instruments of one collection."""
+
+    def __init__(self, producer: Measured) -> None:
+        self._producer = ref(producer)
+        self._client_id = producer.client_id
+        self._read_at = float("-inf")
+        self._metrics: dict[str, list[Metric]] = {}
+
+    def by_name(self) -> dict[str, list[Metric]]:
+        now = time.monotonic()
+        if now - self._read_at >= _FRESH_S:
+            producer = self._producer()
+            found: Sequence[Metric] = () if producer is None else read(producer)
+            self._metrics, self._read_at = {}, now
+            for metric in found:
+                self._metrics.setdefault(metric.telemetry_name, []).append(metric)
+        return self._metrics
+
+    def callback(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observations(_: CallbackOptions) -> Iterable[Observation]:
+            for metric in self.by_name().get(name, ()):
+                tags = {key.replace("-", "_"): value for key, value in metric.tags}
+                yield Observation(metric.value, {"client_id": self._client_id, **tags})
+
+        return observations
+
+
+def _without(headers: HeadersInput, names: Mapping[str, bytes]) -> HeaderPairs:
+    """Headers that came with the record, less those a context of ours replaces."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
+    return tuple((name, value) for name, value in pairs if name not in names)

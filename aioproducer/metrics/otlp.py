@@ -1,0 +1,98 @@
+"""Metrics in OpenTelemetry's protobuf encoding: what a broker's telemetry plugin reads (KIP-714).
+
+Owns: the few messages of `opentelemetry/proto/metrics/v1` that gauges and sums need, written by
+hand: a protobuf library would be the heaviest thing this client depends on. Must not know: what is
+measured, subscriptions, compression.
+
+Invariants: fields are written in the order of their numbers; values are doubles; nothing is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from struct import pack
+from typing import NamedTuple
+
+_VARINT, _FIXED64, _BYTES = 0, 1, 2
+_DELTA, _CUMULATIVE = 1, 2
+_SCOPE = "org.apache.kafka.clients"
+
+
+class Point(NamedTuple):
+    """One value of one metric; `monotonic` makes it a sum, else it is a gauge.
+
+    A sum counts from `since_ns`: since the last point when it is a `delta`.
+    """
+
+    name: str
+    value: float
+    attributes: Mapping[str, str]
+    monotonic: bool = False
+    delta: bool = False
+    since_ns: int = 0
+
+
+def encode_metrics(points: Iterable[Point], resource: Mapping[str, str], time_ns: int) -> bytes:
+    """A `MetricsData` with one resource and one scope.
+
+    Args:
+        points: one per metric and set of attributes.
+        resource: what the client is, by attribute.
+        time_ns: when the values were read, ns since the epoch.
+    """
+    scope_metrics = _message(1, _text(1, _SCOPE)) + b"".join(
+        _message(2, _metric(point, time_ns)) for point in points
+    )
+    return _message(1, _message(1, _attributes(1, resource)) + _message(2, scope_metrics))
+
+
+def _metric(point: Point, time_ns: int) -> bytes:
+    data = b""
+    if point.monotonic:
+        data += _fixed64(2, point.since_ns)
+    data += _fixed64(3, time_ns) + _double(4, point.value) + _attributes(7, point.attributes)
+    data_points = _message(1, data)
+    if not point.monotonic:
+        return _text(1, point.name) + _message(5, data_points)
+    temporality = _number(2, _DELTA if point.delta else _CUMULATIVE)
+    return _text(1, point.name) + _message(7, data_points + temporality + _number(3, 1))
+
+
+def _attributes(field: int, attributes: Mapping[str, str]) -> bytes:
+    return b"".join(
+        _message(field, _text(1, key) + _message(2, _text(1, value)))
+        for key, value in attributes.items()
+    )
+
+
+def _tag(field: int, wire_type: int) -> bytes:
+    return _varint(field << 3 | wire_type)
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def _number(field: int, number: int) -> bytes:
+    return _tag(field, _VARINT) + _varint(number)
+
+
+def _fixed64(field: int, number: int) -> bytes:
+    return _tag(field, _FIXED64) + pack("<Q", number)
+
+
+def _double(field: int, number: float) -> bytes:
+    return _tag(field, _FIXED64) + pack("<d", number)
+
+
+def _message(field: int, content: bytes) -> bytes:
+    return _tag(field, _BYTES) + _varint(len(content)) + content
+
+
+def _text(field: int, text: str) -> bytes:
+    return _message(field, text.encode())

@@ -1,0 +1,69 @@
+"""A collector for `prometheus_client`: every metric of one or several producers.
+
+Owns: the names and labels in Prometheus. Must not know: how anything is counted. Needs the extra
+`aioproducer[metrics]`; nothing else imports this module, so it costs nothing when it is not used.
+
+    REGISTRY.register(ProducerCollector(producer))
+
+`record-send-total` of `producer-metrics` becomes `kafka_producer_record_send_total`; the labels are
+`client_id` and the metric's tags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from weakref import WeakSet
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from aioproducer.metrics import Metric, MetricKind
+from aioproducer.metrics.reading import Measured, read
+
+__all__ = ["ProducerCollector"]
+
+_Family = CounterMetricFamily | GaugeMetricFamily
+
+
+class ProducerCollector(Collector):
+    """Asks its producers whenever Prometheus asks for metrics, in whatever thread.
+
+    Args:
+        *producers: to begin with; held weakly, as those that are added later.
+    """
+
+    def __init__(self, *producers: Measured) -> None:
+        self._producers: WeakSet[Measured] = WeakSet(producers)
+
+    def add(self, producer: Measured) -> None:
+        """Collects the metrics of another producer as well."""
+        self._producers.add(producer)
+
+    def collect(self) -> Iterator[_Family]:
+        """The metrics of all producers, a family per name."""
+        families: dict[tuple[str, tuple[str, ...]], _Family] = {}
+        for producer in list(self._producers):
+            for metric in read(producer):
+                labels = {"client_id": producer.client_id}
+                labels |= {name.replace("-", "_"): value for name, value in metric.tags}
+                key = (_name(metric), tuple(labels))
+                if key not in families:
+                    families[key] = _family(metric, key[1])
+                families[key].add_metric(list(labels.values()), metric.value)
+        yield from families.values()
+
+    def describe(self) -> list[_Family]:
+        """Nothing: so that registering asks no producer."""
+        return []
+
+
+def _name(metric: Metric) -> str:
+    group = metric.group.removesuffix("-metrics")
+    return f"kafka_{group}_{metric.name}".replace("-", "_").replace(".", "_")
+
+
+def _family(metric: Metric, labels: tuple[str, ...]) -> _Family:
+    text = metric.description or metric.name
+    if metric.kind is MetricKind.COUNTER:
+        return CounterMetricFamily(_name(metric).removesuffix("_total"), text, labels=labels)
+    return GaugeMetricFamily(_name(metric), text, labels=labels)

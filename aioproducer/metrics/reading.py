@@ -1,0 +1,63 @@
+"""Reads a producer's metrics from whatever thread an exporter runs in.
+
+Owns: the hop into the producer's event loop, and its bound. Must not know: any exporter.
+
+Invariants: metrics are read in the loop that counts them, so that nothing changes meanwhile; a loop
+that does not answer in time is given up for this once; nothing here keeps a producer alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Protocol
+
+from aioproducer.metrics import Metric
+
+PATIENCE_S = 5.0
+"""How long an exporter waits for a busy loop."""
+
+
+class Measured(Protocol):
+    """What an exporter needs of a producer."""
+
+    @property
+    def client_id(self) -> str:
+        """The name that tells its metrics from those of other producers."""
+        ...
+
+    def all_metrics(self) -> Sequence[Metric]:
+        """Every metric with its value now; called in the loop."""
+        ...
+
+    @property
+    def event_loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop it lives in, None before the start."""
+        ...
+
+
+def read(producer: Measured) -> Sequence[Metric]:
+    """Every metric, or nothing from a loop that is closed or too busy."""
+    loop = producer.event_loop
+    if loop is None or asyncio._get_running_loop() is loop or not loop.is_running():
+        return producer.all_metrics()
+    answer: Future[Sequence[Metric]] = Future()
+
+    def look() -> None:
+        if answer.set_running_or_notify_cancel():
+            _settle(answer, producer.all_metrics)
+
+    with suppress(RuntimeError, TimeoutError):  # the loop was closed meanwhile, or is too busy
+        loop.call_soon_threadsafe(look)
+        return answer.result(PATIENCE_S)
+    answer.cancel()
+    return ()
+
+
+def _settle(answer: Future[Sequence[Metric]], work: Callable[[], Sequence[Metric]]) -> None:
+    try:
+        answer.set_result(work())
+    except Exception as error:
+        answer.set_exception(error)

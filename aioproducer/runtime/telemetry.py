@@ -1,0 +1,297 @@
+"""Pushes metrics to brokers that ask for them (KIP-714): performs what `core.telemetry` decides.
+
+Owns: one timer and the requests, encoding and compression of what is pushed, the last push before
+the end. Must not know: what the metrics mean.
+
+Invariants: no task; while no broker offers telemetry there is one timer and no request; a
+connection is dialled for a push only, never to look for a subscription; nothing that fails here
+harms a record; the last push takes at most `FAREWELL_S`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from aioproducer import log
+from aioproducer.core.telemetry import PointLedger, Subscription, Telemetry, TelemetryRequest
+from aioproducer.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+    UnsupportedCodecError,
+    UnsupportedVersionError,
+)
+from aioproducer.metrics.otlp import encode_metrics
+from aioproducer.records.codecs import CompressionType, codec_for
+from aioproducer.wire.messages import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+    PushTelemetryRequest,
+    PushTelemetryResponse,
+)
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from aioproducer.metrics import Metric
+    from aioproducer.net.client import NetworkClient
+    from aioproducer.wire.schema import Message
+
+FAREWELL_S = 1.0
+"""How long `close()` may wait for the answer to the last push."""
+
+_LOOK_AGAIN_S, _LOOK_SELDOM_S = 1.0, 10.0
+"""While no broker is connected: with a subscription, and without one."""
+
+_NS_PER_MS = 1_000_000
+
+_log = log.get("runtime")
+
+
+class TelemetryReporter:
+    """The telemetry of one producer.
+
+    Args:
+        client: how brokers are reached.
+        collect: gives every metric with its value.
+        resource: what the client is: its rack, its transactional id.
+        loop: the only clock for intervals.
+        wall_ms: the clock of what is pushed.
+        request_timeout: seconds a broker may take.
+        rng: for the spread of first pushes.
+    """
+
+    def __init__(
+        self,
+        client: NetworkClient,
+        collect: Callable[[], Iterable[Metric]],
+        *,
+        resource: Mapping[str, str],
+        loop: asyncio.AbstractEventLoop,
+        wall_ms: Callable[[], int],
+        request_timeout: float,
+        rng: Random,
+    ) -> None:
+        self._client = client
+        self._collect = collect
+        self._resource = resource
+        self._loop = loop
+        self._wall_ms = wall_ms
+        self._request_timeout = request_timeout
+        self._telemetry = Telemetry([codec for codec in CompressionType if codec], rng)
+        self._ledger = PointLedger(wall_ms() * _NS_PER_MS)
+        self._warnings = log.RateLimitedLog(_log)
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiters: dict[asyncio.Future[None], None] = {}
+        self._closed = False
+
+    def start(self) -> None:
+        """Asks for a subscription, as soon as the loop has a turn for it."""
+        self._timer = self._loop.call_at(self._loop.time(), self._on_timer)
+
+    async def client_instance_id(self, timeout: float) -> UUID:
+        """The id a broker gave this client, waiting for it at most `timeout` seconds.
+
+        Raises:
+            UnsupportedVersionError: the brokers take no telemetry.
+            KafkaTimeoutError: no broker gave one in time.
+            ProducerClosedError: the producer was closed meanwhile.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                while not self._telemetry.client_instance_id.int:
+                    self._refuse_if_hopeless()
+                    news = self._loop.create_future()
+                    self._waiters[news] = None
+                    try:
+                        await news
+                    finally:
+                        self._waiters.pop(news, None)
+        except TimeoutError:
+            raise KafkaTimeoutError(
+                "no broker gave this client an instance id in time",
+                elapsed_ms=round(timeout * 1000),
+            ) from None
+        return self._telemetry.client_instance_id
+
+    async def say_farewell(self) -> None:
+        """Pushes once more if anybody wants it; waits for the answer, not for long."""
+        self._stop_timer()
+        if self._telemetry.wanted is None or self._closed:
+            return
+        now = self._loop.time()
+        node_id = self._client.ready_node(now)
+        answer = None if node_id is None else self._push(node_id, now, terminating=True)
+        if answer is not None:
+            await asyncio.wait([answer], timeout=FAREWELL_S)
+
+    def close(self) -> None:
+        """Nothing is sent any more, and nobody waits."""
+        self._closed = True
+        self._stop_timer()
+        self._tell()
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        due_at = self._telemetry.next_at
+        if due_at > now:
+            self._wake_at(due_at)
+            return
+        try:
+            self._send_what_is_due(now)
+        except Exception:
+            # A defect in here, or in a metric, is no reason to do without the producer.
+            _log.exception("telemetry failed unexpectedly")
+            self._telemetry.on_failure(now)
+        self._after(now)
+
+    def _send_what_is_due(self, now: float) -> None:
+        node_id = self._client.ready_node(now)
+        if node_id is None:
+            if self._telemetry.wanted is not None:
+                self._dial(now)
+            return
+        if self._telemetry.next_request is TelemetryRequest.PUSH:
+            self._push(node_id, now)
+        else:
+            self._ask(node_id, now)
+
+    def _after(self, now: float) -> None:
+        """Sets the timer for what comes next; while a request is out, its answer does."""
+        self._tell()
+        due_at = self._telemetry.next_at
+        if due_at < inf and not self._closed:
+            pause = _LOOK_SELDOM_S if self._telemetry.wanted is None else _LOOK_AGAIN_S
+            self._wake_at(due_at if due_at > now else now + pause)
+
+    def _wake_at(self, when: float) -> None:
+        self._stop_timer()
+        self._timer = self._loop.call_at(when, self._on_timer)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _dial(self, now: float) -> None:
+        node_id = self._client.least_loaded_node(now)
+        if node_id is not None:
+            self._client.maybe_connect(node_id, now)
+
+    def _ask(self, node_id: int, now: float) -> None:
+        request = GetTelemetrySubscriptionsRequest(
+            client_instance_id=self._telemetry.client_instance_id
+        )
+        answer = self._send(node_id, request, now)
+        if answer is not None:
+            answer.add_done_callback(self._on_subscription)
+
+    def _push(
+        self, node_id: int, now: float, *, terminating: bool = False
+    ) -> asyncio.Future[Message | None] | None:
+        """Pushes the metrics; None when nothing was sent."""
+        subscription = self._telemetry.wanted
+        if subscription is None:
+            return None
+        now_ns = self._wall_ms() * _NS_PER_MS
+        points = self._ledger.points(self._collect(), subscription, now_ns)
+        codec, payload = _compressed(
+            encode_metrics(points, self._resource, now_ns), subscription.codec
+        )
+        if not points or not self._fits(len(payload), subscription, now):
+            self._telemetry.on_push_skipped(now)
+            return None
+        request = PushTelemetryRequest(
+            client_instance_id=self._telemetry.client_instance_id,
+            subscription_id=subscription.id,
+            terminating=terminating,
+            compression_type=codec,
+            metrics=payload,
+        )
+        answer = self._send(node_id, request, now)
+        if answer is not None:
+            answer.add_done_callback(self._on_push)
+        return answer
+
+    def _fits(self, size: int, subscription: Subscription, now: float) -> bool:
+        if 0 < subscription.max_bytes < size:
+            self._warnings.warning(
+                now,
+                None,
+                "telemetry",
+                "metrics of %d bytes are not pushed: the brokers take %d at most",
+                size,
+                subscription.max_bytes,
+            )
+            return False
+        return True
+
+    def _send(
+        self, node_id: int, request: Message, now: float
+    ) -> asyncio.Future[Message | None] | None:
+        try:
+            answer = self._client.send(node_id, request, timeout_s=self._request_timeout, now=now)
+        except UnsupportedVersionError:
+            self._telemetry.on_unsupported(now)
+            return None
+        except KafkaError:
+            return None
+        self._telemetry.on_request()
+        return answer
+
+    def _on_subscription(self, future: asyncio.Future[Message | None]) -> None:
+        now = self._loop.time()
+        answer = _answer_of(future)
+        if isinstance(answer, GetTelemetrySubscriptionsResponse):
+            self._telemetry.on_subscription(answer, now)
+            _log.debug("telemetry: %s", self._telemetry.subscription)
+        else:
+            self._telemetry.on_failure(now)
+        self._after(now)
+
+    def _on_push(self, future: asyncio.Future[Message | None]) -> None:
+        now = self._loop.time()
+        answer = _answer_of(future)
+        if not isinstance(answer, PushTelemetryResponse):
+            self._ledger.settle()  # It may have arrived.
+            self._telemetry.on_failure(now)
+        elif self._telemetry.on_push(answer.error_code, now):
+            self._ledger.settle()
+        self._after(now)
+
+    def _refuse_if_hopeless(self) -> None:
+        if self._closed:
+            raise ProducerClosedError("the producer was closed during the wait")
+        if self._telemetry.unsupported:
+            raise UnsupportedVersionError(
+                "the brokers take no telemetry, so they give clients no instance id",
+                advice="brokers do so from Kafka 3.7 on, with a ClientTelemetry metrics reporter",
+            )
+
+    def _tell(self) -> None:
+        for news in self._waiters:
+            if not news.done():
+                news.set_result(None)
+
+
+def _compressed(data: bytes, number: int) -> tuple[int, bytes]:
+    """The data in the codec asked for, or plain where its library is missing."""
+    if number:
+        try:
+            return number, codec_for(CompressionType(number)).compress(data)
+        except UnsupportedCodecError:
+            pass
+    return 0, data
+
+
+def _answer_of(future: asyncio.Future[Message | None]) -> Message | None:
+    if future.cancelled() or future.exception() is not None:
+        return None
+    return future.result()

@@ -1,0 +1,206 @@
+"""Prometheus and OpenTelemetry: what they show of a producer, and that they cost nothing unused."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from support.stage import Stage, play
+
+from aioproducer import Producer, Record, blocking
+from aioproducer.errors import KafkaError
+from aioproducer.metrics import ApplicationMetric
+from aioproducer.metrics.opentelemetry import TracingInterceptor, observe
+from aioproducer.metrics.prometheus import ProducerCollector
+from aioproducer.testing.broker import ErrorAnswer, Fault
+from aioproducer.testing.embedded import EmbeddedCluster
+from aioproducer.testing.reader import read_topic
+from aioproducer.wire.api_keys import ApiKey
+
+ROOMY = {"buffer_memory": 1 << 20}
+
+
+def samples(registry: CollectorRegistry) -> dict[tuple[str, str], float]:
+    """The values Prometheus would read, by name and labels."""
+    text = generate_latest(registry).decode()
+    return {
+        (sample.name, ",".join(f"{k}={v}" for k, v in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+async def test_prometheus_reads_every_metric_from_any_thread() -> None:
+    registry, collector = CollectorRegistry(), ProducerCollector()
+    registry.register(collector)
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+        options = {"bootstrap_servers": cluster.bootstrap_servers}
+        async with Producer(client_id="a", **options) as a, Producer(client_id="b", **options) as b:
+            collector.add(a)
+            collector.add(b)
+            a.register_metric(ApplicationMetric("size", "shop.cart", lambda: 7))
+            await a.send_many("t", [b"v"] * 3)
+            for read in (samples(registry), await asyncio.to_thread(samples, registry)):
+                assert read["kafka_producer_record_send_total", "client_id=a"] == 3
+                assert read["kafka_producer_record_send_total", "client_id=b"] == 0
+                assert read["kafka_producer_topic_record_send_total", "client_id=a,topic=t"] == 3
+                assert read["kafka_shop_cart_size", "client_id=a"] == 7
+                nodes = [labels for name, labels in read if name.startswith("kafka_producer_node")]
+                assert any("node_id=node-1" in labels for labels in nodes)
+    assert samples(registry)["kafka_producer_record_send_total", "client_id=a"] == 3
+    del a, b
+    gc.collect()
+    assert not samples(registry)
+
+
+async def test_prometheus_reads_a_blocking_producer() -> None:
+    def work(servers: str) -> dict[tuple[str, str], float]:
+        registry = CollectorRegistry()
+        with blocking.Producer(bootstrap_servers=servers, client_id="c") as producer:
+            collector = ProducerCollector(producer)
+            registry.register(collector)
+            producer.send("t", b"v").result()
+            assert producer.statistics().records_queued == 0
+            return samples(registry)
+
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+        read = await asyncio.to_thread(work, cluster.bootstrap_servers)
+    assert read["kafka_producer_record_acknowledged_total", "client_id=c"] == 1
+
+
+def tracing() -> tuple[TracerProvider, InMemorySpanExporter]:
+    provider, spans = TracerProvider(), InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    return provider, spans
+
+
+async def test_a_span_follows_the_record_and_its_context_travels_in_the_headers() -> None:
+    provider, spans = tracing()
+    tracer = provider.get_tracer("test")
+    async with (
+        EmbeddedCluster(topics={"t": 1}) as cluster,
+        Producer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            interceptor_classes=[TracingInterceptor(provider, {"service": "shop"})],
+            key_serializer=str.encode,
+        ) as producer,
+    ):
+        with tracer.start_as_current_span("request") as request:
+            old = b"00-11111111111111111111111111111111-1111111111111111-01"
+            headers = [("own", b"1"), ("traceparent", old)]
+            delivery = await producer.send("t", None, "key", headers=headers)
+            assert not spans.get_finished_spans()
+            metadata = await delivery
+            await asyncio.sleep(0)
+        (record,) = (await read_topic(cluster.bootstrap_servers, "t"))[0]
+    span, parent = spans.get_finished_spans()
+    assert (span.name, span.kind, parent.name) == ("send t", SpanKind.PRODUCER, "request")
+    assert span.parent == request.get_span_context()
+    assert dict(span.attributes or {}) == {
+        "messaging.system": "kafka",
+        "messaging.operation.name": "send",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": "t",
+        "messaging.destination.partition.id": "0",
+        "messaging.kafka.message.key": "key",
+        "messaging.kafka.message.tombstone": True,
+        "messaging.kafka.offset": metadata.offset,
+        "service": "shop",
+    }
+    context = span.get_span_context()
+    assert context is not None
+    mark = f"00-{trace.format_trace_id(context.trace_id)}-{trace.format_span_id(context.span_id)}-"
+    (own, traceparent) = record.headers
+    assert own == ("own", b"1")
+    assert traceparent[0] == "traceparent"
+    assert traceparent[1].startswith(mark.encode())
+
+
+def test_a_span_of_a_record_that_fails_says_so():
+    provider, spans = tracing()
+
+    async def act(stage: Stage) -> None:
+        stage.faults.add(Fault(ErrorAnswer(87), api=ApiKey.PRODUCE))
+        async with stage.producer as producer:
+            with pytest.raises(KafkaError):
+                await producer.send_and_wait("t", b"v")
+            with pytest.raises(KafkaError):
+                await producer.send("t", b"v" * (2 << 20))
+        for span, error in zip(
+            spans.get_finished_spans(), ("InvalidRecordError", "RecordTooLargeError"), strict=True
+        ):
+            assert span.status.status_code is StatusCode.ERROR
+            assert (span.attributes or {})["error.type"] == error
+
+    play(act, interceptor_classes=(TracingInterceptor(provider),), **ROOMY)
+
+
+def test_spans_whose_records_lose_their_headers_end_all_the_same():
+    provider, spans = tracing()
+
+    class Stripper:
+        def on_send(self, record: Record) -> Record:
+            return Record(record.value, topic=record.topic)
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            for _ in range(5):
+                await producer.send_and_wait("t", b"v")
+            assert not spans.get_finished_spans()
+        assert len(spans.get_finished_spans()) == 5
+
+    play(act, interceptor_classes=(TracingInterceptor(provider), Stripper()), **ROOMY)
+
+
+def values(reader: InMemoryMetricReader) -> dict[str, list[tuple[Any, dict[str, Any]]]]:
+    data = reader.get_metrics_data()
+    found: dict[str, list[tuple[Any, dict[str, Any]]]] = {}
+    for resource in data.resource_metrics if data else ():
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                found[metric.name] = [
+                    (point.value, dict(point.attributes)) for point in metric.data.data_points
+                ]
+    return found
+
+
+async def test_a_meter_observes_the_metrics_under_their_telemetry_names() -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader])
+    async with (
+        EmbeddedCluster(topics={"t": 1}) as cluster,
+        Producer(bootstrap_servers=cluster.bootstrap_servers, client_id="d") as producer,
+    ):
+        await producer.send_many("t", [b"v"] * 3)
+        observe(producer, provider)
+        read = await asyncio.to_thread(values, reader)
+    provider.shutdown()
+    sent = "org.apache.kafka.producer.record.send.total"
+    assert read[sent] == [(3, {"client_id": "d"})]
+    topic = "org.apache.kafka.producer.topic.record.send.total"
+    assert read[topic] == [(3, {"client_id": "d", "topic": "t"})]
+
+
+def test_a_producer_that_nobody_exports_imports_no_exporter() -> None:
+    program = (
+        "import sys, aioproducer.runtime.engine, aioproducer.metrics\n"
+        "print([m for m in sys.modules if m.partition('.')[0] in "
+        "('prometheus_client', 'opentelemetry')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,90 @@
+"""Connections that the other side ends while nobody uses them, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+from support.hostile import after_handshake, obedient
+
+from aioproducer.errors import NodeDisconnectedError
+from aioproducer.net import NodeState
+from net.harness import harness
+from net.virtual import MemoryDialer, virtual_time
+
+
+@virtual_time
+async def test_a_hang_up_after_a_useful_life_is_no_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    dialer = MemoryDialer({"broker": after_handshake(obedient)})
+    async with harness(dialer) as it:
+        await it.connect()
+        await it.ask()
+        await asyncio.sleep(300)
+        with caplog.at_level(logging.INFO, "aioproducer"):
+            await dialer.hang_up()
+            await it.wait_for_state(NodeState.BACKING_OFF)
+        assert it.client.connection_failures(1) is None
+        assert it.client.any_ready()
+        assert it.client.is_deserted()
+        assert caplog.records == []
+        it.client.maybe_connect(1, it.now)
+        assert it.client.state(1) is NodeState.BACKING_OFF, "no peer is dialed in a tight loop"
+        await asyncio.sleep(0.1)
+        assert await it.connect() is None
+        assert not it.client.is_deserted()
+
+
+@virtual_time
+async def test_brokers_that_are_gone_are_found_out_at_the_next_dial() -> None:
+    dialer = MemoryDialer({"broker": after_handshake(obedient)})
+    async with harness(dialer) as it:
+        await it.connect()
+        await it.ask()
+        await asyncio.sleep(300)
+        dialer.servers.clear()
+        await dialer.hang_up()
+        await it.wait_for_state(NodeState.BACKING_OFF)
+        await asyncio.sleep(0.1)
+        assert await it.connect() is not None
+        assert not it.client.any_ready()
+        assert not it.client.is_deserted()
+
+
+@pytest.mark.parametrize(("asks", "lives_s"), [(True, 0.5), (False, 300)])
+def test_a_connection_that_was_short_or_useless_counts_as_a_failure(
+    asks: bool, lives_s: float
+) -> None:
+    @virtual_time
+    async def run() -> None:
+        dialer = MemoryDialer({"broker": after_handshake(obedient)})
+        async with harness(dialer) as it:
+            await it.connect()
+            if asks:
+                await it.ask()
+            await asyncio.sleep(lives_s)
+            await dialer.hang_up()
+            await it.wait_for_state(NodeState.BACKING_OFF)
+            assert isinstance(it.client.connection_failures(1), NodeDisconnectedError)
+            assert not it.client.any_ready()
+            assert not it.client.is_deserted()
+
+    run()
+
+
+@virtual_time
+async def test_while_another_broker_is_connected_nobody_is_deserted() -> None:
+    dialer = MemoryDialer({"one": after_handshake(obedient), "other": after_handshake(obedient)})
+    async with harness(dialer, {1: ("one", 9092), 2: ("other", 9092)}) as it:
+        for node_id in (1, 2):
+            await it.connect(node_id)
+            await it.ask(node_id)
+        await asyncio.sleep(300)
+        dialer.connections[0].peer.close()  # type: ignore[union-attr]
+        await it.wait_for_state(NodeState.BACKING_OFF)
+        assert not it.client.is_deserted()
+        dialer.connections[1].peer.close()  # type: ignore[union-attr]
+        await it.wait_for_state(NodeState.BACKING_OFF, node_id=2)
+        assert it.client.is_deserted()

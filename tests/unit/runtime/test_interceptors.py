@@ -1,0 +1,319 @@
+"""Interceptors: what they see, what they may change, that they harm nothing (KIP-42, KIP-512)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support.stage import Stage, play
+
+from aioproducer import Record, RecordMetadata, blocking
+from aioproducer.config import ProducerConfig
+from aioproducer.errors import (
+    BufferFullError,
+    ConfigError,
+    KafkaError,
+    MetadataTimeoutError,
+    RecordTooLargeError,
+    SerializationError,
+)
+from aioproducer.interceptors import ClusterInfo
+from aioproducer.testing.broker import ErrorAnswer, Fault
+from aioproducer.testing.embedded import EmbeddedCluster
+from aioproducer.types import HeaderPairs
+from aioproducer.wire.api_keys import ApiKey
+
+ROOMY = {"buffer_memory": 1 << 20}
+INVALID_RECORD = 87
+
+
+class Witness:
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.sent: list[Record] = []
+        self.told: list[tuple[RecordMetadata, BaseException | None, HeaderPairs]] = []
+        self.clusters: list[ClusterInfo] = []
+        self.closed = 0
+
+    def on_send(self, record: Record) -> None:
+        self.sent.append(record)
+
+    def on_acknowledgement(
+        self, metadata: RecordMetadata, error: BaseException | None, headers: HeaderPairs
+    ) -> None:
+        self.told.append((metadata, error, headers))
+
+    def on_cluster(self, cluster: ClusterInfo) -> None:
+        self.clusters.append(cluster)
+
+    def close(self) -> None:
+        self.closed += 1
+
+    @property
+    def offsets(self) -> list[int | None]:
+        return [metadata.offset for metadata, _, _ in self.told]
+
+
+class Stamp:
+    """Changes every record, and remembers what it was shown."""
+
+    def __init__(self, mark: bytes) -> None:
+        self.mark = mark
+
+    def on_send(self, record: Record) -> Record:
+        return replace(record, value=(record.value or b"") + self.mark)
+
+
+class Grumbler:
+    """Raises whenever it is called."""
+
+    def on_send(self, record: Record) -> Record:
+        raise RuntimeError("on_send grumbles")
+
+    def on_acknowledgement(self, *_: object) -> None:
+        raise RuntimeError("on_acknowledgement grumbles")
+
+    def on_cluster(self, cluster: ClusterInfo) -> None:
+        raise RuntimeError("on_cluster grumbles")
+
+    def close(self) -> None:
+        raise RuntimeError("close grumbles")
+
+
+def intercepted(*interceptors: object, **options: Any) -> dict[str, Any]:
+    return {"interceptor_classes": interceptors, **ROOMY, **options}
+
+
+@pytest.mark.parametrize("way", ["send", "send_nowait", "send_and_wait"])
+def test_each_interceptor_sees_what_the_one_before_it_made_of_the_record(way: str):
+    witness = Witness()
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.warm_up(["t"])
+            sent = getattr(producer, way)("t", b"v", b"k", headers={"h": b"1"}, timestamp_ms=7)
+            if way == "send":
+                sent = await (await sent)
+            else:
+                sent = await sent
+        assert stage.values("t") == [b"v12"]
+        assert witness.sent == [Record(b"v1", b"k", {"h": b"1"}, 7, None, "t")]
+        assert witness.told == [(sent, None, (("h", b"1"),))]
+        assert (sent.offset, sent.timestamp_ms) == (0, 7)
+        assert witness.closed == 1
+
+    play(act, **intercepted(Stamp(b"1"), witness, Stamp(b"2")))
+
+
+def test_what_interceptors_raise_harms_no_record(caplog: pytest.LogCaptureFixture):
+    witness = Witness()
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            assert (await producer.send_and_wait("t", b"v")).offset == 0
+        assert stage.values("t") == [b"v1"]
+        assert witness.offsets == [0]
+
+    play(act, **intercepted(Grumbler(), Stamp(b"1"), witness))
+    for name in ("on_send", "on_acknowledgement", "on_cluster", "close"):
+        assert f"Grumbler.{name} raised" in caplog.text
+
+
+def test_records_that_are_never_accepted_are_told_of_once_with_their_headers():
+    witness = Witness()
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            with pytest.raises(BufferFullError):
+                producer.send_nowait("t", b"v", headers={"a": b""})
+            with pytest.raises(SerializationError):
+                await producer.send("t", 5, partition=0)
+            with pytest.raises(RecordTooLargeError):
+                await producer.send("t", b"v" * (2 << 20), b"key")
+            with pytest.raises(MetadataTimeoutError):
+                await producer.send("unknown", b"v")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await producer.send("unknown", b"v")
+        kinds = [type(error) for _, error, _ in witness.told]
+        assert kinds == [
+            BufferFullError,
+            SerializationError,
+            RecordTooLargeError,
+            MetadataTimeoutError,
+            asyncio.CancelledError,
+        ]
+        assert witness.told[0][2] == (("a", b""),)
+        assert {metadata.topic for metadata, _, _ in witness.told} == {"t", "unknown"}
+        assert [metadata.partition for metadata, _, _ in witness.told] == [-1, 0, -1, -1, -1]
+        assert witness.offsets == [None] * 5
+
+    play(
+        act,
+        **intercepted(witness, allow_auto_create_topics=False, max_block_ms=100),
+    )
+
+
+def test_a_failed_batch_is_told_of_and_still_counts_as_looked_at_by_nobody():
+    witness = Witness()
+
+    async def act(stage: Stage) -> None:
+        stage.faults.add(Fault(ErrorAnswer(INVALID_RECORD), api=ApiKey.PRODUCE))
+        async with stage.producer as producer:
+            for _ in range(3):
+                await producer.send("t", b"v")
+            await asyncio.sleep(1)
+            gc.collect()
+            assert producer.metrics()["unretrieved_failure_total"] == 3
+        assert [type(error).__name__ for _, error, _ in witness.told] == ["InvalidRecordError"] * 3
+        assert {metadata.partition for metadata, _, _ in witness.told} == {0}
+
+    play(act, **intercepted(witness))
+
+
+def test_records_given_up_by_a_close_are_told_of_before_it_returns():
+    witness = Witness()
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.warm_up(["t"])
+            stage.lose()
+            deliveries = [await producer.send("t", b"v") for _ in range(3)]
+            await producer.close(0)
+            assert [type(error).__name__ for _, error, _ in witness.told] == [
+                "ProducerClosedError"
+            ] * 3
+        for delivery in deliveries:
+            with pytest.raises(KafkaError):
+                await delivery
+
+    play(act, **intercepted(witness))
+
+
+def test_parts_of_a_split_batch_are_told_of_with_their_own_offsets():
+    witness = Witness()
+
+    async def act(stage: Stage) -> None:
+        stage.faults.add(Fault(ErrorAnswer(10), api=ApiKey.PRODUCE))
+        async with stage.producer as producer:
+            await producer.send_many("t", [b"v"] * 4)
+        assert witness.offsets == [0, 1, 2, 3]
+
+    play(act, **intercepted(witness))
+
+
+def test_every_row_of_a_bulk_call_is_seen_and_told_of():
+    witness = Witness()
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            items = [b"a", (b"k", b"b"), Record(b"c", topic="u"), 5, b"v" * (2 << 20)]
+            result = await producer.send_many("t", items, partition=0)
+            assert (result.delivered, len(result.failed)) == (3, 2)
+            table = pa.table({"value": [b"x", None], "key": [b"1", b"2"]})
+            assert (await producer.send_arrow("t", table, key="key")).delivered == 2
+        assert stage.values("t") == [b"a!", b"b!", b"x!", b"!"]
+        assert stage.values("u") == [b"c!"]
+        assert len(witness.sent) == len(witness.told) == 7
+        assert [record.topic for record in witness.sent] == ["t", "t", "u", "t", "t", "t", "t"]
+        errors = [type(error) for _, error, _ in witness.told if error is not None]
+        assert errors == [SerializationError, RecordTooLargeError]
+
+    class Exclaim:
+        def on_send(self, record: Record) -> Record | None:
+            if isinstance(record.value, int):
+                return None
+            return replace(record, value=(record.value or b"") + b"!")
+
+    play(act, **intercepted(Exclaim(), witness))
+
+
+def test_serializers_get_what_interceptors_made_of_the_record():
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.send_and_wait("t", "v")
+        assert stage.values("t") == [b"V?"]
+
+    class Question:
+        def on_send(self, record: Record) -> Record:
+            return replace(record, value=f"{record.value}?")
+
+    options = intercepted(Question(), value_serializer=lambda text: text.upper().encode())
+    play(act, **options)
+
+
+def test_the_cluster_is_told_once_to_interceptors_and_serializers():
+    witness = Witness()
+
+    class Serializer:
+        def __init__(self) -> None:
+            self.clusters: list[ClusterInfo] = []
+
+        def __call__(self, value: bytes) -> bytes:
+            return value
+
+        def on_cluster(self, cluster: ClusterInfo) -> None:
+            self.clusters.append(cluster)
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            for _ in range(3):
+                await producer.send_and_wait("t", b"v")
+                await asyncio.sleep(400 / 5)
+        (told,) = witness.clusters
+        assert told.cluster_id == stage.world.cluster.settings.cluster_id
+        assert set(told.nodes) == {1}
+        assert serializer.clusters == [told]
+
+    serializer = Serializer()
+    play(act, **intercepted(witness, value_serializer=serializer, metadata_max_age_ms=10_000))
+
+
+def test_interceptors_that_only_listen_leave_the_fast_lane_open():
+    class Listener:
+        def on_cluster(self, cluster: ClusterInfo) -> None:
+            pass
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            assert producer._lane is not None
+
+    play(act, **intercepted(Listener()))
+
+
+async def test_the_blocking_producer_shows_its_records_too() -> None:
+    witness = Witness()
+
+    def work(servers: str) -> list[int | None]:
+        with blocking.Producer(
+            bootstrap_servers=servers, interceptor_classes=[Stamp(b"1"), witness]
+        ) as producer:
+            offsets = [producer.send("t", b"v").result().offset for _ in range(3)]
+            with pytest.raises(SerializationError):
+                producer.send("t", object())
+            producer.send_many("t", [b"w"])
+        return offsets
+
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+        assert await asyncio.to_thread(work, cluster.bootstrap_servers) == [0, 1, 2]
+    assert [offset for offset in witness.offsets if offset is not None] == [0, 1, 2, 3]
+    assert [record.value for record in witness.sent if record.value != b"w1"][:3] == [b"v1"] * 3
+    assert sum(error is not None for _, error, _ in witness.told) == 1
+
+
+class Coroutines:
+    async def on_send(self, record: Record) -> Record:
+        return record
+
+
+@pytest.mark.parametrize(
+    "given", ["text", [object()], [Witness], [Coroutines()], 5, [lambda record: record]]
+)
+def test_what_is_no_interceptor_is_refused(given: Any):
+    with pytest.raises(ConfigError):
+        ProducerConfig(bootstrap_servers="h:1", interceptor_classes=given)

@@ -1,0 +1,173 @@
+"""The registry of metrics and `statistics()`, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from support.stage import Stage, play
+
+from aioproducer import Producer
+from aioproducer.errors import BufferExhaustedError, KafkaError, NotLeaderOrFollowerError
+from aioproducer.metrics import Metric, MetricKind
+from aioproducer.testing.broker import ConnectionFault, ErrorAnswer, Fault
+from aioproducer.types import TopicPartition
+from aioproducer.wire.api_keys import ApiKey
+
+ROOMY = {"buffer_memory": 1 << 20}
+
+
+def tagged(metrics: list[Metric], group: str, tag: str) -> dict[str, float]:
+    return {m.name: m.value for m in metrics if m.group == group and tag in dict(m.tags).values()}
+
+
+def test_java_names_tell_what_was_sent_how_long_it_waited_and_how_large_it_was():
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            for topic, count in (("t", 3), ("u", 1)):
+                for delivery in [await producer.send(topic, b"v" * 10) for _ in range(count)]:
+                    await delivery
+                await asyncio.sleep(1)
+            metrics = producer.metrics()
+            assert metrics["record_send_total"] == metrics["record_acknowledged_total"] == 4
+            assert metrics["batch_total"] == metrics["produce_request_total"] == 2
+            assert metrics["records_per_request_avg"] == 2
+            assert metrics["batch_size_max"] > metrics["batch_size_avg"] > 61
+            assert metrics["compression_rate_avg"] == 1
+            assert 4.9 <= metrics["record_queue_time_avg"] <= metrics["record_queue_time_max"] < 20
+            assert 1 <= metrics["request_latency_avg"] <= metrics["request_latency_max"] < 50
+            assert metrics["connection_count"] == metrics["connection_creation_total"] >= 1
+            assert metrics["request_total"] == metrics["response_total"] > 2
+            assert 0 < metrics["metadata_age"] < 10
+            assert metrics["metadata_wait_time_ns_total"] > 0
+            everything = list(producer.all_metrics())
+            topic = tagged(everything, "producer-topic-metrics", "t")
+            assert (topic["record-send-total"], topic["record-error-total"]) == (3, 0)
+            assert topic["byte-total"] + tagged(everything, "producer-topic-metrics", "u")[
+                "byte-total"
+            ] == sum(m.value for m in everything if m.name == "batch-byte-total")
+            node = tagged(everything, "producer-node-metrics", "node-1")
+            assert node["request-latency-max"] >= node["request-latency-avg"] > 0
+            assert 0 < node["outgoing-byte-total"] <= metrics["outgoing_byte_total"]
+            await asyncio.sleep(61)
+            later = producer.metrics()
+            assert later["record_send_rate"] == later["request_latency_max"] == 0
+            assert later["batch_total"] == 2
+
+    play(act, **ROOMY)
+
+
+def test_every_metric_has_a_name_of_its_own_and_totals_are_counters():
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.send_and_wait("t", b"v")
+            metrics = list(producer.all_metrics())
+        identities = [(m.group, m.name, m.tags) for m in metrics]
+        assert len(set(identities)) == len(identities)
+        for metric in metrics:
+            assert (metric.kind is MetricKind.COUNTER) == metric.name.endswith("-total"), metric
+            assert metric.description or metric.tags
+        assert "start-time-ms" in {m.name for m in metrics}
+
+    play(act, **ROOMY)
+
+
+def test_retries_failures_throttling_and_splits_are_counted():
+    async def act(stage: Stage) -> None:
+        stage.faults.add(
+            Fault(ErrorAnswer(NotLeaderOrFollowerError.code), api=ApiKey.PRODUCE, topic="t")
+        )
+        stage.faults.add(Fault(ErrorAnswer(87), api=ApiKey.PRODUCE, topic="u"))
+        stage.faults.add(Fault(ConnectionFault(throttle_ms=500), api=ApiKey.PRODUCE, skip=2))
+        async with stage.producer as producer:
+            await producer.send_and_wait("t", b"v")
+            with pytest.raises(KafkaError):
+                await producer.send_and_wait("u", b"v")
+            await producer.send_and_wait("t", b"v")
+            metrics, everything = producer.metrics(), list(producer.all_metrics())
+        assert metrics["record_retry_total"] == metrics["record_error_total"] == 1
+        assert metrics["record_error_rate"] > 0
+        assert metrics["produce_throttle_time_max"] == 500
+        assert tagged(everything, "producer-topic-metrics", "t")["record-retry-total"] == 1
+        assert tagged(everything, "producer-topic-metrics", "u")["record-error-total"] == 1
+
+    play(act, **ROOMY)
+
+
+def test_statistics_show_what_is_queued_and_in_flight_per_partition():
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.warm_up(["t", "u"])
+            await producer.send_and_wait("t", b"v")
+            stage.faults.add(Fault(ConnectionFault(delay_ms=2000), api=ApiKey.PRODUCE))
+            sent = await producer.send("t", b"v" * 50)
+            await asyncio.sleep(0.1)
+            waiting = [await producer.send("u", b"v" * 20) for _ in range(3)]
+            now = producer.statistics()
+            flying, queued = (now.partitions[TopicPartition(name, 0)] for name in "tu")
+            assert (flying.in_flight_records, flying.queued_records, flying.leader) == (1, 0, 1)
+            assert flying.in_flight_bytes > 50
+            assert 0.1 <= flying.oldest_s < 0.2
+            assert (queued.queued_batches, queued.queued_records) == (1, 3)
+            assert queued.queued_bytes > 60
+            assert (now.records_queued, now.records_in_flight, now.state) == (3, 1, "running")
+            assert now.buffer_available < now.buffer_total == 1 << 20
+            broker = now.brokers[1]
+            assert (broker.state, broker.in_flight) == ("ready", 1)
+            assert broker.requests == broker.responses + 1
+            assert broker.latency_max_ms >= broker.latency_avg_ms > 0
+            for delivery in (sent, *waiting):
+                await delivery
+            assert not producer.statistics().partitions
+
+    play(act, **ROOMY)
+
+
+def test_a_refusal_for_want_of_memory_is_counted():
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.warm_up(["t"])
+            stage.lose()
+            with pytest.raises(BufferExhaustedError):
+                while True:
+                    await producer.send("t", b"v" * 150)
+            assert producer.metrics()["buffer_exhausted_total"] == 1
+            await producer.close(0)
+
+    play(act, max_block_ms=100)
+
+
+def test_the_totals_of_a_topic_that_is_used_no_more_are_dropped():
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.send_and_wait("t", b"v")
+            assert set(stage.engine.stats.topics) == {"t"}
+            await asyncio.sleep(20)
+            await producer.send_and_wait("u", b"v")
+            assert set(stage.engine.stats.topics) == {"u"}
+
+    play(act, metadata_max_idle_ms=5_000, metadata_max_age_ms=6_000, **ROOMY)
+
+
+def test_before_the_start_there_is_nothing_but_what_the_application_counts():
+    producer = Producer(bootstrap_servers="localhost:9092")
+    assert producer.metrics() == {}
+    assert list(producer.all_metrics()) == []
+    assert producer.statistics().state == "not started"
+
+
+def test_the_time_in_transactional_calls_is_counted_by_call():
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            async with producer.transaction():
+                await producer.send("t", b"v")
+            await producer.begin_transaction()
+            await producer.abort_transaction()
+            metrics = producer.metrics()
+        millisecond = 1_000_000
+        for call in ("init", "commit"):
+            assert millisecond < metrics[f"txn_{call}_time_ns_total"] < 10_000 * millisecond
+        assert metrics["txn_abort_time_ns_total"] < metrics["txn_commit_time_ns_total"]
+        assert metrics["txn_send_offsets_time_ns_total"] == 0
+
+    play(act, transactional_id="txn", **ROOMY)

@@ -1,0 +1,43 @@
+"""What the network room is told of the options."""
+
+from __future__ import annotations
+
+import pytest
+
+from aioproducer import ProducerConfig
+from aioproducer.net.dialer import TcpDialer
+from aioproducer.net.opener import OpenerDialer
+from aioproducer.net.security.tls_dialer import TlsDialer
+from aioproducer.runtime.settings import make_dialer, net_settings
+
+
+def config(**options: object) -> ProducerConfig:
+    return ProducerConfig(bootstrap_servers="kafka:9092", **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("idle_ms", "idle_s"), [(540_000, 540.0), (1, 0.001), (0, None), (-1, None)]
+)
+def test_the_idle_time_may_be_switched_off(idle_ms: int, idle_s: float | None) -> None:
+    assert net_settings(config(connections_max_idle_ms=idle_ms)).connections_max_idle_s == idle_s
+
+
+def test_canonical_names_are_asked_for_as_the_lookup_says() -> None:
+    assert not net_settings(config(client_dns_lookup="use_all_dns_ips")).dns_canonical
+    canonical = "resolve_canonical_bootstrap_servers_only"
+    assert net_settings(config(client_dns_lookup=canonical)).dns_canonical
+
+
+def test_tls_goes_on_top_of_every_way() -> None:
+    async def dial(host: str, port: int) -> object:
+        raise OSError
+
+    for options, kind in (
+        ({}, TcpDialer),
+        ({"proxy_url": "http://proxy:3128"}, TcpDialer),
+        ({"dialer": dial}, OpenerDialer),
+    ):
+        assert type(make_dialer(config(**options))) is kind
+        secured = make_dialer(config(security_protocol="SSL", **options))
+        assert type(secured) is TlsDialer
+        assert type(secured._below) is kind
