@@ -4,8 +4,8 @@ Owns: the moments, and how a task, its process or the whole query dies. Must not
 
     task.share      how many first attempts of tasks fail, at a random moment, in a random way
     task.slow       seconds that the first attempt at partition 0 takes longer
-    driver.moment   where the whole query dies, one of `deaths.MOMENTS`; at `stall`, which is before the
-                    decision, it waits for a file instead
+    driver.moment   where the whole query dies, one of `deaths.MOMENTS`; at `stall`, which is
+                    before the decision, it waits for a file instead
     driver.batch    in which batch; None for every one
     driver.raises   whether the commit fails there, instead of the whole query being killed
 """
