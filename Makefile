@@ -20,7 +20,7 @@ TEST_JOBS   ?= 2
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless valgrind
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-spark test lint type bench bench-full bench-spark instructions sim mutants fuzz asan cluster cluster-matrix faults exactly-once reliability memory soak docs clean system-deps
+.PHONY: help venv demo demo-spark test lint type bench bench-full bench-spark instructions sim mutants fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs clean system-deps
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -70,7 +70,8 @@ fuzz: $(STAMP) ## Fuzz all that is read from peers (FUZZ_SECONDS=60 each, FUZZ_T
 # asan: native code with its own copy of the package, so that the one in use stays as it is.
 ASAN       := build/asan
 ASAN_TESTS := tests/unit/records tests/unit/runtime/test_lanes.py tests/unit/runtime/test_lane_lifetimes.py \
-	tests/unit/runtime/test_send_calls.py tests/unit/runtime/test_arrow.py tests/unit/runtime/test_bulk.py
+	tests/unit/runtime/test_send_calls.py tests/unit/runtime/test_waits.py tests/unit/runtime/test_arrow.py \
+	tests/unit/runtime/test_bulk.py
 ASAN_RUN    = PYTHONPATH=$(ASAN) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 \
 	LD_PRELOAD=$$(gcc -print-file-name=libasan.so)
 asan: $(STAMP) ## Run the tests of the native code under AddressSanitizer (needs gcc)
@@ -87,6 +88,13 @@ cluster-matrix: $(STAMP) ## Kafka 0.8.2 to 4.x, every codec, keys, acks: 10,000 
 
 faults: $(STAMP) ## Break three real brokers in every way: 50,000 records or 500 transactions each
 	AIOPRODUCER_TEST_FAULTS=1 $(BIN)/python -m pytest -m faults tests/kafka $(PYTEST_ARGS)
+
+# cluster-spark: how often tasks, workers, queries and brokers die.
+REPEATS ?= 20
+cluster-spark: $(STAMP) ## Kill tasks, workers, queries and brokers under real Spark and Kafka (REPEATS=20)
+	AIOPRODUCER_TEST_SPARK_FAULTS=$(REPEATS) AIOPRODUCER_TEST_QUERIES=$$(($(REPEATS) * 20)) \
+		$(BIN)/python -m pytest tests/spark/test_exactly_once.py tests/embedded/test_two_phase.py \
+		tests/unit/spark/test_two_phase_property.py $(PYTEST_ARGS)
 
 # exactly-once: how often each load is killed, and when (any seed).
 KILLS ?= 50

@@ -20,6 +20,7 @@ EXTENSIONS = [
         "records._bulk",
         "records._arrow_chunk",
         "records._arrow",
+        "runtime._delivery",
         "runtime._fastlane",
     )
 ]

@@ -235,7 +235,7 @@ class CoreOptions:
     linger_ms: int = option(
         5,
         Kind.LONG,
-        "How long a batch waits for more records, in ms.",
+        "How long a batch waits for more records at most, in ms.",
         at_least(0),
         source="Kafka, KIP-1030",
     )

@@ -45,6 +45,18 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.asyncio_debug = True
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
+    """Tests with Spark go to one process: a session costs more than all of them."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneSparkSession(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith("tests/spark/") else super()._split_scope(nodeid)
+
+    return OneSparkSession(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
 def pytest_report_header() -> str:
     return f"event loop: {_loop_name()}"
 

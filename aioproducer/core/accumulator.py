@@ -31,6 +31,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from aioproducer.core.buffer_pool import BufferPool
+from aioproducer.core.crowd import Crowd
 from aioproducer.core.idempotence import Sequencer
 from aioproducer.core.incomplete import IncompleteBatches
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
@@ -120,6 +121,7 @@ class RecordAccumulator:
         self._lingering: dict[PartitionQueue, None] = {}
         self._ready: dict[int, deque[PartitionQueue]] = {}
         self._incomplete = IncompleteBatches(settings.delivery_timeout)
+        self._crowd = Crowd()
         self._flushes = 0
         self._holds = 0
         self._ordinal = 0
@@ -223,6 +225,8 @@ class RecordAccumulator:
 
     def collect_ready(self, now: float) -> None:
         """Places every partition whose time has come on its leader's queue."""
+        if self._lingering and self.settings.linger:
+            self._hurry_for_crowd(now)
         while self._heap and self._heap[0][0] <= now:
             ready_at, _, queue = heappop(self._heap)
             if ready_at == queue.ready_at:
@@ -428,7 +432,18 @@ class RecordAccumulator:
 
     def _lingers(self, queue: PartitionQueue) -> bool:
         head = queue.batches[0]
-        return not (len(queue.batches) > 1 or head.full or self.expedited)
+        return not (len(queue.batches) > 1 or head.full or head.urgent or self.expedited)
+
+    def _hurry_for_crowd(self, now: float) -> None:
+        """Ends all lingers when nobody is left to add a record."""
+        oldest = next(iter(self._lingering))
+        if oldest.batches[0].watchers < oldest.batches[0].count:
+            return  # what most turns find; the rest is for `Crowd`
+        lingered = oldest.ready_at <= now
+        if self._crowd.has_waited(self._incomplete, len(self._lingering), lingered=lingered):
+            for queue in list(self._lingering):
+                queue.batches[0].urgent = True
+                self._replan(queue)
 
     def _replan(self, queue: PartitionQueue) -> None:
         """Decides anew when a partition is ready; one already placed stays where it is."""

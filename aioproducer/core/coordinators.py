@@ -209,6 +209,8 @@ class CoordinatorDialogue:
         may_have_ended = manager.contents.end_requests > (request.rpc is Rpc.END)
         aborting = manager.state is TransactionState.ABORTING
         reaction = reaction_to(request.rpc, answer.code, ending=aborting or may_have_ended)
+        if reaction is Reaction.BUMP and may_have_ended and not aborting:
+            reaction = Reaction.FATAL  # a newer epoch does not undo a commit that may have worked
         if reaction is Reaction.RETRY:
             if error_for_code(answer.code).refreshes_metadata:
                 self.on_outdated(now)

@@ -35,6 +35,12 @@ class IncompleteBatches:
     def __bool__(self) -> bool:
         return bool(self._whole or self._parts)
 
+    def __len__(self) -> int:
+        return len(self._whole) + len(self._parts)
+
+    def __contains__(self, batch: object) -> bool:
+        return batch in self._whole or batch in self._parts
+
     def __iter__(self) -> Iterator[ProducerBatch]:
         yield from self._parts
         yield from self._whole

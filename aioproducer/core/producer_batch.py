@@ -29,6 +29,8 @@ from aioproducer.records.protocol import BatchBuilder
 from aioproducer.records.reader import DecodedRecord
 from aioproducer.types import Persistence, TimestampType, TopicPartition
 
+_NO_TOPIC_ID = UUID(int=0)
+
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:
@@ -60,8 +62,8 @@ class ProducerBatch:
         now: loop time of the creation, seconds; the delivery timeout counts from here.
         ordinal: position among all batches of the producer, the parts of a split one sorting into
             its place; a retry goes back to its old place.
-        owner: opaque to the core; the runtime keeps its loop here, and in `receipt` the answer
-            that the deliveries of an acknowledged batch share.
+        owner: opaque to the core; the runtime keeps here what resumes awaiters, and in `receipt`
+            the answer that the deliveries of an acknowledged batch share.
         on_unretrieved: called when the batch failed and is forgotten although some of its
             deliveries were never looked at.
     """
@@ -95,6 +97,7 @@ class ProducerBatch:
         "size",
         "topic_id",
         "topic_partition",
+        "urgent",
     )
 
     def __init__(
@@ -116,6 +119,7 @@ class ProducerBatch:
         self.ordinal: tuple[int, ...] = ordinal
         self.owner: object = owner
         self.full: bool = False
+        self.urgent: bool = False
         self.encoded: EncodedBatch | EncodedMessageSet | None = None
         self.attempts: int = 0
         self.last_attempt_at: float = now
@@ -124,7 +128,7 @@ class ProducerBatch:
         self.leader_epoch: int = -1
         self.holds: int = 0
         self.on_wire: bool = False
-        self.topic_id: UUID = UUID(int=0)
+        self.topic_id: UUID = _NO_TOPIC_ID
         self.possibly_persisted: bool = False
         self.outcome: BatchOutcome | None = None
         self.parts: list[ProducerBatch] = []
@@ -158,6 +162,11 @@ class ProducerBatch:
     def uncompressed_size(self) -> int:
         """Bytes of the batch before compression; those of its header once the memory is gone."""
         return HEADER_SIZE + (0 if self.builder is None else self.builder.size)
+
+    @property
+    def watchers(self) -> int:
+        """How many want to hear of the outcome; each awaited delivery is one."""
+        return len(self._listeners)
 
     @property
     def done(self) -> bool:

@@ -174,7 +174,7 @@ cdef class ArrowChunk:
             return span
         return span_at(&self.columns[part], row)
 
-    cdef bint has_number(self, int part, int64_t row) noexcept nogil:
+    cdef inline bint has_number(self, int part, int64_t row) noexcept nogil:
         cdef Column *column = &self.columns[part]
         return not (
             column.kind == NULLS or self.absent(row) or is_null(column, row + column.offset)
@@ -211,9 +211,11 @@ cdef class ArrowChunk:
 
     cdef int64_t headers_size(self, int64_t row) noexcept nogil:
         """Encoded size of a row's headers; -1 when they cannot be sent."""
-        cdef int64_t begin, entry, size
-        cdef int64_t count = self.header_range(row, &begin)
+        cdef int64_t begin, count, entry, size
         cdef Span key, value
+        if self.columns[HEADERS].kind == NULLS:
+            return 1
+        count = self.header_range(row, &begin)
         if count < 0:
             return -1
         size = varint_size(<uint64_t> count << 1)
@@ -226,8 +228,10 @@ cdef class ArrowChunk:
         return size
 
     cdef uint8_t *put_headers(self, uint8_t *out, int64_t row) noexcept nogil:
-        cdef int64_t begin, entry
-        cdef int64_t count = self.header_range(row, &begin)
+        cdef int64_t begin, count, entry
+        if self.columns[HEADERS].kind == NULLS:
+            return put_varint(out, 0)
+        count = self.header_range(row, &begin)
         out = put_varint(out, <uint64_t> count << 1)
         for entry in range(begin, begin + count):
             out = put_cell(out, self.header_part(HEADER_KEY, entry))

@@ -6,9 +6,7 @@ from aioproducer.core.cluster import TopicMetadata
 from aioproducer.core.metadata import Metadata
 from aioproducer.core.partitioners import BuiltInPartitioner
 from aioproducer.core.producer_batch import ProducerBatch
-from aioproducer.runtime._puredelivery import Delivery as Delivery
-from aioproducer.runtime._puredelivery import Receipt as Receipt
-from aioproducer.runtime._puredelivery import wake as wake
+from aioproducer.runtime._puredelivery import Delivery
 from aioproducer.runtime.lane import LaneSettings
 from aioproducer.types import HeadersInput
 

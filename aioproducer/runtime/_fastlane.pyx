@@ -1,31 +1,28 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: binding=False, embedsignature=False, auto_pickle=False
-"""The fast lane of `send()` in native code: from arguments to an appended record, and back.
+"""The fast lane of `send()` in native code: from arguments to an appended record.
 
-Owns: the path of a record that needs no wait and opens no batch, the await of its delivery, the
-object that `producer.send(...)` returns on that path. Must not know: how batches are opened, sent
-or answered. `_purelane.py` is its twin; `lane.py` has the contract of both, and says when a record
-may take the lane.
+Owns: the path of a record that needs no wait and opens no batch, the object that
+`producer.send(...)` returns on that path. Must not know: how batches are opened, sent or answered.
+`_purelane.py` is its twin; `lane.py` has the contract of both, and says when a record may take the
+lane.
 
-Of other native code it uses `aioproducer.records._native` alone.
+Of other native code it uses `aioproducer.records._native` and `_delivery.pyx` alone.
 
 Ownership and lifetime
 - A builder in `TopicLane.builders` may outlive its batch: whoever closes a batch closes its
   builder, which then has no room and no `owner`. So the lane keeps no batch alive, and never
   writes to a buffer that was given back.
 - Every `object` field is a counted reference; nothing here is borrowed across a call into Python.
-  The two results handed out through `am_send` are the only references counted by hand.
-- `Delivery` is invisible to the garbage collector, which would otherwise look at every record
-  in flight again and again. The only cycle through it is batch -> listener -> delivery -> batch,
-  and it ends with the batch's outcome.
+  The result handed out through `am_send` is the only reference counted by hand.
 """
 
 cimport cython
 from cpython.bytes cimport PyBytes_CheckExact
 from cpython.list cimport PyList_CheckExact
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF
-from cpython.tuple cimport PyTuple_CheckExact, PyTuple_SET_ITEM
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_CheckExact
 from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int32_t, int64_t
 
@@ -37,40 +34,31 @@ from aioproducer.records._native cimport (
     headers_size,
     murmur2_of,
 )
+from aioproducer.runtime._delivery cimport (
+    PYGEN_NEXT,
+    PYGEN_RETURN,
+    Delivery,
+    PyIter_Send,
+    Wait,
+    resume_function,
+    resumed,
+    runs_here,
+    set_am_send,
+    thrown,
+)
 
-from asyncio import _get_running_loop as running_loop
 from collections.abc import Coroutine
 from inspect import signature
-from sys import version_info
 from warnings import warn
 from weakref import ref
-
-from aioproducer.runtime._puredelivery import Delivery as Twin
-from aioproducer.types import RecordMetadata, TimestampType
 
 cdef extern from "Python.h":
     int PyLong_CheckExact(object number) noexcept
     int64_t PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
-    int PYGEN_RETURN, PYGEN_NEXT
-    unsigned long PyThread_get_thread_ident()
-    int PyIter_Send(object iterator, object value, PyObject **result) except -1
 
 cdef extern from *:
     """
     #include <time.h>
-
-    /* Cython has no name for this slot (`am_send`, since Python 3.10). Through it an await
-       gets its result without the StopIteration that would otherwise carry it. */
-    typedef int (*resume_function)(PyObject *, PyObject *, PyObject **);
-    static void set_am_send(PyObject *type, resume_function resume) {
-        ((PyTypeObject *) type)->tp_as_async->am_send = (sendfunc) resume;
-        PyType_Modified((PyTypeObject *) type);
-    }
-
-    /* A tuple of a subclass of tuple; the items are still to be set. */
-    static PyObject *new_tuple(PyObject *type, Py_ssize_t length) {
-        return ((PyTypeObject *) type)->tp_alloc((PyTypeObject *) type, length);
-    }
 
     static int64_t utc_ms(void) {
         struct timespec now;
@@ -78,214 +66,12 @@ cdef extern from *:
         return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
     }
     """
-    ctypedef int (*resume_function)(object, object, PyObject **) except -1
-    void set_am_send(object type, resume_function resume)
-    object new_tuple(object type, Py_ssize_t length)
     int64_t utc_ms() noexcept
 
 
 def wall_clock_ms():
     """Milliseconds since the epoch: the timestamp of records that bring none."""
     return utc_ms()
-
-
-cdef object known_loop_type = None
-cdef bint loop_notes_thread = False
-
-
-cdef bint runs_here(object loop) except -1:
-    """Whether `loop` is the one running in this thread.
-
-    Python 3.11 makes a system call (getpid) of every question for the running loop, some 0.1 us.
-    But a thread runs one loop at a time, and asyncio's own loops note which thread runs them.
-    """
-    global known_loop_type, loop_notes_thread
-    cdef object thread
-    if type(loop) is not known_loop_type:
-        known_loop_type = type(loop)
-        loop_notes_thread = version_info < (3, 12) and hasattr(loop, "_thread_id")
-    if not loop_notes_thread:
-        return running_loop() is loop
-    thread = loop._thread_id
-    return thread is not None and <unsigned long> thread == PyThread_get_thread_ident()
-
-
-# -- deliveries ------------------------------------------------------------------------------------
-
-cdef class Delivery
-
-
-@cython.final
-cdef class Receipt:
-    """See `_puredelivery.py`: the answer that the deliveries of one batch share."""
-
-    cdef object topic
-    cdef object partition
-    cdef object timestamp_type
-    cdef object stamped
-    cdef bint has_offset
-    cdef int64_t base_offset
-
-    def __init__(self, topic, partition, base_offset, log_append_time_ms):
-        self.topic = topic
-        self.partition = partition
-        self.has_offset = base_offset is not None
-        self.base_offset = base_offset if base_offset is not None else 0
-        self.stamped = log_append_time_ms
-        self.timestamp_type = (
-            TimestampType.CREATE_TIME if log_append_time_ms is None
-            else TimestampType.LOG_APPEND_TIME
-        )
-
-    cpdef metadata(self, Delivery delivery, int32_t place):
-        """The `RecordMetadata` of the record that stands at `place` in the batch."""
-        # A NamedTuple's own `__new__` is a Python function: this is what it does.
-        cdef object metadata = new_tuple(RecordMetadata, 7)
-        set_item(metadata, 0, self.topic)
-        set_item(metadata, 1, self.partition)
-        set_item(metadata, 2, self.base_offset + place if self.has_offset else None)
-        set_item(metadata, 3, delivery._timestamp_ms if self.stamped is None else self.stamped)
-        set_item(metadata, 4, self.timestamp_type)
-        set_item(metadata, 5, delivery._key_size)
-        set_item(metadata, 6, delivery._value_size)
-        return metadata
-
-
-@cython.final
-@cython.no_gc
-cdef class Delivery:
-    """See `_puredelivery.py`: what is not here is the twin's."""
-
-    _receipt_type = Receipt
-    topic = Twin.topic
-    partition = Twin.partition
-    done = Twin.done
-    cancelled = Twin.cancelled
-    exception = Twin.exception
-    result = Twin.result
-    add_done_callback = Twin.add_done_callback
-    remove_done_callback = Twin.remove_done_callback
-    batch_and_index = Twin.batch_and_index
-    _running_loop = Twin._running_loop
-
-    cdef readonly object _batch
-    cdef readonly int32_t _index
-    cdef readonly int64_t _timestamp_ms
-    cdef readonly Py_ssize_t _key_size
-    cdef readonly Py_ssize_t _value_size
-    cdef public bint _retrieved
-
-    def __init__(self, batch, int32_t index, int64_t timestamp_ms, Py_ssize_t key_size,
-                 Py_ssize_t value_size):
-        self._batch = batch
-        self._index = index
-        self._timestamp_ms = timestamp_ms
-        self._key_size = key_size
-        self._value_size = value_size
-
-    def __await__(self):
-        cdef Wait wait = Wait.__new__(Wait)
-        wait.delivery = self
-        return wait
-
-    def __repr__(self):
-        return Twin.__repr__(self)
-
-
-cdef inline void set_item(object items, Py_ssize_t index, object item) noexcept:
-    Py_INCREF(item)  # the tuple takes the reference over
-    PyTuple_SET_ITEM(items, index, item)
-
-
-@cython.final
-@cython.freelist(64)
-cdef class Wait:
-    """One await of one delivery; it suspends at most once, on a future of its own."""
-
-    cdef Delivery delivery
-    cdef object future
-
-    def __await__(self):
-        # Without it the type would have no table of asynchronous slots for `set_am_send`.
-        return self
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        return resumed(self, None, wait_resume)
-
-    def send(self, value):
-        """What a coroutine that delegates to this calls."""
-        return resumed(self, value, wait_resume)
-
-    def throw(self, kind, value=None, traceback=None):
-        """The awaiter is cancelled: nobody else is."""
-        self.close()
-        raise thrown(kind, value, traceback)
-
-    def close(self):
-        """Waits no more."""
-        if self.future is not None:
-            self.delivery._batch.remove_listener(self.future)
-            self.future = None
-
-
-cdef int wait_resume(object self, object value, PyObject **result) except -1:
-    cdef Wait wait = <Wait> self
-    cdef Delivery delivery = wait.delivery
-    cdef object batch = delivery._batch
-    cdef object answer = batch.receipt
-    cdef int status = PYGEN_RETURN
-    if type(answer) is Receipt:
-        answer = (<Receipt> answer).metadata(delivery, delivery._index)
-    elif batch.outcome is not None:
-        answer = delivery.result()
-    elif wait.future is None:
-        if not runs_here(batch.owner):
-            delivery._running_loop()  # says so
-        answer = wait.future = batch.owner.create_future()
-        batch.add_listener(answer, wake)
-        answer._asyncio_future_blocking = True
-        status = PYGEN_NEXT
-    else:
-        raise RuntimeError("a delivery's await was resumed before it was done")
-    Py_INCREF(answer)
-    result[0] = <PyObject *> answer
-    return status
-
-
-def wake(future):
-    """Listener of a batch: resumes one awaiter."""
-    if not future.done():
-        future.set_result(None)
-
-
-cdef object resumed(object iterator, object value, resume_function resume):
-    """A resumption as `__next__` and `send` have to report it."""
-    cdef PyObject *result = NULL
-    cdef int status = resume(iterator, value, &result)
-    cdef object answer = owned(result)
-    if status == PYGEN_NEXT:
-        return answer
-    raise StopIteration(answer)
-
-
-cdef inline object owned(PyObject *result):
-    """A reference counted for us already."""
-    cdef object answer = <object> result
-    Py_DECREF(answer)
-    return answer
-
-
-cdef object thrown(object kind, object value, object traceback):
-    """The exception that `throw(kind[, value[, traceback]])` was given."""
-    if value is None:
-        value = kind if isinstance(kind, BaseException) else kind()
-    return value if traceback is None else value.with_traceback(traceback)
-
-
-set_am_send(Wait, wait_resume)
 
 
 # -- records ---------------------------------------------------------------------------------------
@@ -611,7 +397,10 @@ cdef class SendCall:
         return getattr(self.method, name)
 
     cdef begin(self):
-        """The delivery if that is what the call returns, else None and `inner` is set."""
+        """The delivery, or the await of it if that is what the method does, or None.
+
+        In the latter cases `inner` is set.
+        """
         cdef SendMethod method = self.method
         cdef Wait wait
         cdef Delivery delivery = method.lane.try_append(
@@ -625,23 +414,26 @@ cdef class SendCall:
         elif method.waits:
             wait = Wait.__new__(Wait)
             wait.delivery = delivery
+            wait.suspend()  # just appended here: neither done nor another loop's
             self.inner = wait
-        else:
-            return delivery
-        return None
+            return wait
+        return delivery
 
 
 cdef int call_resume(object self, object value, PyObject **result) except -1:
     cdef SendCall call = <SendCall> self
-    cdef object delivery
+    cdef object answer
     cdef int status
     if call.state == NEW:
         call.state = OVER  # also when the next line raises
-        delivery = call.begin()
-        if delivery is not None:
-            Py_INCREF(delivery)
-            result[0] = <PyObject *> delivery
-            return PYGEN_RETURN
+        answer = call.begin()
+        if answer is not None:
+            Py_INCREF(answer)
+            result[0] = <PyObject *> answer
+            if call.inner is None:
+                return PYGEN_RETURN
+            call.state = DELEGATED
+            return PYGEN_NEXT
     elif call.state == OVER:
         raise RuntimeError("cannot reuse already awaited coroutine")
     call.state = OVER

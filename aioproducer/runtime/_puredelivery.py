@@ -1,7 +1,7 @@
 """Delivery: one record's share in the outcome of its batch.
 
 Owns: awaiting, callbacks, the translation of a batch's outcome into `RecordMetadata` or an error.
-Must not know: how batches are sent. The native form in `_fastlane.pyx` has an await and a memory
+Must not know: how batches are sent. The native form in `_delivery.pyx` has an await and a memory
 layout of its own and takes everything else from here; `delivery.py` offers the one in use.
 
 Invariants
@@ -68,6 +68,21 @@ class Receipt:
                 delivery._value_size,
             ),
         )
+
+
+class WakeUps:
+    """What resumes the awaiters of a producer's deliveries; each batch has it as its `owner`.
+
+    Here each awaiter has a future of the loop, which does it.
+
+    Attributes:
+        loop: the loop that the awaiters run in.
+    """
+
+    __slots__ = ("loop",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop: asyncio.AbstractEventLoop = loop
 
 
 class Delivery:
@@ -200,7 +215,7 @@ class Delivery:
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.get_running_loop()
-        if loop is not self._batch.owner:
+        if loop is not _loop_of(self._batch):
             raise WrongLoopError(
                 "this delivery belongs to another event loop than the one that awaits it",
                 advice="await it in the loop its producer was started in",
@@ -224,6 +239,12 @@ def wake(future: object) -> None:
         future.set_result(None)
 
 
+def _loop_of(batch: ProducerBatch) -> asyncio.AbstractEventLoop:
+    owner: Any = batch.owner
+    loop: asyncio.AbstractEventLoop = owner.loop
+    return loop
+
+
 class _Listener:
     """A done-callback in its context."""
 
@@ -237,6 +258,6 @@ class _Listener:
 
 def _notify(listener: object) -> None:
     if isinstance(listener, _Listener):
-        loop = listener.delivery._batch.owner
-        if isinstance(loop, asyncio.AbstractEventLoop) and not loop.is_closed():
+        loop = _loop_of(listener.delivery._batch)
+        if not loop.is_closed():
             loop.call_soon(listener.callback, listener.delivery, context=listener.context)

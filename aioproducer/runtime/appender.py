@@ -5,8 +5,8 @@ lane beside it (`lane.py`), which it shows every batch it opens. Must not know: 
 batch afterwards.
 
 Invariants
-- A call that needs no wait suspends nowhere, except before it opens a second batch in one turn of
-  the loop, and once per `_RECORDS_PER_TURN`.
+- A call that needs no wait suspends nowhere, except once per `_RECORDS_PER_TURN` and once per
+  `_BYTES_PER_TURN` of batches.
 - Whoever has to wait for memory stands in one line (`BufferMemory.lock`) and is counted
   (`waiting`); while somebody stands there, nobody appends past him, not even to a batch that has
   room.
@@ -18,12 +18,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import index
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aioproducer.core.accumulator import RecordAccumulator
 from aioproducer.core.outgoing import OutgoingRecord
-from aioproducer.core.partitioners import BuiltInPartitioner, NodeLatencies, partition_load
+from aioproducer.core.partitioners import BuiltInPartitioner, NodeLatencies
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import (
@@ -31,61 +30,34 @@ from aioproducer.errors import (
     BufferExhaustedError,
     BufferFullError,
     IllegalStateError,
-    InvalidPartitionError,
     InvalidTopicError,
     KafkaError,
     KafkaTimeoutError,
     RecordTooLargeError,
     SerializationError,
-    UnsupportedVersionError,
 )
-from aioproducer.records import record_size_bound
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.runtime.lane import FastLane, LaneSettings
 from aioproducer.runtime.memory import BufferMemory
+from aioproducer.runtime.record_check import ChoosePartition, RecordCheck, partition_index
+from aioproducer.runtime.stickiness import Stickiness
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
     from aioproducer.core.cluster import TopicMetadata
     from aioproducer.core.metadata import Metadata
+    from aioproducer.runtime.appender_needs import Admission, MetadataWaits
     from aioproducer.runtime.sender_task import SenderTask
 
-_TIMESTAMPS = 2**63
 _RECORDS_PER_TURN = 1000
 """Some ms of work: what a loop of sends that finds room everywhere may do in one go."""
-
-ChoosePartition = Callable[[str, bytes | None, bytes | None, "TopicMetadata"], int | None]
-"""Decides a record's partition; None leaves it to the sticky partitioner."""
+_BYTES_PER_TURN = 256 * 1024
+"""Of batches that are opened in one turn of the loop, beyond the first one."""
 
 
 LOSSES = (AuthorizationError, InvalidTopicError, KafkaTimeoutError, RecordTooLargeError)
 """Refusals after which a transaction cannot be committed (Java: the ApiExceptions of `doSend`)."""
-
-
-class MetadataWaits(Protocol):
-    """What the appender needs of the metadata task."""
-
-    async def wait_for_topic(self, topic: str, deadline: float) -> TopicMetadata:
-        """Returns once the topic is known."""
-
-    async def wait_for_partition(
-        self, topic: str, partition: int, deadline: float
-    ) -> TopicMetadata:
-        """Returns once the topic has that partition."""
-
-
-class Admission(Protocol):
-    """What the appender asks the transactions of a transactional producer."""
-
-    def check_send(self) -> int:
-        """The number of the transaction that is open; raises when none takes records."""
-
-    def refuse_unless_open(self) -> None:
-        """`check_send` for the fast lane, which keeps no number."""
-
-    def on_send_refused(self, number: int, error: KafkaError) -> None:
-        """A record of that transaction was not accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +76,6 @@ class RecordAppender:
     Attributes:
         lane: takes the records that need nothing of what this class does.
         wall_ms: the timestamp of records that bring none.
-        takes_headers: whether the brokers can store headers (since 0.11); if not, no record takes
-            the fast lane, which would not look.
     """
 
     def __init__(
@@ -130,17 +100,13 @@ class RecordAppender:
         self._metadata = metadata
         self._waits = waits
         self._sender_task = sender_task
-        self._choose_partition = choose_partition
-        self._make_sticky = make_sticky
-        self._latencies = latencies
+        self._check = RecordCheck(settings.max_request_size, memory.pool, choose_partition, wall_ms)
+        self._stickiness = Stickiness(make_sticky, accumulator, latencies)
         self._admission: Admission | None = None
-        self._sticky: dict[str, BuiltInPartitioner] = {}
-        self._batch_opened_this_turn = False
-        self._weigh_at: dict[str, float] = {}
+        self._opened_this_turn = 0
         self._loop = loop
         self._stats = stats
         self.wall_ms: Callable[[], int] = wall_ms
-        self.takes_headers: bool = True
         self.lane: FastLane = FastLane(
             LaneSettings(
                 records_per_turn=_RECORDS_PER_TURN,
@@ -162,6 +128,18 @@ class RecordAppender:
         Not `lock.locked()`: that is False between a release and the next one's turn.
         """
         return self.lane.waiting
+
+    @property
+    def takes_headers(self) -> bool:
+        """Whether the brokers can store headers (since 0.11).
+
+        If not, no record takes the fast lane, which would not look.
+        """
+        return self._check.takes_headers
+
+    @takes_headers.setter
+    def takes_headers(self, takes: bool) -> None:
+        self._check.takes_headers = takes
 
     def admit_by(self, admission: Admission) -> None:
         """Every record belongs to a transaction from now on."""
@@ -206,19 +184,19 @@ class RecordAppender:
     ) -> Delivery:
         meta = self._metadata.topic(topic)
         if partition is not None:
-            partition = _partition_index(partition, topic)
+            partition = partition_index(partition, topic)
         deadline = None
         if meta is None or (partition is not None and partition >= len(meta.partitions)):
             deadline = self._loop.time() + self._settings.max_block
             meta = await self._wait_for_metadata(topic, partition, deadline)
             self._check_open(ticket)
-        record = self._check(meta, key, value, headers, partition, timestamp_ms)
+        record = self._check.record(meta, key, value, headers, partition, timestamp_ms)
         if not self.lane.waiting:
             worn = self.lane.records_this_turn >= _RECORDS_PER_TURN
             batch = None if worn else self._try_append(record)
-            if batch is None and (worn or self._batch_opened_this_turn):
+            if batch is None and (worn or not self._may_open(record)):
                 # A loop of sends that never suspends would hold everybody up, and fill the memory
-                # before the first byte leaves: so much per turn of the loop, and one new batch.
+                # before the first byte leaves: so much per turn of the loop.
                 await asyncio.sleep(0)
                 self._check_open(ticket)
                 if self.lane.waiting:
@@ -246,10 +224,10 @@ class RecordAppender:
         """
         ticket = self._ticket()
         if partition is not None:
-            partition = _partition_index(partition, topic)
+            partition = partition_index(partition, topic)
         try:
             meta = self._metadata_nowait(topic, partition)
-            record = self._check(meta, key, value, headers, partition, timestamp_ms)
+            record = self._check.record(meta, key, value, headers, partition, timestamp_ms)
         except LOSSES as error:
             self._on_refused(ticket, error)
             raise
@@ -312,47 +290,6 @@ class RecordAppender:
         finally:
             self._stats.metadata_wait_time += self._loop.time() - began
 
-    def _check(
-        self,
-        meta: TopicMetadata,
-        key: bytes | None,
-        value: bytes | None,
-        headers: HeaderPairs,
-        partition: int | None,
-        timestamp_ms: int | None,
-    ) -> OutgoingRecord:
-        settings = self._settings
-        try:
-            size = record_size_bound(key, value, headers) + HEADER_SIZE
-        except (TypeError, ValueError) as error:
-            raise SerializationError(str(error), topic=meta.name) from error
-        if headers and not self.takes_headers:
-            raise UnsupportedVersionError(
-                "brokers before Kafka 0.11 cannot store record headers",
-                topic=meta.name,
-                advice="send without headers, or upgrade the brokers",
-            )
-        self._memory.pool.check_size(size)
-        if size > settings.max_request_size:
-            raise RecordTooLargeError(
-                f"the record takes up to {size} bytes in a request, more than "
-                f"max_request_size={settings.max_request_size}",
-                topic=meta.name,
-                advice="raise max_request_size (and the broker's message.max.bytes)",
-            )
-        if timestamp_ms is None:
-            timestamp_ms = self.wall_ms()
-        elif type(timestamp_ms) is not int or not 0 <= timestamp_ms < _TIMESTAMPS:
-            raise SerializationError(
-                f"timestamp_ms must be an int from 0 to 2**63-1, got {timestamp_ms!r}",
-                topic=meta.name,
-            )
-        if partition is None:
-            partition = self._choose_partition(meta.name, key, value, meta)
-            if partition is not None:
-                partition = _partition_number(partition, meta)
-        return OutgoingRecord(meta, partition, timestamp_ms, key, value, headers, size)
-
     def _try_append(self, record: OutgoingRecord) -> ProducerBatch | None:
         if record.partition is not None:
             return self._append_to(record, record.partition)
@@ -375,7 +312,7 @@ class RecordAppender:
         return batch
 
     def _on_turn(self) -> None:
-        self._batch_opened_this_turn = False
+        self._opened_this_turn = 0
         self.lane.records_this_turn = 0
 
     def _append_to(self, record: OutgoingRecord, partition: int) -> ProducerBatch | None:
@@ -386,6 +323,11 @@ class RecordAppender:
 
     def _batch_bytes(self, record: OutgoingRecord) -> int:
         return self._accumulator.settings.first_size(record.size)
+
+    def _may_open(self, record: OutgoingRecord) -> bool:
+        """Whether this turn of the loop may see another new batch."""
+        opened = self._opened_this_turn
+        return not opened or opened + self._batch_bytes(record) <= _BYTES_PER_TURN
 
     def _try_new_batch(self, record: OutgoingRecord) -> ProducerBatch | None:
         size = self._batch_bytes(record)
@@ -406,11 +348,14 @@ class RecordAppender:
         except (TypeError, ValueError) as error:
             self._memory.pool.deallocate(buffer, size)
             raise SerializationError(str(error), topic=meta.name) from error
-        if not self._batch_opened_this_turn:
-            self._batch_opened_this_turn = True
+        if self._accumulator.next_expiry_at < self._sender_task.sleeping_until:
+            # Its partition may wait for a broker: then nothing else would wake the sender in time.
+            self._sender_task.wake()
+        if not self._opened_this_turn:
             self._loop.call_soon(self._on_turn)
+        self._opened_this_turn += size
         if sticky is not None:
-            self._weigh(sticky, meta)
+            self._stickiness.weigh(sticky, meta, self._loop.time())
             sticky.update(partition, record.size, meta, enable_switch=batch.full)
         return batch
 
@@ -458,7 +403,7 @@ class RecordAppender:
         if lane.records_this_turn == _RECORDS_PER_TURN:
             self._loop.call_soon(self._on_turn)
         sticky = None if record.partition is not None else self.sticky_of(record.meta.name)
-        if self.takes_headers:
+        if self._check.takes_headers:
             lane.adopt(record.meta, batch, sticky)
         if self._accumulator.next_ready_at < self._sender_task.sleeping_until:
             self._sender_task.wake()
@@ -471,55 +416,12 @@ class RecordAppender:
             -1 if value is None else len(value),
         )
 
-    def _weigh(self, sticky: BuiltInPartitioner, meta: TopicMetadata) -> None:
-        """Lets queue lengths weigh in the next choice (KIP-794).
-
-        Looking at every partition is paid at most once per 0.1 ms and partition, so that a topic of
-        10,000 costs no more than one of ten.
-        """
-        now = self._loop.time()
-        if now >= self._weigh_at.get(meta.name, now):
-            self._weigh_at[meta.name] = now + len(meta.partitions) * 1e-4
-            sizes = self._accumulator.queue_sizes(meta.name)
-            near = sticky.neighbourhood.partitions_of(meta)
-            load = partition_load(sizes, meta, self._latencies, near)
-            sticky.update_load(*(load or (None, (), 0)))
-
     def forget_topics(self) -> None:
         """Drops what is kept per topic for those that expired from the metadata."""
         self.lane.retain(self._metadata.cluster.topics)
-        for topic in [name for name in self._sticky if self._metadata.topic(name) is None]:
-            del self._sticky[topic]
-            self._weigh_at.pop(topic, None)
+        self._stickiness.forget_topics(self._metadata)
 
     def sticky_of(self, topic: str) -> BuiltInPartitioner:
         """The topic's built-in partitioner, with its account settled; the lane has it no more."""
         self.lane.settle(topic)
-        sticky = self._sticky.get(topic)
-        if sticky is None:
-            sticky = self._sticky[topic] = self._make_sticky(topic)
-        return sticky
-
-
-def _partition_index(partition: object, topic: str) -> int:
-    """A partition as users may give it: an int, or what stands for one exactly."""
-    try:
-        number = index(partition)  # type: ignore[arg-type]
-    except TypeError:
-        number = -1
-    if number < 0:
-        raise InvalidPartitionError(
-            f"a partition is a number from 0, got {partition!r}", topic=str(topic)
-        )
-    return number
-
-
-def _partition_number(chosen: object, meta: TopicMetadata) -> int:
-    """What a partitioner chose, if the topic has it."""
-    number = _partition_index(chosen, meta.name)
-    if number >= len(meta.partitions):
-        raise InvalidPartitionError(
-            f"the partitioner chose {number} of {len(meta.partitions)} partitions",
-            topic=meta.name,
-        )
-    return number
+        return self._stickiness.of(topic)

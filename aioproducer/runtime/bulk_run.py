@@ -258,8 +258,7 @@ class BulkRun:
         if not batch.parts and batch.record_error(0) is None:
             # The usual case: two offsets tell it all.
             self.result.delivered += share.records
-            self._widen_offsets(batch, share.first_index)
-            self._widen_offsets(batch, share.last_index)
+            self._widen_offsets(batch, share.first_index, share.last_index)
             return
         for number, index, count in share.runs():
             for step in range(count):
@@ -269,18 +268,20 @@ class BulkRun:
         error = batch.record_error(index)
         if error is None:
             self.result.delivered += 1
-            self._widen_offsets(batch, index)
+            self._widen_offsets(batch, index, index)
         else:
             batch.mark_retrieved(index)
             self.result.failed.append(FailedRecord(number, error))
 
-    def _widen_offsets(self, batch: ProducerBatch, index: int) -> None:
-        found = batch.outcome_of(index)
+    def _widen_offsets(self, batch: ProducerBatch, first: int, last: int) -> None:
+        """Notes the offsets of the records from `first` to `last`, which share one outcome."""
+        found = batch.outcome_of(first)
         if found is None or found[0].base_offset is None:
             return
-        offset = found[0].base_offset + found[1]
-        low, high = self.result.offsets.get(batch.topic_partition, (offset, offset))
-        self.result.offsets[batch.topic_partition] = (min(low, offset), max(high, offset))
+        begin = found[0].base_offset + found[1]
+        end = begin + last - first
+        low, high = self.result.offsets.get(batch.topic_partition, (begin, end))
+        self.result.offsets[batch.topic_partition] = (min(low, begin), max(high, end))
 
 
 class _Target:

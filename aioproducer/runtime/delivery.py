@@ -1,6 +1,6 @@
 """Delivery: one record's share in the outcome of its batch, in the form this process uses.
 
-Owns: the choice between the native form (`_fastlane.pyx`) and its twin (`_puredelivery.py`, which
+Owns: the choice between the native form (`_delivery.pyx`) and its twin (`_puredelivery.py`, which
 says what a delivery is), along with that of the fast lane. Must not know: anything else.
 """
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from aioproducer.runtime.lane import LANE_IMPLEMENTATION
 
 if TYPE_CHECKING or LANE_IMPLEMENTATION == "pure":
-    from aioproducer.runtime._puredelivery import Delivery
+    from aioproducer.runtime._puredelivery import Delivery, WakeUps
 else:
-    from aioproducer.runtime._fastlane import Delivery
+    from aioproducer.runtime._delivery import Delivery, WakeUps
 
-__all__ = ["Delivery"]
+__all__ = ["Delivery", "WakeUps"]

@@ -35,6 +35,7 @@ from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.records.message_set import MESSAGE_GROWTH
 from aioproducer.runtime import settings
 from aioproducer.runtime.appender import RecordAppender
+from aioproducer.runtime.delivery import WakeUps
 from aioproducer.runtime.flushing import Flushing
 from aioproducer.runtime.interception import Interception
 from aioproducer.runtime.lane import wall_clock_ms
@@ -109,7 +110,7 @@ class ProducerEngine:
             self.pool,
             self.metadata,
             sequencer,
-            owner=self.loop,
+            owner=WakeUps(self.loop),
             on_unretrieved=unretrieved.on_unretrieved,
         )
         self.sender: Sender = Sender(

@@ -97,9 +97,11 @@ class ExactlyOnce:
         """See `TwoPhaseCommit.commit`."""
         return self._run(lambda two_phase: two_phase.commit(epoch, results))
 
-    def abort(self, epoch: int, results: Iterable[TaskResult | None]) -> None:
+    def abort(
+        self, epoch: int, results: Iterable[TaskResult | None], plan: Plan | None = None
+    ) -> None:
         """See `TwoPhaseCommit.abort`."""
-        self._run(lambda two_phase: two_phase.abort(epoch, results))
+        self._run(lambda two_phase: two_phase.abort(epoch, results, plan))
 
     def _run(self, work: Callable[[TwoPhaseCommit], Awaitable[_T]]) -> _T:
         async def working() -> _T:

@@ -15,7 +15,7 @@ Invariants
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from aioproducer import log
@@ -30,7 +30,7 @@ from aioproducer.errors import (
     PreparedTransactionUnknownError,
     ProducerFencedError,
 )
-from aioproducer.spark.decision import Decision, TransactionNames, decode, encode
+from aioproducer.spark.decision import Decision, Part, TransactionNames, decode, encode
 from aioproducer.spark.errors import (
     DecisionRecordError,
     DecisionUnknownError,
@@ -76,22 +76,33 @@ class Ledger(TransactionAdmin):
         version = 2 if await asks.finalized_feature(_FEATURE) >= 2 else 1
         return PreparedTransaction(self.names.driver, *identity, transaction_version=version)
 
-    async def give_up(self, driver: PreparedTransaction) -> None:
-        """Makes sure that this identity decides nothing any more, whoever else has one by now."""
+    async def give_up(self, driver: PreparedTransaction) -> bool:
+        """Makes sure that this identity decides nothing any more.
+
+        Returns:
+            Whether it could have until now; else somebody has taken over.
+        """
         identity = ProducerIdentity(driver.producer_id, driver.epoch)
         timeout_ms = self._config.transaction_timeout_ms
-        with contextlib.suppress(*_SHUT_OUT):
+        try:
             await self._asks().ask(questions.take_over(self.names.driver, timeout_ms, identity))
+        except _SHUT_OUT:
+            return False
+        return True
 
     async def partition_count(self) -> int:
         """How many partitions the marker topic has; waits for it to exist."""
         may_create = self._config.allow_auto_create_topics
         return await self._asks().ask(questions.partition_count(self._topic, may_create=may_create))
 
-    async def open_attempts(self) -> list[TransactionDescription]:
-        """The open transactions of this prefix's tasks."""
-        found = await self.open_transactions(self.names.workers)
-        return [each for each in found if self.names.read(each.transactional_id) is not None]
+    async def open_attempts(self, beside: Iterable[Part] = ()) -> list[TransactionDescription]:
+        """The open transactions of this prefix's tasks, beside some that are known."""
+        question = questions.list_open(self.names.workers, None)
+        listed = {name for some in await self._asks().ask_each(question) for name in some}
+        listed -= {part.transaction.transactional_id for part in beside}
+        wanted = [name for name in sorted(listed) if self.names.read(name) is not None]
+        described = [await self.describe(name) for name in wanted]
+        return [each for each in described if each is not None and each.state == "Ongoing"]
 
     async def abort_orphan(self, found: TransactionDescription) -> None:
         """Aborts one, if it is open still."""

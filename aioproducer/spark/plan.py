@@ -147,7 +147,7 @@ class SinkPlan:
 
     def aborted(self, epoch: int, results: Iterable[TaskResult | None]) -> None:
         """Gives an epoch up, unless it is decided; see `ExactlyOnce.abort`."""
-        self._driver().abort(epoch, results)
+        self._driver().abort(epoch, results, self.exactly_once)
 
     def config(self) -> ProducerConfig:
         """The options of producers that take part in exactly once."""

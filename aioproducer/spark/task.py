@@ -6,6 +6,8 @@ sent; of PySpark it takes the task's place in the job, given to it.
 
 from __future__ import annotations
 
+import gc
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from aioproducer.types import TopicPartition
 
 _LOG: Final = log.get("spark")
+_REUSED_WORKER: Final = "SPARK_REUSE_WORKER"
+_is_collector_spared = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,15 @@ def write_task(
         RowError: rows were not delivered.
         KafkaError: the producer could not start or go on.
     """
+    try:
+        return _write(plan, place, epoch, batches)
+    finally:
+        _spare_collector()
+
+
+def _write(
+    plan: SinkPlan, place: TaskPlace, epoch: Epoch, batches: Iterator[pa.RecordBatch]
+) -> TaskReport:
     if plan.exactly_once is not None:
         return _prepare_task(plan, plan.exactly_once, place, epoch, batches)
     with POOL.producer(plan.options, plan.prefix) as producer:
@@ -139,6 +152,18 @@ def _totals(reports: Sequence[TaskReport]) -> str:
         f"{sum(each.dead_letters for each in reports)} dead letters, "
         f"slowest task {max((each.seconds for each in reports), default=0.0):.3f} s"
     )
+
+
+def _spare_collector() -> None:
+    """Takes what lives as long as the worker out of the garbage collector's sight, once.
+
+    A worker that Spark uses again collects all generations after each task (`pyspark/daemon.py`):
+    with the modules of PySpark, Arrow and ours in view that costs more than a small task.
+    """
+    global _is_collector_spared
+    if os.environ.get(_REUSED_WORKER) and not _is_collector_spared:
+        _is_collector_spared = True
+        gc.freeze()
 
 
 def _retries(producer: Producer) -> int:

@@ -34,6 +34,7 @@ from aioproducer.spark.attempts import Plan, TaskResult
 from aioproducer.spark.decision import Decision, Part
 from aioproducer.spark.errors import EpochLostError, EpochNotPreparedError
 from aioproducer.spark.ledger import Ledger, superseded
+from aioproducer.types import TransactionDescription
 
 _S = TypeVar("_S")
 _T = TypeVar("_T")
@@ -97,9 +98,7 @@ class TwoPhaseCommit:
         last = await ledger.last_decision()
         if last is not None and not await ledger.is_settled(last):
             await self._finish(last)
-        decided = {part.transaction.transactional_id for part in last.parts} if last else set()
-        orphans = [each for each in found if each.transactional_id not in decided]
-        await _each(ledger.abort_orphan, orphans)
+        await self._abort_orphans(found, last)
         if last is None:
             return Plan(ledger.names.prefix, driver)
         return Plan(ledger.names.prefix, driver, last.epoch, last.owner)
@@ -122,32 +121,47 @@ class TwoPhaseCommit:
         decision = Decision(epoch, first.owner, parts)
         times = [self._clock()]
         await self._check(decision)
+        found = await self._ledger.open_attempts(beside=parts)
         times.append(self._clock())
         await self._ledger.decide(first.driver, decision)
         times.append(self._clock())
         await self._finish(decision)
+        # Nobody had taken over before the decision, so what was open then is nobody's now.
+        await self._abort_orphans(found, decision)
         times.append(self._clock())
         steps = zip(("check", "decide", "end"), times, times[1:], strict=False)
         seconds = {step: after - before for step, before, after in steps}
         return CommitReport(epoch, len(parts), sum(part.rows for part in parts), seconds=seconds)
 
-    async def abort(self, epoch: int, results: Iterable[TaskResult | None]) -> None:
+    async def abort(
+        self, epoch: int, results: Iterable[TaskResult | None], plan: Plan | None = None
+    ) -> None:
         """Gives an epoch up; one that is decided is finished instead.
+
+        Args:
+            epoch: the epoch.
+            results: what is known of its tasks.
+            plan: the one it was planned with, if that is known and no task has a result.
 
         Raises:
             EpochLostError: it is decided, and not all of it can be made visible.
         """
         known = [each for each in results if each is not None and not each.skipped]
-        if not known:
+        drivers = dict.fromkeys(each.driver for each in known)
+        if plan is not None:
+            drivers[plan.driver] = None
+        if not drivers:
             return
-        for driver in dict.fromkeys(each.driver for each in known):
-            await self._ledger.give_up(driver)
+        found = await self._ledger.open_attempts()
+        was_ours = [await self._ledger.give_up(driver) for driver in drivers]
         last = await self._ledger.last_decision()
         if last is not None:
             await self._finish(last)
         decided = last.parts if last is not None else ()
         unwanted = [p for each in known if (p := each.part) is not None and p not in decided]
         await _each(self._give_up, unwanted)
+        if all(was_ours):
+            await self._abort_orphans(found, last)
 
     # -- steps -----------------------------------------------------------------------------------
 
@@ -166,6 +180,15 @@ class TwoPhaseCommit:
                 f"transactions of Spark partitions {names} were ended meanwhile",
                 epoch=decision.epoch,
             )
+
+    async def _abort_orphans(
+        self, found: Iterable[TransactionDescription], decision: Decision | None
+    ) -> None:
+        """Aborts what was found open, before others could take over, and is not decided."""
+        parts = decision.parts if decision is not None else ()
+        decided = {part.transaction.transactional_id for part in parts}
+        orphans = [each for each in found if each.transactional_id not in decided]
+        await _each(self._ledger.abort_orphan, orphans)
 
     async def _finish(self, decision: Decision) -> None:
         """Commits all parts of a decided epoch, also where others are lost."""

@@ -87,9 +87,9 @@ class Job:
         async with self.driver() as ledger:
             return (await TwoPhaseCommit(ledger).commit(epoch, results)).transactions
 
-    async def abort(self, epoch: int, results: list[TaskResult]) -> None:
+    async def abort(self, epoch: int, results: list[TaskResult], plan: Plan | None = None) -> None:
         async with self.driver() as ledger:
-            await TwoPhaseCommit(ledger).abort(epoch, results)
+            await TwoPhaseCommit(ledger).abort(epoch, results, plan)
 
     async def decide(self, epoch: int, results: list[TaskResult]) -> Decision:
         """Decides, and dies."""
@@ -188,6 +188,15 @@ async def test_a_second_driver_shuts_out_the_first(job: Job) -> None:
     assert await job.visible() == ["a", "b"]
 
 
+async def test_an_abort_of_a_zombie_leaves_its_successor_alone(job: Job) -> None:
+    zombies = await job.plan()
+    plan = await job.plan()
+    results = await job.tasks(plan, 0, "a", "b")
+    await job.abort(0, [], zombies)
+    await job.commit(0, results)
+    assert await job.visible() == ["a", "b"]
+
+
 async def test_a_late_plan_of_a_zombie_touches_nothing_of_its_successor(job: Job) -> None:
     held, go_on = asyncio.Event(), asyncio.Event()
 
@@ -269,7 +278,10 @@ with TaskAttempt(plan, 0, config, partition=0, owner="query-1") as attempt:
 
 
 @pytest.mark.parametrize("moment", ["written", "prepared"])
-async def test_a_killed_task_holds_nobody_up_behind_the_next_plan(job: Job, moment: str) -> None:
+@pytest.mark.parametrize("then", ["commit", "abort"])
+async def test_a_killed_task_holds_nobody_up_behind_its_epoch(
+    job: Job, moment: str, then: str
+) -> None:
     plan = await job.plan()
     command = [sys.executable, "-c", KILLED_TASK, job.servers, job.topic]
     process = await asyncio.create_subprocess_exec(
@@ -284,11 +296,15 @@ async def test_a_killed_task_holds_nobody_up_behind_the_next_plan(job: Job, mome
     process.kill()
     await process.communicate()
     assert line.strip() == moment
-    # The same epoch goes on, as with another attempt of the task ...
-    await job.commit(0, await job.tasks(plan, 0, "a", "b"))
-    # ... and the next one frees the readers.
-    await job.plan()
-    assert await job.visible() == ["a", "b"]
+    # The same epoch goes on, as with another attempt of the task, and frees the readers.
+    results = await job.tasks(plan, 0, "a", "b")
+    if then == "commit":
+        await job.commit(0, results)
+        assert await job.visible() == ["a", "b"]
+    else:
+        await job.abort(0, [], plan)
+        await job.abort(0, results)
+        assert await job.visible() == []
 
 
 async def test_500_transactions_are_decided_and_ended(cluster: ClusterUnderTest) -> None:

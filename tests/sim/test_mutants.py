@@ -14,7 +14,7 @@ mutants = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(mutants)
 
 QUICKLY_FOUND = (
-    "reuse a sequence after a failure",
+    "retry behind younger batches",
     "forget that a lost answer may mean written",
     "forget who waited for an answer",
     "end a transaction while batches are out",

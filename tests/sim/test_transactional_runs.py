@@ -40,6 +40,11 @@ def test_a_third_of_the_runs_is_transactional() -> None:
     assert sum(draw_plan(Chance(seed).of("transactions")) is not None for seed in range(1000)) > 300
 
 
+def test_in_some_runs_transactions_are_prepared_for_others_to_decide() -> None:
+    plans = [draw_plan(Chance(seed).of("transactions")) for seed in range(1000)]
+    assert 40 < sum(plan is not None and plan.share_prepared > 0 for plan in plans) < 120
+
+
 def test_a_transactional_run_is_long_and_rough_enough() -> None:
     results = [run_seed(seed) for seed in _transactional(5)]
     assert min(result.records for result in results) >= 200

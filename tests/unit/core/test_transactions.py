@@ -708,7 +708,7 @@ def test_a_commit_that_may_have_worked_is_not_called_failed_by_a_failed_lookup(c
     stage.done(commit)
 
 
-@pytest.mark.parametrize("code", [48, 120])
+@pytest.mark.parametrize("code", [48, 59, 120])
 def test_a_commit_that_may_have_worked_is_not_abortable(code: int) -> None:
     stage = Stage().begun()
     produced(stage)

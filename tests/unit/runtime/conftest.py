@@ -20,6 +20,7 @@ def lane_form(request: pytest.FixtureRequest):
     else:
         if IMPLEMENTATION != "native":
             pytest.skip("the native core is not in use")
-        lane = delivery = import_module("aioproducer.runtime._fastlane")
+        lane = import_module("aioproducer.runtime._fastlane")
+        delivery = import_module("aioproducer.runtime._delivery")
     with form(lane, delivery):
         yield lane

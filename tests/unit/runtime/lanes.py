@@ -24,6 +24,7 @@ from aioproducer.producer import _State
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime import appender as appender_module
 from aioproducer.runtime.appender import RecordAppender
+from aioproducer.runtime.delivery import WakeUps
 from aioproducer.runtime.interception import Interception
 from aioproducer.runtime.memory import BufferMemory
 from aioproducer.runtime.settings import appender_settings
@@ -68,7 +69,7 @@ class Bench:
             self.pool,
             self.metadata,
             Sequencer(),
-            owner=self.loop,
+            owner=WakeUps(self.loop),
         )
         self.batches: dict[ProducerBatch, None] = {}
         self.appender = self._appender()

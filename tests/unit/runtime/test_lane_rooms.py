@@ -17,8 +17,7 @@ BELOW = {
 """The rooms that hold native modules, and what those may use."""
 FAST_LANE = {
     "aioproducer.records._native",
-    "aioproducer.runtime._puredelivery",
-    "aioproducer.types",
+    "aioproducer.runtime._delivery",
 }
 _IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+c?import|c?import\s+([\w.]+))", re.MULTILINE)
 _PURE_ROOMS = {"asyncio", "random", "select", "selectors", "socket", "ssl", "threading", "time"}
@@ -45,7 +44,7 @@ def test_native_modules_use_only_the_rooms_below_them():
         assert used <= BELOW[room], path
 
 
-def test_fast_lane_uses_no_native_code_but_the_builder():
+def test_fast_lane_uses_nothing_but_the_builder_and_deliveries():
     assert ours(PACKAGE / "runtime/_fastlane.pyx") == FAST_LANE
 
 

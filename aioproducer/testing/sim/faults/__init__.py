@@ -51,7 +51,6 @@ from aioproducer.testing.sim.faults.coordinators import (
     ErrorAfterWork,
     FinalCoordinatorError,
     HeldEnd,
-    HeldProduce,
     HeldRequest,
     LateCoordinatorAnswer,
     LostByCoordinator,
@@ -125,7 +124,6 @@ KINDS: Final[tuple[type[Fault], ...]] = (
     WrongAnswer,
     LeftOutAnswer,
     InventedAnswer,
-    HeldProduce,
     *((InitProducerIdError,) if OPTIONS["enable_idempotence"].status is Status.SUPPORTED else ()),
 )
 """Every kind of fault; a kind that never happens in many seeds fails the run."""

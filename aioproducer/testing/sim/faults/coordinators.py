@@ -199,20 +199,6 @@ class HeldRequest(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldProduce(HeldRequest):
-    """Records lie at a broker for long, with all that follows on their connection."""
-
-    kind = "held produce"
-
-    @classmethod
-    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
-        """About as long as its sender waits for an answer, or for all of its attempts."""
-        return cls(
-            at, ApiKey.PRODUCE, round(rng.choice((0.5, 1.5, 4.0)) * rng.uniform(0.7, 1.3), 3)
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class HeldEnd(HeldRequest):
     """The end of a transaction is carried out when the next one is open (KAFKA-17754)."""
 

@@ -1,0 +1,3 @@
+from aioproducer.runtime._puredelivery import Delivery as Delivery
+from aioproducer.runtime._puredelivery import Receipt as Receipt
+from aioproducer.runtime._puredelivery import WakeUps as WakeUps

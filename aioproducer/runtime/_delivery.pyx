@@ -1,0 +1,352 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: binding=False, embedsignature=False, auto_pickle=False
+"""Deliveries in native code: small when nobody looks, quick to wake when many wait.
+
+Owns: the native `Delivery`, its await, the resumption of everybody whom one answer concerns. Must
+not know: how records are appended, sent or answered. `_puredelivery.py` is its twin and says what a
+delivery is; what is not here is taken from there.
+
+Ownership and lifetime
+- Every `object` field is a counted reference; nothing here is borrowed across a call into Python.
+  The results handed out through `am_send` are the only references counted by hand.
+- `Delivery` is invisible to the garbage collector, which would otherwise look at every record
+  in flight again and again. The only cycle through it is batch -> listener -> delivery -> batch,
+  and it ends with the batch's outcome.
+- A `Wait` that is suspended is a listener of its batch and holds the callback of its task; it drops
+  the callback before calling it. So neither outlives the outcome or the cancellation.
+"""
+
+cimport cython
+from cpython.contextvars cimport PyContext_Enter, PyContext_Exit
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.tuple cimport PyTuple_SET_ITEM
+
+from asyncio import CancelledError, InvalidStateError, Task
+from asyncio import _get_running_loop as running_loop
+from sys import version_info
+
+from aioproducer.runtime._puredelivery import Delivery as Twin
+from aioproducer.types import RecordMetadata, TimestampType
+
+cdef extern from "Python.h":
+    unsigned long PyThread_get_thread_ident()
+    bint PyCFunction_Check(object callback) noexcept
+    PyObject *PyCFunction_GetSelf(object callback) except? NULL
+
+cdef extern from *:
+    """
+    /* A tuple of a subclass of tuple; the items are still to be set. */
+    static PyObject *new_tuple(PyObject *type, Py_ssize_t length) {
+        return ((PyTypeObject *) type)->tp_alloc((PyTypeObject *) type, length);
+    }
+    """
+    object new_tuple(object type, Py_ssize_t length)
+
+
+cdef enum:
+    AT_ONCE = 500  # awaiters resumed in one go: see `core.crowd`
+
+
+cdef object known_loop_type = None
+cdef bint loop_notes_thread = False
+
+
+cdef bint runs_here(object loop) except -1:
+    """Whether `loop` is the one running in this thread.
+
+    Python 3.11 makes a system call (getpid) of every question for the running loop, some 0.1 us.
+    But a thread runs one loop at a time, and asyncio's own loops note which thread runs them.
+    """
+    global known_loop_type, loop_notes_thread
+    cdef object thread
+    if type(loop) is not known_loop_type:
+        known_loop_type = type(loop)
+        loop_notes_thread = version_info < (3, 12) and hasattr(loop, "_thread_id")
+    if not loop_notes_thread:
+        return running_loop() is loop
+    thread = loop._thread_id
+    return thread is not None and <unsigned long> thread == PyThread_get_thread_ident()
+
+
+@cython.final
+cdef class Receipt:
+    """See `_puredelivery.py`: the answer that the deliveries of one batch share."""
+
+    cdef object topic
+    cdef object partition
+    cdef object timestamp_type
+    cdef object stamped
+    cdef bint has_offset
+    cdef int64_t base_offset
+
+    def __init__(self, topic, partition, base_offset, log_append_time_ms):
+        self.topic = topic
+        self.partition = partition
+        self.has_offset = base_offset is not None
+        self.base_offset = base_offset if base_offset is not None else 0
+        self.stamped = log_append_time_ms
+        self.timestamp_type = (
+            TimestampType.CREATE_TIME if log_append_time_ms is None
+            else TimestampType.LOG_APPEND_TIME
+        )
+
+    cpdef metadata(self, Delivery delivery, int32_t place):
+        """The `RecordMetadata` of the record that stands at `place` in the batch."""
+        # A NamedTuple's own `__new__` is a Python function: this is what it does.
+        cdef object metadata = new_tuple(RecordMetadata, 7)
+        set_item(metadata, 0, self.topic)
+        set_item(metadata, 1, self.partition)
+        set_item(metadata, 2, self.base_offset + place if self.has_offset else None)
+        set_item(metadata, 3, delivery._timestamp_ms if self.stamped is None else self.stamped)
+        set_item(metadata, 4, self.timestamp_type)
+        set_item(metadata, 5, delivery._key_size)
+        set_item(metadata, 6, delivery._value_size)
+        return metadata
+
+
+cdef inline void set_item(object items, Py_ssize_t index, object item) noexcept:
+    Py_INCREF(item)  # the tuple takes the reference over
+    PyTuple_SET_ITEM(items, index, item)
+
+
+@cython.final
+@cython.no_gc
+cdef class Delivery:
+    """See `_puredelivery.py`: what is not here is the twin's."""
+
+    _receipt_type = Receipt
+    topic = Twin.topic
+    partition = Twin.partition
+    done = Twin.done
+    cancelled = Twin.cancelled
+    exception = Twin.exception
+    result = Twin.result
+    add_done_callback = Twin.add_done_callback
+    remove_done_callback = Twin.remove_done_callback
+    batch_and_index = Twin.batch_and_index
+    _running_loop = Twin._running_loop
+
+    def __init__(self, batch, int32_t index, int64_t timestamp_ms, Py_ssize_t key_size,
+                 Py_ssize_t value_size):
+        self._batch = batch
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+        self._key_size = key_size
+        self._value_size = value_size
+
+    def __await__(self):
+        cdef Wait wait = Wait.__new__(Wait)
+        wait.delivery = self
+        return wait
+
+    def __repr__(self):
+        return Twin.__repr__(self)
+
+
+# -- waiting ---------------------------------------------------------------------------------------
+
+@cython.final
+@cython.freelist(256)
+cdef class Wait:
+    """One await of one delivery; it suspends at most once.
+
+    What the task gets to wait for is this object itself, as a future: to asyncio that is whatever
+    has `_asyncio_future_blocking`. A future of the loop would cost an object and a call of the
+    loop for each awaiter; this one has its batch, and all of them share one call (`WakeUps`).
+    """
+
+    def __await__(self):
+        # Without it the type would have no table of asynchronous slots for `set_am_send`.
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return resumed(self, None, wait_resume)
+
+    def send(self, value):
+        """What a coroutine that delegates to this calls."""
+        return resumed(self, value, wait_resume)
+
+    def throw(self, kind, value=None, traceback=None):
+        """The awaiter is cancelled: nobody else is."""
+        self.close()
+        raise thrown(kind, value, traceback)
+
+    def close(self):
+        """Waits no more."""
+        self.detach()
+        self.state = OVER
+        self.callback = self.context = None
+
+    cdef suspend(self):
+        """Waits from now on; the delivery is not done, and this is its loop."""
+        cdef object batch = self.delivery._batch
+        self.wake_ups = batch.owner
+        batch.add_listener(self, wake)
+        self.state = WAITING
+        self._asyncio_future_blocking = True
+
+    cdef detach(self):
+        if self.state == WAITING:
+            self.delivery._batch.remove_listener(self)
+
+    # What asyncio asks of a future that a coroutine yields.
+
+    def get_loop(self):
+        """The loop whose tasks may wait."""
+        return self.wake_ups.loop
+
+    def done(self):
+        """Whether the awaiter is resumed, or about to be."""
+        return self.state != WAITING
+
+    def add_done_callback(self, callback, *, context=None):
+        """What resumes the awaiter; there is one."""
+        if self.callback is not None or self.state != WAITING:
+            raise RuntimeError("a delivery's await has one awaiter: await the delivery again")
+        self.callback = callback
+        self.context = context
+
+    def cancel(self, msg=None):
+        """Resumes the awaiter with a `CancelledError`, unless it is resumed anyway."""
+        if self.state != WAITING:
+            return False
+        self.detach()
+        self.state = CANCELLED
+        self.cancel_message = msg
+        if self.callback is not None:
+            self.wake_ups.loop.call_soon(self.callback, self, context=self.context)
+            self.callback = self.context = None
+        return True
+
+    def result(self):
+        """None: the await itself has the result."""
+        if self.state == CANCELLED:
+            raise CancelledError() if self.cancel_message is None else CancelledError(
+                self.cancel_message
+            )
+        if self.state == WAITING:
+            raise InvalidStateError("the delivery is not done yet")
+
+    cdef call_back(self):
+        cdef object callback = self.callback, context = self.context
+        cdef object told = self
+        if self.state != DUE or callback is None:
+            return
+        self.callback = self.context = None
+        if PyCFunction_Check(callback) and is_task(PyCFunction_GetSelf(callback)):
+            # A task's own wake-up: it wants to see some future's result, quickly if that is one
+            # of asyncio's.
+            told = self.wake_ups.done
+        if context is None:
+            callback(told)
+            return
+        PyContext_Enter(context)
+        try:
+            callback(told)
+        finally:
+            PyContext_Exit(context)
+
+    def __repr__(self):
+        return f"<await of {self.delivery!r}>"
+
+
+cdef inline bint is_task(PyObject *owner) noexcept:
+    return owner is not NULL and type(<object> owner) is Task
+
+
+cdef int wait_resume(object self, object value, PyObject **result) except -1:
+    cdef Wait wait = <Wait> self
+    cdef Delivery delivery = wait.delivery
+    cdef object batch = delivery._batch
+    cdef object answer = batch.receipt
+    cdef int status = PYGEN_RETURN
+    if type(answer) is Receipt:
+        answer = (<Receipt> answer).metadata(delivery, delivery._index)
+    elif batch.outcome is not None:
+        answer = delivery.result()
+    elif wait.state == FRESH:
+        if not runs_here((<WakeUps?> batch.owner).loop):
+            delivery._running_loop()  # says so
+        wait.suspend()
+        answer = wait
+        status = PYGEN_NEXT
+    else:
+        raise RuntimeError("a delivery's await was resumed before it was done")
+    Py_INCREF(answer)
+    result[0] = <PyObject *> answer
+    return status
+
+
+set_am_send(Wait, wait_resume)
+
+
+def wake(Wait wait not None):
+    """Listener of a batch: resumes one awaiter, along with the others that are due."""
+    cdef WakeUps wake_ups = wait.wake_ups
+    wait.state = DUE
+    if not wake_ups.due:
+        wake_ups.loop.call_soon(wake_ups.run)
+    wake_ups.due.append(wait)
+
+
+@cython.final
+cdef class WakeUps:
+    """Who awaits a delivery of a producer is resumed here: all that are due, in one call.
+
+    The tasks run in their own contexts and in the order in which they came to wait, as they would if
+    the loop called each. What they send meanwhile may leave before the last of many is resumed.
+    """
+
+    def __cinit__(self, loop):
+        self.loop = loop
+        self.due = []
+        self.done = loop.create_future()
+        self.done.set_result(None)
+
+    def run(self):
+        """Called by the loop."""
+        cdef list due = self.due
+        cdef Py_ssize_t number = 0, count = min(len(due), AT_ONCE)
+        cdef Wait wait
+        self.due = []
+        try:
+            while number < count:
+                wait = <Wait> due[number]
+                due[number] = None  # freed on the way, it does not wake the garbage collector
+                number += 1
+                wait.call_back()
+        finally:
+            # Also when somebody ends the loop (SystemExit, KeyboardInterrupt).
+            if number < len(due):
+                if not self.due:
+                    self.loop.call_soon(self.run)
+                self.due = due[number:] + self.due
+
+
+# -- awaits in native code -------------------------------------------------------------------------
+
+cdef object resumed(object iterator, object value, resume_function resume):
+    """A resumption as `__next__` and `send` have to report it."""
+    cdef PyObject *result = NULL
+    cdef int status = resume(iterator, value, &result)
+    cdef object answer = owned(result)
+    if status == PYGEN_NEXT:
+        return answer
+    raise StopIteration(answer)
+
+
+cdef inline object owned(PyObject *result):
+    """A reference counted for us already."""
+    cdef object answer = <object> result
+    Py_DECREF(answer)
+    return answer
+
+
+cdef object thrown(object kind, object value, object traceback):
+    """The exception that `throw(kind[, value[, traceback]])` was given."""
+    if value is None:
+        value = kind if isinstance(kind, BaseException) else kind()
+    return value if traceback is None else value.with_traceback(traceback)

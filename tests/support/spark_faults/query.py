@@ -1,0 +1,175 @@
+"""A streaming query over all its lives, each in a session of processes that can be killed whole.
+
+Owns: starting and killing lives, what is written in all, what a reader finds. Must not know: Spark,
+how anything is made exactly once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from support.confluent import read_all_blocking
+from support.spark_faults.source import kill_session
+
+ROOT = Path(__file__).parents[3]
+LIFE_S = 300.0
+_SETTINGS = {
+    "spark.driver.memory": "1g",
+    "spark.task.maxFailures": "4",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20",
+    "spark.sql.shuffle.partitions": "3",
+}
+
+
+@dataclass
+class Life:
+    """One start of a query: a session of processes.
+
+    Attributes:
+        process: the first of them.
+        output: what they print.
+    """
+
+    process: subprocess.Popen[bytes]
+    output: Path
+
+    def kill(self) -> None:
+        """SIGKILL, for all of it."""
+        kill_session(self.process.pid)
+        self.process.wait(30)
+
+    def ended(self, timeout: float = LIFE_S) -> int:
+        """Waits for the end; its exit code, negative when it was killed."""
+        try:
+            return self.process.wait(timeout)
+        finally:
+            kill_session(self.process.pid)
+
+    def text(self) -> str:
+        """What it printed last."""
+        return self.output.read_text(encoding="utf-8", errors="replace")[-6000:]
+
+
+@dataclass
+class FaultyQuery:
+    """A query that writes the lines of some files, so many per batch.
+
+    Attributes:
+        folder: an empty one.
+        servers: the cluster.
+        topic: an existing topic.
+        files: how many; one per batch.
+        lines: how many lines each has.
+        options: of the sink.
+        rng: what may vary between lives.
+    """
+
+    folder: Path
+    servers: str
+    topic: str
+    files: int
+    lines: int = 120
+    options: Mapping[str, str] = field(default_factory=dict)
+    rng: random.Random = field(default_factory=random.SystemRandom)
+    _lives: int = 0
+
+    def __post_init__(self) -> None:
+        (self.folder / "input").mkdir()
+        goal, self.files = self.files, 0
+        self.set_goal(goal)
+
+    def set_goal(self, files: int) -> None:
+        """Lets there be so many files."""
+        for number in range(self.files, files):
+            file = self.folder / "input" / f"{number:04}.txt"
+            rows = (f"{number:04}-{row:05}" for row in range(self.lines))
+            file.write_text("\n".join(rows), encoding="ascii")
+        self.files = max(files, self.files)
+
+    @property
+    def notes(self) -> Counter[str]:
+        """What has happened on purpose."""
+        path = self.folder / "notes"
+        return Counter(path.read_text(encoding="utf-8").splitlines() if path.exists() else ())
+
+    def start(
+        self, *, master: str | None = None, spark: Mapping[str, str] | None = None, **faults: Any
+    ) -> Life:
+        """Starts it anew, with another parallelism; faults by name, `_` for a dot."""
+        self._lives += 1
+        own = {"notes": str(self.folder / "notes"), "go.on": str(self.folder / "go on")}
+        settings = {
+            "master": master or f"local[{self.rng.randint(1, 4)},4]",
+            "spark": {
+                **_SETTINGS,
+                "spark.local.dir": str(self.folder / "spark"),
+                **(spark or {}),
+            },
+            "input": str(self.folder / "input"),
+            "checkpoint": str(self.folder / "checkpoint"),
+            "files per batch": "1",
+            "partitions": self.rng.randint(1, 5),
+            "options": {
+                "kafka.bootstrap.servers": self.servers,
+                "topic": self.topic,
+                "delivery.guarantee": "exactly-once",
+                **self.options,
+            },
+            "faults": own | {name.replace("_", "."): value for name, value in faults.items()},
+        }
+        output = self.folder / f"life {self._lives}.log"
+        paths = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
+        with output.open("wb") as sink:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "support.spark_faults.job", json.dumps(settings)],
+                stdout=sink,
+                stderr=sink,
+                cwd=self.folder,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+                start_new_session=True,
+            )
+        return Life(process, output)
+
+    def batches(self) -> int:
+        """How many batches Spark has noted as done."""
+        return len(list((self.folder / "checkpoint" / "commits").glob("[0-9]*")))
+
+    def wait_for_batch(self, life: Life, number: int) -> bool:
+        """Until so many batches are done; False when the life ended before."""
+        deadline = time.monotonic() + LIFE_S
+        while self.batches() < number:
+            if life.process.poll() is not None or time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
+        return True
+
+    def finish(self, **faults: Any) -> None:
+        """Lets it come to its end.
+
+        Raises:
+            AssertionError: it does not.
+        """
+        life = self.start(**faults)
+        if life.ended() != 0 or self.batches() < self.files:
+            raise AssertionError(life.text())
+
+    def wrong(self) -> tuple[int, int]:
+        """How many rows somebody else's read_committed reader finds twice, and how many never."""
+        found = Counter(
+            (record.value or b"").decode() for record in read_all_blocking(self.servers, self.topic)
+        )
+        wanted = {
+            f"{number:04}-{row:05}" for number in range(self.files) for row in range(self.lines)
+        }
+        twice = sum(count - 1 for count in found.values())
+        return twice, len(wanted - set(found))
