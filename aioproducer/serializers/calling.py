@@ -28,7 +28,8 @@ SerializerFunction = Callable[[Any], bytes | Awaitable[bytes | None] | None]
 Prepared = tuple[bytes | None, bytes | None, HeaderPairs]
 """Key, value and headers of a record as they are sent."""
 
-_Call = Callable[[Any, SerializationContext], Any]
+Call = Callable[[Any, SerializationContext], Any]
+"""Either kind of serializer, as it is called."""
 
 
 def is_plain(config: ProducerConfig) -> bool:
@@ -43,8 +44,9 @@ class RecordSerializers:
     """The serializers of a producer's keys and values."""
 
     def __init__(self, config: ProducerConfig) -> None:
-        self._key = _call_of(config.key_serializer)
-        self._value = _call_of(config.value_serializer)
+        key, value = config.key_serializer, config.value_serializer
+        self._key = None if key is None else call_of(key)
+        self._value = None if value is None else call_of(value)
 
     def prepare(
         self, topic: str, key: Any, value: Any, headers: HeadersInput
@@ -55,7 +57,11 @@ class RecordSerializers:
             SerializationError: a serializer failed, or the headers are no headers.
         """
         pairs = list(header_pairs(topic, headers))
-        if self._key is not None:
+        if self._value is None:
+            value = unchanging(value)
+        if self._key is None:
+            key = unchanging(key)
+        else:
             made = _start(self._key, key, SerializationContext(topic, "key", pairs))
             if made.__class__ is not bytes and not _is_made(made):
                 rest = partial(self._rest, topic, value, pairs)
@@ -149,16 +155,15 @@ def unchanging(part: Any) -> Any:
     return bytes(part) if isinstance(part, bytearray | memoryview) else part
 
 
-def _call_of(serializer: Serializer | SerializerFunction | None) -> _Call | None:
-    if serializer is None:
-        return None
+def call_of(serializer: Serializer | SerializerFunction) -> Call:
+    """How a serializer is called."""
     if isinstance(serializer, Serializer):
         return serializer.serialize
     function = serializer
     return lambda data, context: function(data)
 
 
-def _start(call: _Call, data: Any, context: SerializationContext) -> Any:
+def _start(call: Call, data: Any, context: SerializationContext) -> Any:
     try:
         return call(data, context)
     except SerializationError as error:

@@ -6,10 +6,11 @@ Owns: the hand-over. Must not know: what the serializer does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable
 from concurrent.futures import Executor
 from typing import Any
 
+from aioproducer.serializers.calling import SerializerFunction, call_of
 from aioproducer.serializers.protocol import SerializationContext, Serializer
 
 
@@ -17,24 +18,20 @@ class ThreadedSerializer:
     """See `in_thread`."""
 
     def __init__(
-        self, serializer: Serializer | Callable[[Any], bytes | None], executor: Executor | None
+        self, serializer: Serializer | SerializerFunction, executor: Executor | None
     ) -> None:
-        self._serializer = serializer
+        self._call = call_of(serializer)
         self._executor = executor
 
-    async def serialize(self, data: Any, context: SerializationContext) -> bytes | None:
+    async def serialize(self, data: Any, context: SerializationContext) -> Any:
         """See `Serializer`."""
         loop = asyncio.get_running_loop()
-        if isinstance(self._serializer, Serializer):
-            work: Callable[[], Any] = lambda: self._serializer.serialize(data, context)  # type: ignore[union-attr]  # noqa: E731
-        else:
-            work = lambda: self._serializer(data)  # type: ignore[operator]  # noqa: E731
-        made = await loop.run_in_executor(self._executor, work)
-        return made if made is None or isinstance(made, bytes) else await made
+        made = await loop.run_in_executor(self._executor, self._call, data, context)
+        return await made if isinstance(made, Awaitable) else made
 
 
 def in_thread(
-    serializer: Serializer | Callable[[Any], bytes | None], executor: Executor | None = None
+    serializer: Serializer | SerializerFunction, executor: Executor | None = None
 ) -> Serializer:
     """A serializer that runs another one in a thread, so that it may block.
 

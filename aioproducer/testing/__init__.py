@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aioproducer.testing.embedded import serve as serve
     from aioproducer.testing.faults import FaultScript as FaultScript
     from aioproducer.testing.mock_producer import MockProducer as MockProducer
-    from aioproducer.testing.mock_producer import MockRecord as MockRecord
+    from aioproducer.testing.mock_records import MockRecord as MockRecord
     from aioproducer.testing.reader import end_offsets as end_offsets
     from aioproducer.testing.reader import read_topic as read_topic
     from aioproducer.testing.reader import stream_batches as stream_batches
@@ -40,7 +40,7 @@ _HOMES = {
     "FaultScript": "faults",
     "Faults": "broker",
     "MockProducer": "mock_producer",
-    "MockRecord": "mock_producer",
+    "MockRecord": "mock_records",
     "StubSchemaRegistry": "schema_registry",
     "ThreadedCluster": "threaded",
     "TopicSpec": "broker",

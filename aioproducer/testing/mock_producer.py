@@ -17,55 +17,40 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import random
-from collections import Counter, deque
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import UUID
 
-from aioproducer.core.cluster import PartitionMetadata, TopicMetadata
-from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
-from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import (
     BufferFullError,
     IllegalStateError,
-    InvalidPartitionError,
     KafkaError,
     KafkaTimeoutError,
     ProducerClosedError,
     ProducerFencedError,
     RecordsPurgedError,
-    RecordTooLargeError,
-    SerializationError,
     TransactionAbortedError,
 )
-from aioproducer.partitioners import partition_chooser
 from aioproducer.producer import Producer, _State
-from aioproducer.records import record_size_bound
-from aioproducer.records.layout import HEADER_SIZE
-from aioproducer.runtime.bulk import Item, as_record
-from aioproducer.runtime.bulk_result import (
-    FailedRecord,
-    SendManyInterruptedError,
-    SendManyResult,
-)
-from aioproducer.runtime.delivery import Delivery, WakeUps
-from aioproducer.runtime.lane import wall_clock_ms
-from aioproducer.runtime.unretrieved import UnretrievedFailures
+from aioproducer.runtime.bulk import Item
+from aioproducer.runtime.bulk_result import SendManyResult
+from aioproducer.runtime.delivery import Delivery
+from aioproducer.runtime.interception import Interception, ShownParts
+from aioproducer.testing.mock_bulk import send_many
+from aioproducer.testing.mock_records import MockRecord, WaitingRecords
 from aioproducer.testing.mock_transactions import MockTransactions
 from aioproducer.types import (
-    HeaderPairs,
     HeadersInput,
     OffsetAndMetadata,
     PartitionInfo,
+    Record,
     RecordMetadata,
     TopicPartition,
 )
 
 if TYPE_CHECKING:
     from aioproducer.runtime.transaction_task import TransactionTask
+    from aioproducer.runtime.unfinished import UnfinishedParts
 
 MockCall = Literal[
     "send", "flush", "close", "partitions_for", "init", "begin", "send_offsets", "commit", "abort"
@@ -73,27 +58,6 @@ MockCall = Literal[
 """Calls that a test may let fail."""
 
 _INSTANCE = UUID(int=1)
-_BUILDER_BYTES = 256
-"""What a batch of one record takes beyond the bound of the record's size."""
-
-
-@dataclass(frozen=True, slots=True)
-class MockRecord:
-    """A record as it would have been sent; key and value are serialized."""
-
-    topic: str
-    partition: int
-    key: bytes | None
-    value: bytes | None
-    headers: HeaderPairs
-    timestamp_ms: int
-    offset: int
-
-
-@dataclass(slots=True)
-class _Waiting:
-    record: MockRecord
-    batch: ProducerBatch
 
 
 class MockProducer(Producer):
@@ -103,7 +67,7 @@ class MockProducer(Producer):
         auto_complete: whether records are acknowledged at once, instead of by `complete_next`.
         topics: partitions per topic; any other topic has one.
         **options: as a `Producer`'s, `bootstrap_servers` aside; `transactional_id`, serializers,
-            the partitioner and the limits of a record's size have their effect.
+            interceptors, the partitioner and the limit of a record's size have their effect.
 
     Attributes:
         auto_complete: see above; may be changed at any time.
@@ -127,9 +91,7 @@ class MockProducer(Producer):
         self.errors: dict[MockCall, Exception] = {}
         self.flushes: int = 0
         self._topics = dict(topics or {})
-        self._waiting: deque[_Waiting] = deque()
-        self._offsets: Counter[TopicPartition] = Counter()
-        self._choose = partition_chooser(self._config, random.Random(0))
+        self._waiting: WaitingRecords | None = None
         self._is_fenced = False
         self._mock_transactions = (
             None if self._config.transactional_id is None else MockTransactions(self)
@@ -140,14 +102,13 @@ class MockProducer(Producer):
     @property
     def pending(self) -> int:
         """How many records wait for `complete_next` or `error_next`."""
-        return len(self._waiting)
+        return 0 if self._waiting is None else len(self._waiting)
 
     def complete_next(self) -> bool:
         """Acknowledges the record that waits longest; False if none waits."""
         if not self._waiting:
             return False
-        waiting = self._waiting.popleft()
-        self._end(waiting, BatchOutcome(base_offset=waiting.record.offset))
+        self._waiting.end_next(None)
         return True
 
     def complete_all(self) -> None:
@@ -159,13 +120,12 @@ class MockProducer(Producer):
         """Lets the record that waits longest fail; False if none waits."""
         if not self._waiting:
             return False
-        waiting = self._waiting.popleft()
+        record = self._waiting.end_next(error)
         for records in (self.history, self.uncommitted):
-            if waiting.record in records:
-                records.remove(waiting.record)
+            if record in records:
+                records.remove(record)
         if self._mock_transactions is not None:
             self._mock_transactions.on_failure(error)
-        self._end(waiting, BatchOutcome(error=error))
         return True
 
     def fence(self) -> None:
@@ -223,10 +183,11 @@ class MockProducer(Producer):
         if self._state is not _State.NEW:
             raise IllegalStateError(f"a producer starts once; this one is {self._state.value}")
         self._loop = asyncio.get_running_loop()
-        self._unretrieved = UnretrievedFailures(
-            self._loop, ProducerStats(), self._config.on_delivery_error
+        self._waiting = WaitingRecords(self._config, self._topics, self._loop)
+        config = self._config
+        self._interception = Interception(
+            config.interceptor_classes, (config.key_serializer, config.value_serializer), self._loop
         )
-        self._wake_ups = WakeUps(self._loop)
         self._state = _State.RUNNING
         if self._mock_transactions is not None and init_transactions:
             try:
@@ -247,6 +208,7 @@ class MockProducer(Producer):
             if timeout == 0:
                 self._fail_waiting(ProducerClosedError("the producer was closed"))
             self.complete_all()
+            self._interception.close()
         self._state = _State.CLOSED
 
     async def send(
@@ -261,18 +223,12 @@ class MockProducer(Producer):
     ) -> Delivery:
         """See `Producer.send`."""
         ticket = self._admit()
-        prepared = self._prepare(topic, key, value, headers)
-        if not isinstance(prepared, tuple):
-            try:
-                async with asyncio.timeout(self._config.max_block_ms / 1000):
-                    prepared = await prepared
-            except TimeoutError as error:
-                raise KafkaTimeoutError(
-                    f"the record's serializer took longer than {self._config.max_block_ms} ms"
-                ) from error
-            if self._admit() != ticket:
-                raise IllegalStateError("the record's transaction ended while send() waited")
-        return self._accept(topic, *prepared, partition, timestamp_ms)
+        record = Record(value, key, headers, timestamp_ms, partition, topic)
+        parts = self._interception.show(record, self._prepare)
+        if not isinstance(parts, tuple):
+            with self._interception.telling(parts.known):
+                parts = await self._finished(parts, ticket)
+        return self._take(parts)
 
     def send_nowait(
         self,
@@ -286,11 +242,13 @@ class MockProducer(Producer):
     ) -> Delivery:
         """See `Producer.send_nowait`."""
         self._admit()
-        prepared = self._prepare(topic, key, value, headers)
-        if not isinstance(prepared, tuple):
-            prepared.close()
-            raise BufferFullError(f"the {prepared.part}_serializer has to wait", topic=topic)
-        return self._accept(topic, *prepared, partition, timestamp_ms)
+        record = Record(value, key, headers, timestamp_ms, partition, topic)
+        parts = self._interception.show(record, self._prepare)
+        if not isinstance(parts, tuple):
+            parts.close()
+            with self._interception.telling(parts.known):
+                raise BufferFullError(f"the {parts.part}_serializer has to wait", topic=topic)
+        return self._take(parts)
 
     async def send_and_wait(
         self,
@@ -322,27 +280,8 @@ class MockProducer(Producer):
         partition: int | None = None,
     ) -> SendManyResult:
         """See `Producer.send_many`; without `auto_complete` some other task completes them."""
-        result = SendManyResult()
-        accepted: list[tuple[int, Delivery]] = []
-        broken: Exception | None = None
         self._admit()
-        try:
-            async for item in _each(items):
-                number, result.count = result.count, result.count + 1
-                try:
-                    accepted.append((number, await self._send_item(topic, item, partition)))
-                except IllegalStateError:
-                    raise
-                except KafkaError as error:
-                    result.failed.append(FailedRecord(number, error))
-        except Exception as error:
-            broken = error
-        for number, delivery in accepted:
-            await _fold(result, number, delivery)
-        result.failed.sort(key=lambda failed: failed.index)
-        if broken is not None:
-            raise SendManyInterruptedError(f"stopped: {broken!r}", result=result) from broken
-        return result
+        return await send_many(self.send, topic, items, partition)
 
     async def send_arrow(
         self,
@@ -374,7 +313,7 @@ class MockProducer(Producer):
     def purge(self, *, queued: bool = True, in_flight: bool = False) -> int:
         """Fails what waits."""
         self._running()
-        count = len(self._waiting) if queued else 0
+        count = self.pending if queued else 0
         if count:
             self._fail_waiting(RecordsPurgedError("the record was purged"))
         return count
@@ -434,104 +373,32 @@ class MockProducer(Producer):
         self._raise_scripted("send")
         return 0 if self._mock_transactions is None else self._mock_transactions.check_send()
 
-    async def _send_item(self, topic: str, item: Item, partition: int | None) -> Delivery:
-        record = as_record(item)
-        return await self.send(
-            record.topic or topic,
-            record.value,
-            record.key,
-            headers=record.headers,
-            partition=partition if record.partition is None else record.partition,
-            timestamp_ms=record.timestamp_ms,
-        )
-
-    def _accept(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: HeaderPairs,
-        partition: int | None,
-        timestamp_ms: int | None,
-    ) -> Delivery:
-        try:
-            size = record_size_bound(key, value, headers) + HEADER_SIZE
-        except (TypeError, ValueError) as error:
-            raise SerializationError(str(error), topic=topic) from error
-        if size > self._config.max_request_size:
-            raise RecordTooLargeError(
-                f"the record takes up to {size} bytes, more than "
-                f"max_request_size={self._config.max_request_size}",
-                topic=topic,
-            )
-        number = self._partition(topic, key, value, partition)
-        timestamp_ms = wall_clock_ms() if timestamp_ms is None else timestamp_ms
-        where = TopicPartition(topic, number)
-        offset = self._offsets[where]
-        record = MockRecord(topic, number, key, value, headers, timestamp_ms, offset)
-        batch = ProducerBatch(
-            where,
-            bytearray(size + _BUILDER_BYTES),
-            size,
-            now=0.0,
-            owner=self._wake_ups,
-            on_unretrieved=self._unretrieved.on_unretrieved,
-        )
-        if batch.builder is None or batch.builder.try_append(timestamp_ms, key, value, headers) < 0:
-            raise SerializationError("the record cannot be written", topic=topic)
-        self._offsets[where] += 1
-        transactions = self._mock_transactions
-        (self.history if transactions is None else self.uncommitted).append(record)
-        self._waiting.append(_Waiting(record, batch))
-        sizes = [-1 if part is None else len(part) for part in (key, value)]
-        delivery = Delivery(batch, 0, timestamp_ms, *sizes)
-        if self.auto_complete:
-            self.complete_next()
-        return delivery
-
-    def _partition(
-        self, topic: str, key: bytes | None, value: bytes | None, partition: int | None
-    ) -> int:
-        count = self._topics.get(topic, 1)
-        if partition is None:
-            partition = self._choose(topic, key, value, _metadata(topic, count))
-        number = 0 if partition is None else partition
-        if not 0 <= number < count:
-            raise InvalidPartitionError(f"{number} is none of {count} partitions", topic=topic)
-        return number
+    def _accepting(self) -> WaitingRecords:
+        if self._waiting is None:
+            self._refuse()
+        return self._waiting
 
     def _fail_waiting(self, error: KafkaError) -> None:
-        while self._waiting:
-            self._end(self._waiting.popleft(), BatchOutcome(error=error))
+        if self._waiting is not None:
+            self._waiting.end_all(error)
 
-    def _end(self, waiting: _Waiting, outcome: BatchOutcome) -> None:
-        waiting.batch.complete(outcome)
-        waiting.batch.take_buffer()
+    async def _finished(self, parts: UnfinishedParts, ticket: int) -> ShownParts:
+        try:
+            async with asyncio.timeout(self._config.max_block_ms / 1000):
+                made = await parts
+        except TimeoutError as error:
+            raise KafkaTimeoutError(
+                f"the record's serializer took longer than {self._config.max_block_ms} ms"
+            ) from error
+        if self._admit() != ticket:
+            raise IllegalStateError("the record's transaction ended while send() waited")
+        return made
 
-
-@lru_cache(maxsize=1000)
-def _metadata(topic: str, count: int) -> TopicMetadata:
-    partitions = tuple(PartitionMetadata(number, 0, 0) for number in range(count))
-    return TopicMetadata(topic, UUID(int=1), partitions)
-
-
-async def _each(items: Iterable[Item] | AsyncIterable[Item]) -> AsyncIterable[Item]:
-    if isinstance(items, AsyncIterable):
-        async for item in items:
-            yield item
-    else:
-        for item in items:
-            yield item
-
-
-async def _fold(result: SendManyResult, number: int, delivery: Delivery) -> None:
-    try:
-        metadata = await delivery
-    except KafkaError as error:
-        result.failed.append(FailedRecord(number, error))
-        return
-    result.delivered += 1
-    if metadata.offset is not None:
-        low, high = result.offsets.get(metadata.topic_partition, (metadata.offset,) * 2)
-        offsets = (min(low, metadata.offset), max(high, metadata.offset))
-        result.offsets[metadata.topic_partition] = offsets
+    def _take(self, parts: ShownParts) -> Delivery:
+        with self._interception.telling(parts):
+            record, delivery = self._accepting().accept(*parts)
+        (self.history if self._mock_transactions is None else self.uncommitted).append(record)
+        self._interception.accepted(delivery, parts)
+        if self.auto_complete:
+            self.complete_all()
+        return delivery

@@ -259,6 +259,23 @@ def test_a_blocking_serializer_runs_in_a_thread() -> None:
     play(act, key_serializer=in_thread(str.encode), value_serializer=in_thread(StringSerializer()))
 
 
+@pytest.mark.parametrize("part", ["key", "value"])
+def test_a_buffer_that_changes_during_the_wait_is_sent_as_it_was(part: str) -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        buffer = bytearray(b"before")
+        other = {"key": "value", "value": "key"}[part]
+        sending = asyncio.create_task(producer.send("t", **{other: buffer, part: "x"}))
+        await asyncio.sleep(1)
+        buffer[:] = b"after!"
+        await sending
+        await producer.close()
+        assert sorted(records(stage)[0][:2]) == [b"before", b"x"]
+
+    play(act, **{f"{part}_serializer": Slow(2)})
+
+
 class Witness:
     """An interceptor that writes down what becomes of records."""
 

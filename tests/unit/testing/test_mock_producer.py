@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -147,6 +148,33 @@ async def test_serializers_run() -> None:
     async with MockProducer(value_serializer=never, max_block_ms=1) as producer:
         with pytest.raises(KafkaTimeoutError):
             await producer.send("t", "v")
+
+
+async def test_interceptors_see_records_and_what_becomes_of_them() -> None:
+    class Interceptor:
+        def __init__(self) -> None:
+            self.told: list[tuple[int | None, str | None]] = []
+
+        def on_send(self, record: Record) -> Record:
+            return replace(record, value=record.value + b"!")
+
+        def on_acknowledgement(self, metadata: Any, error: Any, headers: object) -> None:
+            self.told.append((metadata.offset, None if error is None else type(error).__name__))
+
+    interceptor = Interceptor()
+    async with MockProducer(auto_complete=False, interceptor_classes=[interceptor]) as producer:
+        delivery = await producer.send("t", b"1")
+        await producer.send("t", b"2")
+        with pytest.raises(InvalidPartitionError):
+            producer.send_nowait("t", b"3", partition=7)
+        producer.complete_next()
+        producer.error_next(DeliveryTimeoutError("late"))
+        await delivery
+        producer.auto_complete = True
+        await producer.send("t", b"4")
+    assert values(producer.history) == [b"1!", b"4!"]
+    told = [(None, "InvalidPartitionError"), (0, None), (None, "DeliveryTimeoutError"), (2, None)]
+    assert interceptor.told == told
 
 
 async def test_send_many_counts() -> None:

@@ -1,0 +1,159 @@
+"""The records of a `MockProducer` that wait for what a test does with them.
+
+Owns: what a record becomes, partitions and offsets, its delivery. Must not know: transactions, the
+states of a producer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from uuid import UUID
+
+from aioproducer.config import ProducerConfig
+from aioproducer.core.cluster import PartitionMetadata, TopicMetadata
+from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
+from aioproducer.core.stats import ProducerStats
+from aioproducer.errors import (
+    InvalidPartitionError,
+    KafkaError,
+    RecordTooLargeError,
+    SerializationError,
+)
+from aioproducer.partitioners import partition_chooser
+from aioproducer.records import record_size_bound
+from aioproducer.records.layout import HEADER_SIZE
+from aioproducer.runtime.delivery import Delivery, WakeUps
+from aioproducer.runtime.lane import wall_clock_ms
+from aioproducer.runtime.unretrieved import UnretrievedFailures
+from aioproducer.types import HeaderPairs, TopicPartition
+
+_BUILDER_BYTES = 256
+"""What a batch of one record takes beyond the bound of the record's size."""
+
+
+@dataclass(frozen=True, slots=True)
+class MockRecord:
+    """A record as it would have been sent; key and value are serialized."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: HeaderPairs
+    timestamp_ms: int
+    offset: int
+
+
+@dataclass(slots=True)
+class _Waiting:
+    record: MockRecord
+    batch: ProducerBatch
+
+
+class WaitingRecords:
+    """Records that were accepted and have no outcome yet, each a batch of its own.
+
+    Args:
+        config: the producer's.
+        topics: partitions per topic; any other topic has one.
+        loop: the producer's.
+    """
+
+    def __init__(
+        self, config: ProducerConfig, topics: Mapping[str, int], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._waiting: deque[_Waiting] = deque()
+        self._offsets: Counter[TopicPartition] = Counter()
+        self._choose = partition_chooser(config, random.Random(0))
+        self._wake_ups = WakeUps(loop)
+        self._unretrieved = UnretrievedFailures(loop, ProducerStats(), config.on_delivery_error)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def accept(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderPairs,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> tuple[MockRecord, Delivery]:
+        """One more record.
+
+        Raises:
+            InvalidPartitionError, RecordTooLargeError, SerializationError: it cannot be sent.
+        """
+        size = self._size(topic, key, value, headers)
+        where = TopicPartition(topic, self._partition(topic, key, value, partition))
+        timestamp_ms = wall_clock_ms() if timestamp_ms is None else timestamp_ms
+        batch = ProducerBatch(
+            where,
+            bytearray(size + _BUILDER_BYTES),
+            size,
+            now=0.0,
+            owner=self._wake_ups,
+            on_unretrieved=self._unretrieved.on_unretrieved,
+        )
+        if batch.builder is None or batch.builder.try_append(timestamp_ms, key, value, headers) < 0:
+            raise SerializationError("the record cannot be written", topic=topic)
+        offset = self._offsets[where]
+        self._offsets[where] += 1
+        record = MockRecord(*where, key, value, headers, timestamp_ms, offset)
+        self._waiting.append(_Waiting(record, batch))
+        sizes = [-1 if part is None else len(part) for part in (key, value)]
+        return record, Delivery(batch, 0, timestamp_ms, *sizes)
+
+    def end_next(self, error: KafkaError | None) -> MockRecord:
+        """Acknowledges the record that waits longest, or lets it fail."""
+        waiting = self._waiting.popleft()
+        offset = waiting.record.offset
+        outcome = BatchOutcome(base_offset=offset) if error is None else BatchOutcome(error=error)
+        waiting.batch.complete(outcome)
+        waiting.batch.take_buffer()
+        return waiting.record
+
+    def end_all(self, error: KafkaError | None) -> None:
+        """Acknowledges all, or lets them fail."""
+        while self._waiting:
+            self.end_next(error)
+
+    def _size(
+        self, topic: str, key: bytes | None, value: bytes | None, headers: HeaderPairs
+    ) -> int:
+        try:
+            size = record_size_bound(key, value, headers) + HEADER_SIZE
+        except (TypeError, ValueError) as error:
+            raise SerializationError(str(error), topic=topic) from error
+        if size > self._config.max_request_size:
+            raise RecordTooLargeError(
+                f"the record takes up to {size} bytes, more than "
+                f"max_request_size={self._config.max_request_size}",
+                topic=topic,
+            )
+        return size
+
+    def _partition(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int | None
+    ) -> int:
+        count = self._topics.get(topic, 1)
+        if partition is None:
+            partition = self._choose(topic, key, value, _metadata(topic, count))
+        number = 0 if partition is None else partition
+        if not 0 <= number < count:
+            raise InvalidPartitionError(f"{number} is none of {count} partitions", topic=topic)
+        return number
+
+
+@lru_cache(maxsize=1000)
+def _metadata(topic: str, count: int) -> TopicMetadata:
+    partitions = tuple(PartitionMetadata(number, 0, 0) for number in range(count))
+    return TopicMetadata(topic, UUID(int=1), partitions)
