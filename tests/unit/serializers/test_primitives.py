@@ -28,7 +28,7 @@ from aioproducer.types import Persistence
 
 VALUE = SerializationContext("orders", "value")
 
-# What Java 17 prints for `HexFormat.of().formatHex(new XSerializer().serialize("t", x))`.
+# Big-endian, as `java.nio.ByteBuffer` writes them.
 JAVA = [
     (ShortSerializer(), -2, "fffe"),
     (IntegerSerializer(), 1, "00000001"),
