@@ -81,7 +81,8 @@ asan: $(STAMP) ## Run the tests of the native code under AddressSanitizer (needs
 	$(ASAN_RUN) $(BIN)/pytest -p no:cacheprovider $(ASAN_TESTS) $(PYTEST_ARGS)
 
 cluster: $(STAMP) ## Run the tests that need real Kafka brokers
-	AIOPRODUCER_TEST_SECURITY=1 AIOPRODUCER_TEST_NETWORK=1 $(BIN)/python -m pytest -m kafka $(PYTEST_ARGS)
+	AIOPRODUCER_TEST_SECURITY=1 AIOPRODUCER_TEST_NETWORK=1 AIOPRODUCER_TEST_REGISTRY=1 \
+		$(BIN)/python -m pytest -m kafka $(PYTEST_ARGS)
 
 cluster-matrix: $(STAMP) ## Kafka 0.8.2 to 4.x, every codec, keys, acks: 10,000 records each, read by their own consumer
 	AIOPRODUCER_TEST_MATRIX=1 $(BIN)/python -m pytest tests/kafka/test_cluster_matrix.py $(PYTEST_ARGS)
@@ -137,8 +138,8 @@ bench-spark: $(STAMP) ## Spark into Kafka beside Spark's own sink (needs Java an
 instructions: $(STAMP) ## Count instructions per record, beside those recorded (needs valgrind)
 	$(BIN)/python -m bench instructions
 
-docs: $(STAMP) ## Check the README's snippets and ARCHITECTURE.md against the code
-	$(BIN)/python -m pytest tests/test_docs.py $(PYTEST_ARGS)
+docs: $(STAMP) ## Check the snippets of README and guides, and ARCHITECTURE.md, against the code
+	$(BIN)/python -m pytest tests/test_docs.py tests/test_guides.py $(PYTEST_ARGS)
 
 system-deps: ## Install what only the system has (kcat, Kerberos, Chromium, wrk, Maven, Java, valgrind)
 	@.ci/system-deps $(SYSTEM_PACKAGES)

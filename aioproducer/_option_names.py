@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from aioproducer._words_of_0_8 import WORDS
 from aioproducer.errors import ConfigError
+from aioproducer.serializers import primitives
 
 
 class Alias(NamedTuple):
@@ -54,22 +55,25 @@ COMPRESSION_LEVEL: Final = "compression.level"
 """librdkafka's one level for whichever codec is chosen."""
 
 
-def _utf8(text: str | None) -> bytes | None:
-    """Encode as Java's `StringSerializer` does."""
-    return None if text is None else text.encode()
-
-
 def _null(_: object) -> None:
     """Send nothing, as 0.8's `NullEncoder` does."""
 
 
+_SERIALIZATION: Final = "org.apache.kafka.common.serialization"
 _SERIALIZERS: Final = {
-    "org.apache.kafka.common.serialization.ByteArraySerializer": None,
-    "org.apache.kafka.common.serialization.BytesSerializer": None,
-    "org.apache.kafka.common.serialization.ByteBufferSerializer": None,
-    "org.apache.kafka.common.serialization.StringSerializer": _utf8,
+    f"{_SERIALIZATION}.ByteArraySerializer": None,
+    f"{_SERIALIZATION}.BytesSerializer": None,
+    f"{_SERIALIZATION}.ByteBufferSerializer": None,
+    f"{_SERIALIZATION}.StringSerializer": primitives.StringSerializer(),
+    f"{_SERIALIZATION}.UUIDSerializer": primitives.UuidSerializer(),
+    f"{_SERIALIZATION}.BooleanSerializer": primitives.BooleanSerializer(),
+    f"{_SERIALIZATION}.ShortSerializer": primitives.ShortSerializer(),
+    f"{_SERIALIZATION}.IntegerSerializer": primitives.IntegerSerializer(),
+    f"{_SERIALIZATION}.LongSerializer": primitives.LongSerializer(),
+    f"{_SERIALIZATION}.FloatSerializer": primitives.FloatSerializer(),
+    f"{_SERIALIZATION}.DoubleSerializer": primitives.DoubleSerializer(),
     "kafka.serializer.DefaultEncoder": None,
-    "kafka.serializer.StringEncoder": _utf8,
+    "kafka.serializer.StringEncoder": primitives.StringSerializer(),
     "kafka.serializer.NullEncoder": _null,
 }
 _PARTITIONERS: Final = {

@@ -162,7 +162,14 @@ def _settle_partitioner(values: Values, chosen: frozenset[str]) -> None:
 
 
 def _check_callables(values: Values, chosen: frozenset[str]) -> None:
-    for name in ("key_serializer", "value_serializer", "on_delivery_error", "on_data_loss"):
+    for name in ("key_serializer", "value_serializer"):
+        given = values[name]
+        is_object = callable(getattr(given, "serialize", None))
+        if isinstance(given, type) and is_object:
+            raise ConfigError(f"{name} must be an instance of {given.__name__}, not the class")
+        if given is not None and not callable(given) and not is_object:
+            raise ConfigError(f"{name} must be a Serializer or callable, not {given!r}")
+    for name in ("on_delivery_error", "on_data_loss"):
         given = values[name]
         if given is None:
             continue

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from aioproducer._options import (
     METADATA_KEY,
@@ -33,12 +33,11 @@ from aioproducer.types import StreamOpener, TopicPartition
 if TYPE_CHECKING:
     from aioproducer.errors import KafkaError
     from aioproducer.partitioners import Partitioner, PartitionFunction
+    from aioproducer.serializers.calling import SerializerFunction
+    from aioproducer.serializers.protocol import Serializer
 
 Acks = Literal["all", "-1", "0", "1", -1, 0, 1]
 """How many replicas must have a record before it counts as delivered; "all" and -1 are the same."""
-
-Serializer = Callable[[Any], bytes | None]
-"""Turns a key or value into bytes; None stays null."""
 
 DeliveryErrorCallback = Callable[[TopicPartition, int, "KafkaError"], object]
 """`(partition, failed records, error)`, called once per batch whose failure nobody awaited."""
@@ -393,11 +392,17 @@ class CoreOptions:
     )
 
     # -- extensions --------------------------------------------------------------------------
-    key_serializer: Serializer | None = option(
-        None, Kind.OBJECT, "Turns keys into bytes; None takes bytes as they are."
+    key_serializer: Serializer | SerializerFunction | None = option(
+        None,
+        Kind.OBJECT,
+        "Turns keys into bytes: a `Serializer` or a function of the key, either of which may be "
+        "asynchronous; None takes bytes as they are.",
     )
-    value_serializer: Serializer | None = option(
-        None, Kind.OBJECT, "Turns values into bytes; None takes bytes as they are."
+    value_serializer: Serializer | SerializerFunction | None = option(
+        None,
+        Kind.OBJECT,
+        "Turns values into bytes: a `Serializer` or a function of the value, either of which may "
+        "be asynchronous; None takes bytes as they are.",
     )
     interceptor_classes: Sequence[object] = option(
         (),

@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex
 from aioproducer import log
 from aioproducer._option_names import ALIASES, COMPRESSION_LEVEL, object_from_text
 from aioproducer._option_rules import acks_number, apply_rules, idempotence_requested
-from aioproducer._option_table import Acks, DeliveryErrorCallback, Serializer
+from aioproducer._option_table import Acks, DeliveryErrorCallback
 from aioproducer._option_table_security import INERT_OPTIONS, SecurityOptions
 from aioproducer._options import METADATA_KEY, Kind, Option, Status
 from aioproducer._properties import parse_properties, parse_servers
 from aioproducer._words_of_0_8 import are_of_0_8, left_out, patience_ms
 from aioproducer.errors import ConfigError
+from aioproducer.serializers.calling import SerializerFunction
+from aioproducer.serializers.protocol import Serializer
 
 __all__ = [
     "OPTIONS",
@@ -35,6 +37,7 @@ __all__ = [
     "Option",
     "ProducerConfig",
     "Serializer",
+    "SerializerFunction",
     "Status",
 ]
 

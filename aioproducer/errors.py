@@ -12,9 +12,11 @@ error pickles and copies (see `KafkaError`).
 
 from __future__ import annotations
 
+from typing import Unpack
+
 # The star form is what makes these names part of this module for type checkers (PEP 561).
 from aioproducer._error_base import *  # noqa: F403
-from aioproducer._error_base import AuthenticationError, KafkaError
+from aioproducer._error_base import AuthenticationError, ErrorFacts, KafkaError
 from aioproducer._error_table import *  # noqa: F403
 from aioproducer._error_table_others import *  # noqa: F403
 
@@ -72,7 +74,55 @@ class PreparedTransactionUnknownError(KafkaError):
 
 
 class SerializationError(KafkaError):
-    """A key, value or header cannot be turned into the bytes of a record."""
+    """A key, value or header cannot be turned into the bytes of a record.
+
+    Attributes:
+        part: `key` or `value`, where a serializer refused one.
+        path: The field inside of it, as `customer.age`, where that is known.
+    """
+
+    part: str | None = None
+    path: str | None = None
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        part: str | None = None,
+        path: str | None = None,
+        **facts: Unpack[ErrorFacts],
+    ) -> None:
+        super().__init__(message, **facts)
+        if part is not None:
+            self.part = part
+        if path is not None:
+            self.path = path
+
+
+class SchemaRegistryError(SerializationError):
+    """The schema registry refused a request, or could not be asked.
+
+    Attributes:
+        status: The HTTP status; None when there was no answer.
+        error_code: The registry's own code, such as 40401; None when it gave none.
+    """
+
+    status: int | None = None
+    error_code: int | None = None
+
+
+class SchemaNotFoundError(SchemaRegistryError):
+    """The registry does not know the subject, the version or the schema."""
+
+
+class IncompatibleSchemaError(SchemaRegistryError):
+    """The registry refused a schema because readers of an earlier one would break.
+
+    Attributes:
+        details: What differs, one text per difference; the registry's words.
+    """
+
+    details: tuple[str, ...] = ()
 
 
 class InvalidPartitionError(KafkaError):

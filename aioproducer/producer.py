@@ -13,7 +13,7 @@ import asyncio
 import os
 import warnings
 import weakref
-from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Iterable, Sequence
 from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -21,22 +21,31 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from aioproducer import log
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import (
+    BufferFullError,
     ForkedError,
     IllegalStateError,
     InvalidTopicError,
     ProducerClosedError,
-    SerializationError,
     WrongLoopError,
 )
 from aioproducer.measuring import MeasuringCalls
+from aioproducer.serializers.calling import (
+    Prepared,
+    RecordSerializers,
+    UnfinishedRecord,
+    header_pairs,
+    is_plain,
+    unchanging,
+)
 from aioproducer.transactions import TransactionalCalls
-from aioproducer.types import HeaderPairs, HeadersInput, PartitionInfo, Record, RecordMetadata
+from aioproducer.types import HeadersInput, PartitionInfo, Record, RecordMetadata
 
 if TYPE_CHECKING:
     from aioproducer.runtime.bulk import Item, SendManyResult
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.runtime.lane import Lane
+    from aioproducer.runtime.unfinished import UnfinishedParts
 
 _log = log.get("producer")
 
@@ -79,6 +88,8 @@ class Producer(TransactionalCalls, MeasuringCalls):
         self._engine: ProducerEngine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lane: Lane | None = None
+        plain = is_plain(self._config)
+        self._serializers = None if plain else RecordSerializers(self._config)
 
     @property
     def config(self) -> ProducerConfig:
@@ -228,12 +239,7 @@ class Producer(TransactionalCalls, MeasuringCalls):
             )
             if delivery is not None:
                 return delivery
-        engine = self._usable()
-        if engine.interception.sees_records:
-            record = Record(value, key, headers, timestamp_ms, partition, topic)
-            return await self._send_seen(engine, record)
-        key, value, pairs = self._prepare(topic, key, value, headers)
-        delivery = await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
+        delivery = await self._append(topic, value, key, headers, partition, timestamp_ms)
         if self._config.producer_type == "sync":
             await delivery
         return delivery
@@ -258,12 +264,11 @@ class Producer(TransactionalCalls, MeasuringCalls):
         engine = self._usable()
         if engine.interception.sees_records:
             record = Record(value, key, headers, timestamp_ms, partition, topic)
-            parts = engine.interception.show(record, self._prepare)
-            with engine.interception.telling(parts):
-                delivery = engine.appender.append_nowait(*parts)
-            engine.interception.accepted(delivery, parts)
-            return delivery
-        key, value, pairs = self._prepare(topic, key, value, headers)
+            return self._send_seen_nowait(engine, record)
+        prepared = self._prepare(topic, key, value, headers)
+        if not isinstance(prepared, tuple):
+            raise _would_wait(prepared, topic)
+        key, value, pairs = prepared
         return engine.appender.append_nowait(topic, key, value, pairs, partition, timestamp_ms)
 
     async def send_and_wait(
@@ -287,14 +292,7 @@ class Producer(TransactionalCalls, MeasuringCalls):
             )
             if delivery is not None:
                 return await delivery
-        engine = self._usable()
-        if engine.interception.sees_records:
-            record = Record(value, key, headers, timestamp_ms, partition, topic)
-            return await (await self._send_seen(engine, record))
-        key, value, pairs = self._prepare(topic, key, value, headers)
-        return await (
-            await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
-        )
+        return await (await self._append(topic, value, key, headers, partition, timestamp_ms))
 
     async def send_many(
         self,
@@ -438,10 +436,7 @@ class Producer(TransactionalCalls, MeasuringCalls):
 
     def _open_lane(self, engine: ProducerEngine) -> None:
         """Lets records that need neither a serializer nor a wait past everything here."""
-        config = self._config
-        if config.key_serializer is not None or config.value_serializer is not None:
-            return
-        if config.producer_type == "sync":
+        if self._serializers is not None or self._config.producer_type == "sync":
             return
         if engine.interception.sees_records:
             return
@@ -456,8 +451,22 @@ class Producer(TransactionalCalls, MeasuringCalls):
     async def _send_seen(self, engine: ProducerEngine, record: Record) -> Delivery:
         """`send` with interceptors."""
         parts = engine.interception.show(record, self._prepare)
+        if not isinstance(parts, tuple):
+            with engine.interception.telling(parts.known):
+                parts = await engine.appender.finished(parts)
         with engine.interception.telling(parts):
             delivery = await engine.appender.append(*parts)
+        engine.interception.accepted(delivery, parts)
+        return delivery
+
+    def _send_seen_nowait(self, engine: ProducerEngine, record: Record) -> Delivery:
+        """`send_nowait` with interceptors."""
+        parts = engine.interception.show(record, self._prepare)
+        if not isinstance(parts, tuple):
+            with engine.interception.telling(parts.known):
+                raise _would_wait(parts, record.topic)
+        with engine.interception.telling(parts):
+            delivery = engine.appender.append_nowait(*parts)
         engine.interception.accepted(delivery, parts)
         return delivery
 
@@ -502,30 +511,41 @@ class Producer(TransactionalCalls, MeasuringCalls):
                 advice="use one producer per loop, from coroutines and callbacks of that loop",
             )
 
+    async def _append(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: HeadersInput,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Delivery:
+        engine = self._usable()
+        if engine.interception.sees_records:
+            record = Record(value, key, headers, timestamp_ms, partition, topic)
+            return await self._send_seen(engine, record)
+        prepared = self._prepare(topic, key, value, headers)
+        if not isinstance(prepared, tuple):
+            prepared = await engine.appender.finished(prepared)
+        key, value, pairs = prepared
+        if self._serializers is not None:
+            # What is bytes by now may take the fast lane like any other record.
+            lane = engine.appender.lane
+            delivery: Delivery | None = lane.append(
+                topic, value, key, pairs, partition, timestamp_ms
+            )
+            if delivery is not None:
+                return delivery
+        return await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
+
     def _prepare(
         self, topic: str, key: Any, value: Any, headers: HeadersInput
-    ) -> tuple[bytes | None, bytes | None, HeaderPairs]:
+    ) -> Prepared | UnfinishedRecord:
         if not isinstance(topic, str):
             raise InvalidTopicError(f"a topic's name is a str, not {type(topic).__name__}")
-        config = self._config
-        if config.key_serializer is not None:
-            key = _serialize(config.key_serializer, key, topic, "key")
-        if config.value_serializer is not None:
-            value = _serialize(config.value_serializer, value, topic, "value")
-        # A mutable buffer is copied now: it may change while the call waits.
-        if isinstance(key, bytearray | memoryview):
-            key = bytes(key)
-        if isinstance(value, bytearray | memoryview):
-            value = bytes(value)
-        if not headers:
-            return key, value, ()
-        pairs = headers.items() if isinstance(headers, Mapping) else headers
-        try:
-            return key, value, tuple((name, content) for name, content in pairs)
-        except (TypeError, ValueError) as error:
-            raise SerializationError(
-                f"headers must be pairs of name and bytes or None: {error}", topic=topic
-            ) from error
+        if self._serializers is not None:
+            return self._serializers.prepare(topic, key, value, headers)
+        return unchanging(key), unchanging(value), header_pairs(topic, headers)
 
 
 def _check_in_task(what: str) -> None:
@@ -537,11 +557,12 @@ def _check_in_task(what: str) -> None:
         )
 
 
-def _serialize(serializer: Any, data: Any, topic: str, what: str) -> Any:
-    try:
-        return serializer(data)
-    except Exception as error:
-        raise SerializationError(f"the {what}_serializer raised {error!r}", topic=topic) from error
+def _would_wait(record: UnfinishedRecord | UnfinishedParts, topic: str | None) -> BufferFullError:
+    """Gives a record up whose serializer waits where nothing can."""
+    record.close()
+    return BufferFullError(
+        f"the {record.part}_serializer has to wait", topic=topic, advice="use send(), which waits"
+    )
 
 
 def _after_fork_in_child() -> None:

@@ -52,10 +52,13 @@ class PartitionInfo:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record to be sent; `topic` may be left out where the call names the topic."""
+    """One record to be sent; `topic` may be left out where the call names the topic.
 
-    value: bytes | None = None
-    key: bytes | None = None
+    `value` and `key` are bytes or None, or what the producer's serializers take.
+    """
+
+    value: Any = None
+    key: Any = None
     headers: HeadersInput = None
     timestamp_ms: int | None = None
     partition: int | None = None

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from aioproducer import OffsetAndMetadata, Producer, SourcePosition, TopicPartition
+from aioproducer.errors import DeliveryTimeoutError
+from aioproducer.testing import MockProducer
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
 from aioproducer.transaction_admin import TransactionAdmin
@@ -96,6 +98,19 @@ async def test_the_snippet_about_watching_works(capsys: pytest.CaptureFixture[st
         exec(f"{imports}\n{registry}\nasync def snippet():\n{body}", scope)
         await scope["snippet"]()  # type: ignore[operator]
     assert float(capsys.readouterr().out) > 0
+
+
+async def test_the_snippet_about_testing_works() -> None:
+    (program,) = (block for block in blocks(README, "python") if "MockProducer" in block)
+    body = textwrap.indent(program, "    ")
+    scope: dict[str, object] = {
+        "DeliveryTimeoutError": DeliveryTimeoutError,
+        "EmbeddedCluster": EmbeddedCluster,
+        "MockProducer": MockProducer,
+    }
+    exec(f"async def snippet():\n{body}\n    return delivery", scope)
+    delivery = await scope["snippet"]()  # type: ignore[operator]
+    assert isinstance(delivery.exception(), DeliveryTimeoutError)
 
 
 def test_make_targets_named_in_the_documents_exist() -> None:

@@ -37,6 +37,7 @@ from aioproducer.errors import (
 )
 from aioproducer.records import record_size_bound
 from aioproducer.records.layout import HEADER_SIZE
+from aioproducer.serializers.calling import Prepared, UnfinishedRecord, is_plain
 from aioproducer.types import HeaderPairs, HeadersInput, PartitionInfo, RecordMetadata
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Producer(TransactionalCalls):
         self._producer = asynchronous.Producer(config, **options)
         self.exit_timeout: float = _EXIT_TIMEOUT_S
         settings = self._producer.config
-        self._plain = settings.key_serializer is None and settings.value_serializer is None
+        self._plain = is_plain(settings)
         self._size_limit = min(settings.max_request_size, settings.buffer_memory)
         if (
             settings.producer_type == "sync"
@@ -233,7 +234,10 @@ class Producer(TransactionalCalls):
             or (value.__class__ is not bytes and value is not None)
             or (key.__class__ is not bytes and key is not None)
         ):
-            key, value, pairs = self._producer._prepare(topic, key, value, headers)
+            prepared = self._producer._prepare(topic, key, value, headers)
+            if not isinstance(prepared, tuple):
+                prepared = self._finished(inside, topic, prepared)
+            key, value, pairs = prepared
         try:
             size = record_size_bound(key, value, pairs) + HEADER_SIZE
         except (TypeError, ValueError) as error:
@@ -424,6 +428,17 @@ class Producer(TransactionalCalls):
             return at()
 
         return self._thread.call(looking())
+
+    def _finished(self, inside: Inside, topic: str, record: UnfinishedRecord) -> Prepared:
+        """What a serializer that waits makes of a record; it waits in the loop."""
+        if self._thread.is_here:
+            record.close()
+            raise BufferFullError(
+                f"the {record.part}_serializer has to wait, and a callback cannot",
+                topic=topic,
+                advice="send in another thread",
+            )
+        return self._thread.call(inside.engine.appender.finished(record))
 
     def _send_seen(self, inside: Inside, record: tuple[Any, ...]) -> DeliveryHandle:
         """Interceptors live in the loop: so do the records they see, one by one."""

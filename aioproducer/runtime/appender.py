@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from aioproducer.core.accumulator import RecordAccumulator
 from aioproducer.core.outgoing import OutgoingRecord
@@ -47,7 +47,7 @@ from aioproducer.types import HeaderPairs
 if TYPE_CHECKING:
     from aioproducer.core.cluster import TopicMetadata
     from aioproducer.core.metadata import Metadata
-    from aioproducer.runtime.appender_needs import Admission, MetadataWaits
+    from aioproducer.runtime.appender_needs import Admission, MetadataWaits, Unfinished
     from aioproducer.runtime.sender_task import SenderTask
 
 _RECORDS_PER_TURN = 1000
@@ -55,6 +55,7 @@ _RECORDS_PER_TURN = 1000
 _BYTES_PER_TURN = 256 * 1024
 """Of batches that are opened in one turn of the loop, beyond the first one."""
 
+T = TypeVar("T")
 
 LOSSES = (AuthorizationError, InvalidTopicError, KafkaTimeoutError, RecordTooLargeError)
 """Refusals after which a transaction cannot be committed (Java: the ApiExceptions of `doSend`)."""
@@ -251,6 +252,34 @@ class RecordAppender:
             topic=topic,
             advice=f"send less at a time, raise {self._scarce}, or use send() which waits",
         )
+
+    async def finished(self, pending: Unfinished[T]) -> T:
+        """What the serializers make of a record, waiting at most `max_block_ms`.
+
+        The record belongs to the transaction that was open before the wait, or to none.
+
+        Raises:
+            KafkaTimeoutError: the serializer takes longer.
+        """
+        try:
+            ticket = self._ticket()
+        except KafkaError:
+            pending.close()
+            raise
+        try:
+            try:
+                async with asyncio.timeout(self._settings.max_block):
+                    made = await pending
+            except TimeoutError as error:
+                raise KafkaTimeoutError(
+                    "the record's serializer took longer than "
+                    f"max_block_ms={round(self._settings.max_block * 1000)}"
+                ) from error
+            self._check_open(ticket)
+        except (*LOSSES, IllegalStateError) as error:
+            self._on_refused(ticket, error)
+            raise
+        return made
 
     @property
     def _may_append(self) -> bool:

@@ -1,15 +1,18 @@
-"""What the general lane asks of others: metadata to wait for, leave to send.
+"""What the general lane asks of others: metadata to wait for, leave to send, finished records.
 
-Owns: the two protocols. Must not know: who keeps them.
+Owns: the protocols. Must not know: who keeps them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from aioproducer.core.cluster import TopicMetadata
     from aioproducer.errors import KafkaError
+
+T_co = TypeVar("T_co", covariant=True)
 
 
 class MetadataWaits(Protocol):
@@ -35,3 +38,13 @@ class Admission(Protocol):
 
     def on_send_refused(self, number: int, error: KafkaError) -> None:
         """A record of that transaction was not accepted."""
+
+
+class Unfinished(Protocol[T_co]):
+    """A record, or some of them, one of whose serializers waits."""
+
+    def __await__(self) -> Generator[Any, None, T_co]:
+        """What the serializers make of it."""
+
+    def close(self) -> None:
+        """Gives it up before it was awaited."""

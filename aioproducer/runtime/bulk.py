@@ -24,7 +24,9 @@ from aioproducer.runtime.bulk_result import (
     SendManyResult,
 )
 from aioproducer.runtime.bulk_run import BulkRun, RowParts
-from aioproducer.types import HeaderPairs, HeadersInput, Record
+from aioproducer.runtime.unfinished import UnfinishedParts
+from aioproducer.serializers.calling import Prepared, UnfinishedRecord, is_plain
+from aioproducer.types import HeadersInput, Record
 
 if TYPE_CHECKING:
     from aioproducer.runtime.engine import ProducerEngine
@@ -34,7 +36,7 @@ __all__ = ["FailedRecord", "Item", "SendManyInterruptedError", "SendManyResult",
 Item = Any
 """A value, a `(key, value[, headers[, timestamp_ms[, partition]]])` tuple, or a `Record`."""
 
-Prepare = Callable[[Any, Any, Any, HeadersInput], tuple[bytes | None, bytes | None, HeaderPairs]]
+Prepare = Callable[[Any, Any, Any, HeadersInput], Prepared | UnfinishedRecord]
 
 _LONGEST_TUPLE = 5
 _ITEMS_AT_ONCE = 512
@@ -116,12 +118,7 @@ class _ItemRows:
         self._prepare = prepare
         self._topic = topic
         self._partition = partition
-        config = engine.config
-        self._plain = (
-            config.key_serializer is None
-            and config.value_serializer is None
-            and not self._interception.sees_records
-        )
+        self._plain = is_plain(engine.config) and not self._interception.sees_records
 
     def topics(self, start: int, stop: int) -> list[str | None]:
         """A `Record` that names another topic is never filled in."""
@@ -153,19 +150,26 @@ class _ItemRows:
             budget,
         )
 
-    def record(self, row: int) -> RowParts:
+    def record(self, row: int) -> RowParts | UnfinishedParts:
         """One item as `send()` would take it."""
-        record = _as_record(self.items[row])
+        record = as_record(self.items[row])
         topic = record.topic or self._topic
         partition = self._partition if record.partition is None else record.partition
         if self._interception.sees_records:
             shown = replace(record, topic=topic, partition=partition)
             return self._interception.show(shown, self._prepare)
-        key, value, headers = self._prepare(topic, record.key, record.value, record.headers)
-        return topic, key, value, headers, partition, record.timestamp_ms
+        prepared = self._prepare(topic, record.key, record.value, record.headers)
+        if isinstance(prepared, tuple):
+            return (topic, *prepared, partition, record.timestamp_ms)
+        return UnfinishedParts(topic, prepared, partition, record.timestamp_ms)
 
 
-def _as_record(item: Item) -> Record:
+def as_record(item: Item) -> Record:
+    """An item of `send_many` as a record.
+
+    Raises:
+        SerializationError: it is a tuple of a length that means nothing.
+    """
     if isinstance(item, Record):
         return item
     if not isinstance(item, tuple):

@@ -24,7 +24,13 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Protocol
 
-from aioproducer.errors import IllegalStateError, InvalidTopicError, KafkaError, KafkaTimeoutError
+from aioproducer.errors import (
+    BufferFullError,
+    IllegalStateError,
+    InvalidTopicError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 from aioproducer.records.bulk import OpenBatches, Rows, Share
 from aioproducer.runtime.bulk_result import (
     FailedRecord,
@@ -40,6 +46,7 @@ if TYPE_CHECKING:
     from aioproducer.core.producer_batch import ProducerBatch
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
+    from aioproducer.runtime.unfinished import UnfinishedParts
 
 _TURN_BYTES = 1 << 20
 _REFUSALS_PER_TURN = 100
@@ -51,12 +58,20 @@ RowParts = tuple[str | None, bytes | None, bytes | None, HeaderPairs, int | None
 class RowSource(Rows, Protocol):
     """Rows that can also be had one by one."""
 
-    def record(self, row: int) -> RowParts:
-        """One row.
+    def record(self, row: int) -> RowParts | UnfinishedParts:
+        """One row, or what has to be awaited for it.
 
         Raises:
             KafkaError: it cannot be sent.
         """
+        ...
+
+
+class ReadyRows(RowSource, Protocol):
+    """Rows that no serializer has to see."""
+
+    def record(self, row: int) -> RowParts:
+        """See `RowSource`."""
         ...
 
 
@@ -168,7 +183,10 @@ class BulkRun:
         seen = self._engine.interception
         parts: RowParts | None = None
         try:
-            parts = rows.record(row)
+            made = rows.record(row)
+            parts = made if isinstance(made, tuple) else made.known
+            if not isinstance(made, tuple):
+                parts = await self._finished(made)
             name, key, value, headers, partition, timestamp_ms = parts
             name = topic if name is None else name
             if name is None:
@@ -202,6 +220,12 @@ class BulkRun:
         sticks = self._sticks and partition is None and (key is None or not self._hashes_keys)
         self._track(delivery, number, self._target(name), sticks)
         return True
+
+    async def _finished(self, row: UnfinishedParts) -> RowParts:
+        if not self._patient:
+            row.close()
+            raise BufferFullError("a serializer has to wait, and one has waited in vain before")
+        return await self._appender.finished(row)
 
     def _target(self, topic: str | None) -> _Target:
         if not isinstance(topic, str):

@@ -22,12 +22,13 @@ from aioproducer import log
 from aioproducer.errors import KafkaError
 from aioproducer.interceptors import ClusterInfo
 from aioproducer.records.bulk import OpenBatches
+from aioproducer.runtime.unfinished import UnfinishedParts
 from aioproducer.types import HeaderPairs, HeadersInput, Record, RecordMetadata, TimestampType
 
 if TYPE_CHECKING:
     from aioproducer.core.producer_batch import ProducerBatch
     from aioproducer.runtime.bulk import Prepare
-    from aioproducer.runtime.bulk_run import RowParts, RowSource
+    from aioproducer.runtime.bulk_run import ReadyRows, RowParts
     from aioproducer.runtime.delivery import Delivery
 
 _log = log.get("runtime")
@@ -75,8 +76,10 @@ class Interception:
         """Whether records have to be shown to anybody."""
         return bool(self._on_send or self._on_acknowledgement)
 
-    def show(self, record: Record, prepare: Prepare) -> ShownParts:
+    def show(self, record: Record, prepare: Prepare) -> ShownParts | UnfinishedParts:
         """The parts of a record as the interceptors want it sent, serialized by `prepare`.
+
+        Where a serializer waits, whoever awaits the parts tells of what goes wrong.
 
         Raises:
             KafkaError: what `prepare` raises; they are told.
@@ -87,12 +90,14 @@ class Interception:
                 record = changed
         topic = record.topic
         try:
-            key, value, headers = prepare(topic, record.key, record.value, record.headers)
+            prepared = prepare(topic, record.key, record.value, record.headers)
         except BaseException as error:
             known = (topic, None, None, (), record.partition, record.timestamp_ms)
             self.refused(known, error)
             raise
-        return topic, key, value, headers, record.partition, record.timestamp_ms
+        if isinstance(prepared, tuple):
+            return (topic, *prepared, record.partition, record.timestamp_ms)
+        return UnfinishedParts(topic, prepared, record.partition, record.timestamp_ms)
 
     @contextmanager
     def telling(self, parts: RowParts) -> Iterator[None]:
@@ -172,7 +177,7 @@ class Interception:
 class InterceptedRows:
     """Rows of which each is shown to the interceptors; native code fills in none of them."""
 
-    def __init__(self, rows: RowSource, interception: Interception, topic: str | None) -> None:
+    def __init__(self, rows: ReadyRows, interception: Interception, topic: str | None) -> None:
         self._rows = rows
         self._interception = interception
         self._topic = topic
@@ -195,7 +200,7 @@ class InterceptedRows:
         del batches, stop, number, timestamp_ms, size_limit, budget
         return start, True
 
-    def record(self, row: int) -> RowParts:
+    def record(self, row: int) -> RowParts | UnfinishedParts:
         """One row as the interceptors want it sent."""
         try:
             topic, key, value, headers, partition, timestamp_ms = self._rows.record(row)

@@ -1,4 +1,4 @@
-"""Kafka for tests: an embedded cluster, real brokers on the JVM, and tools to read topics back.
+"""Kafka for tests: embedded and virtual clusters, a mock, real brokers on the JVM, and readers.
 
 Owns: the public names, imported when first used. Must not know: the CLI. Nothing that produces
 imports this package.
@@ -20,23 +20,37 @@ if TYPE_CHECKING:
     from aioproducer.testing.broker import TopicSpec as TopicSpec
     from aioproducer.testing.embedded import EmbeddedCluster as EmbeddedCluster
     from aioproducer.testing.embedded import serve as serve
+    from aioproducer.testing.faults import FaultScript as FaultScript
+    from aioproducer.testing.mock_producer import MockProducer as MockProducer
+    from aioproducer.testing.mock_producer import MockRecord as MockRecord
     from aioproducer.testing.reader import end_offsets as end_offsets
     from aioproducer.testing.reader import read_topic as read_topic
     from aioproducer.testing.reader import stream_batches as stream_batches
     from aioproducer.testing.reader import stream_topic as stream_topic
+    from aioproducer.testing.schema_registry import StubSchemaRegistry as StubSchemaRegistry
+    from aioproducer.testing.threaded import ThreadedCluster as ThreadedCluster
+    from aioproducer.testing.virtual import VirtualKafka as VirtualKafka
+    from aioproducer.testing.virtual import run_virtual as run_virtual
 
 _HOMES = {
     "BrokerSpec": "broker",
     "ClusterSettings": "broker",
     "ClusterState": "broker",
     "EmbeddedCluster": "embedded",
+    "FaultScript": "faults",
     "Faults": "broker",
+    "MockProducer": "mock_producer",
+    "MockRecord": "mock_producer",
+    "StubSchemaRegistry": "schema_registry",
+    "ThreadedCluster": "threaded",
     "TopicSpec": "broker",
+    "VirtualKafka": "virtual",
     "create_topic": "admin",
     "delete_topic": "admin",
     "end_offsets": "reader",
     "list_topics": "admin",
     "read_topic": "reader",
+    "run_virtual": "virtual",
     "serve": "embedded",
     "stream_batches": "reader",
     "stream_topic": "reader",

@@ -30,6 +30,7 @@ from aioproducer.testing.broker import (
     TopicSpec,
 )
 from aioproducer.testing.embedded_server import BrokerServer, PartitionWatch
+from aioproducer.testing.faults import FaultScript
 from aioproducer.testing.security import ListenerSecurity
 from aioproducer.types import TopicPartition
 
@@ -113,6 +114,11 @@ class EmbeddedCluster:
             f"[{node.host}]:{node.port}" if ":" in node.host else f"{node.host}:{node.port}"
             for node in self.state.brokers.values()
         )
+
+    @property
+    def faults(self) -> FaultScript:
+        """What the brokers are to do wrong, in words."""
+        return FaultScript(self.state.faults)
 
     async def __aenter__(self) -> Self:
         await self.start()

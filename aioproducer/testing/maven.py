@@ -57,6 +57,42 @@ def fetch_jar(coordinate: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Path:
     return _fetch([coordinate], exclude=["*:*"], timeout_s=timeout_s)[0]
 
 
+def fetch_archive(
+    coordinate: str,
+    classifier: str,
+    kind: str,
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> Path:
+    """Return the path of a file beside a jar, such as a whole distribution.
+
+    Args:
+        coordinate: `group:artifact:version`.
+        classifier: What the file is called besides.
+        kind: The end of its name, such as `tar.gz`.
+        timeout_s: The bound for Maven and for waiting for another process that resolves.
+
+    Raises:
+        ValueError: The coordinate is not of that form.
+        MavenMissingError: There is no `mvn`.
+        MavenError: Maven failed.
+    """
+    _, artifact, version = _parts(coordinate, ("groupId", "artifactId", "version"))
+    directory = cache_dir() / "archives"
+    target = directory / f"{artifact}-{version}-{classifier}.{kind}"
+    directory.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + timeout_s
+    with _locked(directory / "lock", deadline):
+        if not target.is_file():
+            # Copied, not resolved as a dependency: what it depends on is inside of it.
+            with tempfile.TemporaryDirectory(dir=directory) as draft:
+                command = ["dependency:copy", f"-Dartifact={coordinate}:{kind}:{classifier}"]
+                command.append(f"-DoutputDirectory={draft}")
+                _maven(command, draft, [coordinate], deadline)
+                (Path(draft) / target.name).replace(target)
+    return target
+
+
 def fetch_classpath(
     coordinates: Sequence[str],
     *,
@@ -120,31 +156,43 @@ def _pom(coordinates: Sequence[str], exclude: Sequence[str]) -> str:
 
 def _elements(coordinate: str, names: Sequence[str]) -> str:
     """`a:b` under the names `x` and `y` is `<x>a</x><y>b</y>`."""
-    parts = coordinate.split(":")
-    if len(parts) != len(names) or not all(parts):
-        raise ValueError(f"{coordinate!r} is not of the form {':'.join(names)}")
+    parts = _parts(coordinate, names)
     return "".join(
         f"<{name}>{escape(part)}</{name}>" for name, part in zip(names, parts, strict=True)
     )
 
 
+def _parts(coordinate: str, names: Sequence[str]) -> list[str]:
+    parts = coordinate.split(":")
+    if len(parts) != len(names) or not all(parts):
+        raise ValueError(f"{coordinate!r} is not of the form {':'.join(names)}")
+    return parts
+
+
 def _resolve(pom: str, coordinates: Sequence[str], deadline: float) -> list[Path]:
+    with tempfile.TemporaryDirectory(prefix="aioproducer-mvn-") as directory:
+        pom_path, output = Path(directory, "pom.xml"), Path(directory, "classpath")
+        pom_path.write_text(pom, encoding="utf-8")
+        command = ["--file", str(pom_path), "dependency:build-classpath"]
+        command.append(f"-Dmdep.outputFile={output}")
+        _maven(command, directory, coordinates, deadline)
+        jars = [Path(part) for part in output.read_text(encoding="utf-8").split(os.pathsep) if part]
+    if not jars or not all(jar.is_file() for jar in jars):
+        raise MavenError(f"Maven resolved {', '.join(coordinates)} to jars that do not exist")
+    return jars
+
+
+def _maven(
+    arguments: Sequence[str], directory: str, coordinates: Sequence[str], deadline: float
+) -> None:
     executable = shutil.which("mvn")
     if executable is None:
         raise MavenMissingError(
             f"Maven (`mvn`) is needed to fetch {', '.join(coordinates)} and is not on the PATH; "
             "`make system-deps` installs it"
         )
-    with tempfile.TemporaryDirectory(prefix="aioproducer-mvn-") as directory:
-        pom_path, output = Path(directory, "pom.xml"), Path(directory, "classpath")
-        pom_path.write_text(pom, encoding="utf-8")
-        command = [executable, "--batch-mode", "--quiet", "--file", str(pom_path)]
-        command += ["dependency:build-classpath", f"-Dmdep.outputFile={output}"]
-        _run(command, directory, coordinates, deadline)
-        jars = [Path(part) for part in output.read_text(encoding="utf-8").split(os.pathsep) if part]
-    if not jars or not all(jar.is_file() for jar in jars):
-        raise MavenError(f"Maven resolved {', '.join(coordinates)} to jars that do not exist")
-    return jars
+    command = [executable, "--batch-mode", "--quiet", *arguments]
+    _run(command, directory, coordinates, deadline)
 
 
 def _run(command: list[str], directory: str, coordinates: Sequence[str], deadline: float) -> None:

@@ -185,9 +185,7 @@ def test_a_coroutine_function_is_no_done_callback(function: Any) -> None:
 
 
 @pytest.mark.parametrize("function", COROUTINE_FUNCTIONS)
-@pytest.mark.parametrize(
-    "option", ["on_delivery_error", "on_data_loss", "key_serializer", "value_serializer"]
-)
+@pytest.mark.parametrize("option", ["on_delivery_error", "on_data_loss"])
 def test_a_coroutine_function_is_refused_by_the_options(option: str, function: Any) -> None:
     with pytest.raises(ConfigError, match=f"{option}.*coroutine function"):
         Producer(bootstrap_servers="localhost:9092", **{option: function})

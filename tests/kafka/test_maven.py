@@ -13,6 +13,7 @@ from aioproducer.testing.maven import (
     MavenError,
     MavenMissingError,
     MavenTimeoutError,
+    fetch_archive,
     fetch_classpath,
     fetch_jar,
 )
@@ -25,6 +26,17 @@ for argument; do
   esac
 done
 printf '%s:%s' "$0.first.jar" "$0.second.jar" > "$output"
+"""
+
+COPY = """#!/bin/sh
+for argument; do
+  case "$argument" in
+    -Dartifact=*) artifact="$argument";;
+    -DoutputDirectory=*) target="${argument#-DoutputDirectory=}";;
+  esac
+done
+printf '%s' "$artifact" > "$target/app-1-all.tar.gz"
+echo copy >> "$0.calls"
 """
 
 
@@ -133,3 +145,14 @@ def test_a_maven_that_hangs_is_ended_with_its_children(fake_maven: FakeMaven) ->
 def test_a_malformed_coordinate_is_refused(coordinate: str) -> None:
     with pytest.raises(ValueError, match="groupId:artifactId:version"):
         fetch_jar(coordinate)
+
+
+def test_an_archive_is_copied_once(fake_maven: FakeMaven) -> None:
+    fake_maven.does(COPY)
+    for _ in range(2):
+        path = fetch_archive("org.example:app:1", "all", "tar.gz")
+        assert path.name == "app-1-all.tar.gz"
+        assert path.read_text() == "-Dartifact=org.example:app:1:tar.gz:all"
+    assert fake_maven.executable.with_name("mvn.calls").read_text() == "copy\n"
+    with pytest.raises(ValueError, match="not of the form"):
+        fetch_archive("app:1", "all", "tar.gz")

@@ -34,7 +34,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("needs Java 17 or newer, on the PATH or by JAVA_HOME")
     # The directory of discovery is what a wheel makes of it: a top-level module.
-    paths = [ROOT / "aioproducer/spark/discovery", os.environ.get("PYTHONPATH", "")]
+    paths = [ROOT / "aioproducer/spark/discovery", ROOT / "tests", os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, filter(None, paths)))
     home = tmp_path_factory.mktemp("spark")
     settings = {

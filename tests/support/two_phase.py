@@ -142,7 +142,12 @@ class Query:
         seed: decides everything.
         level: the transaction version.
         protocol: what a driver does; a broken one, to see that it is noticed.
+
+    Attributes:
+        RIVALRY: how often another driver starts beside the one that works.
     """
+
+    RIVALRY = 0.3
 
     def __init__(
         self,
@@ -215,7 +220,7 @@ class Query:
         )
         self._drivers.append(driver)
         life = driver.run(self._drive(driver))
-        if rng.random() < 0.3:
+        if rng.random() < self.RIVALRY:
             self.happened["second driver"] += 1
             await asyncio.wait([life], timeout=rng.uniform(0, 0.5))  # another one starts beside it
             return

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from support.confluent import read_all_blocking
-from support.spark_faults.source import kill_session
+from support.spark_faults.deaths import kill_session
 
 ROOT = Path(__file__).parents[3]
 LIFE_S = 300.0
@@ -28,6 +28,9 @@ _SETTINGS = {
     "spark.task.maxFailures": "4",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20",
     "spark.sql.shuffle.partitions": "3",
+    # To start and compile takes longer here than what is run.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.codegen.wholeStage": "false",
 }
 
 
@@ -81,7 +84,7 @@ class FaultyQuery:
     lines: int = 120
     options: Mapping[str, str] = field(default_factory=dict)
     rng: random.Random = field(default_factory=random.SystemRandom)
-    _lives: int = 0
+    _lives: list[Life] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         (self.folder / "input").mkdir()
@@ -106,7 +109,6 @@ class FaultyQuery:
         self, *, master: str | None = None, spark: Mapping[str, str] | None = None, **faults: Any
     ) -> Life:
         """Starts it anew, with another parallelism; faults by name, `_` for a dot."""
-        self._lives += 1
         own = {"notes": str(self.folder / "notes"), "go.on": str(self.folder / "go on")}
         settings = {
             "master": master or f"local[{self.rng.randint(1, 4)},4]",
@@ -127,7 +129,7 @@ class FaultyQuery:
             },
             "faults": own | {name.replace("_", "."): value for name, value in faults.items()},
         }
-        output = self.folder / f"life {self._lives}.log"
+        output = self.folder / f"life {len(self._lives) + 1}.log"
         paths = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
         with output.open("wb") as sink:
             process = subprocess.Popen(
@@ -138,7 +140,13 @@ class FaultyQuery:
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
                 start_new_session=True,
             )
-        return Life(process, output)
+        self._lives.append(Life(process, output))
+        return self._lives[-1]
+
+    def end(self) -> None:
+        """Leaves nothing running."""
+        for life in self._lives:
+            life.kill()
 
     def batches(self) -> int:
         """How many batches Spark has noted as done."""

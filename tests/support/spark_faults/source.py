@@ -4,8 +4,8 @@ Owns: the moments, and how a task, its process or the whole query dies. Must not
 
     task.share      how many first attempts of tasks fail, at a random moment, in a random way
     task.slow       seconds that the first attempt at partition 0 takes longer
-    driver.moment   where the whole query dies, one of `MOMENTS`; at `stall`, which is before the
-                    decision, it waits for a file instead
+    driver.moment   where the whole query dies, one of `deaths.MOMENTS`; at `stall`, which is
+                    before the decision, it waits for a file instead
     driver.batch    in which batch; None for every one
     driver.raises   whether the commit fails there, instead of the whole query being killed
 """
@@ -30,8 +30,8 @@ from aioproducer.spark.source import AioproducerSource, TaskMessage
 from aioproducer.spark.streaming import StreamWriter
 from aioproducer.spark.two_phase import TwoPhaseCommit
 from aioproducer.types import PreparedTransaction
+from support.spark_faults.deaths import kill_session
 
-MOMENTS = ("before decision", "decided", "half ended", "ended")
 _PATIENCE_S = 120.0
 
 
@@ -140,20 +140,3 @@ def _note(faults: dict[str, Any], what: str) -> None:
     """What has happened, for whoever counts."""
     with Path(faults["notes"]).open("a", encoding="utf-8") as notes:
         notes.write(what + "\n")
-
-
-def kill_session(session: int) -> None:
-    """SIGKILL for all processes of a session, this one as the last; Spark's have many groups."""
-    found = []
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = status.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[3]) == session:
-            found.append(int(status.parent.name))
-    for each in sorted(found, key=lambda process: process == os.getpid()):
-        try:
-            os.kill(each, signal.SIGKILL)
-        except ProcessLookupError:
-            pass

@@ -57,8 +57,8 @@ def test_plain_file_gives_rows_with_positions(tmp_path: Path) -> None:
 
 
 def test_gzip_is_known_by_its_content(tmp_path: Path) -> None:
-    named = write(tmp_path / "t.csv.gz", gzip.compress(CSV))
-    unnamed = write(tmp_path / "t.csv", gzip.compress(CSV))
+    named = write(tmp_path / "t.csv.gz", gzip.compress(CSV, mtime=0))
+    unnamed = write(tmp_path / "t.csv", gzip.compress(CSV, mtime=0))
     assert fields_of(FileSource([named, unnamed])) == ROWS + ROWS
 
 
@@ -66,7 +66,7 @@ def test_members_of_a_zip_are_read_in_order_with_their_own_positions(tmp_path: P
     file = zip_of(
         tmp_path / "t.zip",
         b_csv=CSV,
-        folder__a_csv_gz=gzip.compress(CSV),
+        folder__a_csv_gz=gzip.compress(CSV, mtime=0),
         readme_txt=b"not data",
         __MACOSX__b_csv=b"junk",
     )
@@ -126,8 +126,8 @@ def test_zipped_parquet_is_read_through_a_temporary_file(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("t.csv.gz", gzip.compress(CSV * 1000)[:-20], "damaged or cut off"),
-        ("t.csv.gz", gzip.compress(CSV)[:-8] + b"\0" * 8, "crc check failed"),
+        ("t.csv.gz", gzip.compress(CSV * 1000, mtime=0)[:-20], "damaged or cut off"),
+        ("t.csv.gz", gzip.compress(CSV, mtime=0)[:-8] + b"\0" * 8, "crc check failed"),
         ("t.zip", b"PK\x03\x04 no archive", "damaged or cut off"),
         ("t.parquet", b"no parquet at all", "not readable as Parquet"),
         ("t.unknown", b"", "does not tell its format"),
@@ -161,7 +161,7 @@ def test_impossible_inputs_are_refused() -> None:
 def test_progress_ends_at_the_size_of_all_files(tmp_path: Path) -> None:
     files = [
         write(tmp_path / "a.csv", CSV),
-        write(tmp_path / "b.csv.gz", gzip.compress(CSV)),
+        write(tmp_path / "b.csv.gz", gzip.compress(CSV, mtime=0)),
     ]
     source = FileSource(files)
     *_, last = source.batches()

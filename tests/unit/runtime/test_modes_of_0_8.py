@@ -164,20 +164,23 @@ def test_of_a_bulk_call_what_finds_no_place_is_dropped_too() -> None:
     play(act, buffer_max_records=25, enqueue_timeout_ms=0, **ROOMY)
 
 
-@pytest.mark.parametrize("bulk", [True, False])
-def test_so_many_messages_are_a_batch_and_go_at_once(bulk: bool) -> None:
+@pytest.mark.parametrize("call", ["send", "send_many", "send_arrow"])
+def test_so_many_messages_are_a_batch_and_go_at_once(call: str) -> None:
     async def act(stage: Stage) -> None:
         producer = stage.producer
         await producer.start()
         await producer.warm_up(["t"])
         before = stage.loop.time()
         values = [b"%d" % number for number in range(400)]
-        if bulk:
+        if call == "send_many":
             await producer.send_many("t", values)
+        elif call == "send_arrow":
+            table = pytest.importorskip("pyarrow").table({"value": values})
+            await producer.send_arrow("t", table)
         else:
             deliveries = [await producer.send("t", value) for value in values]
             await asyncio.gather(*deliveries)
-            assert stage.loop.time() < before + 1  # nothing has lingered for 5 s
+        assert stage.loop.time() < before + 1  # nothing has lingered for 5 s
         assert [len(list(batch.records())) for batch in stage.batches("t")] == [200, 200]
         assert stage.values("t") == values
         await producer.close()

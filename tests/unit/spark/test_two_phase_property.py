@@ -87,9 +87,19 @@ def is_noticed(play: Callable[[int], list[str]]) -> bool:
     return any(play(seed) for seed in range(MOST_TRIES))
 
 
-@pytest.mark.parametrize("broken", [WithoutFencing, WithoutMemory])
-def test_a_driver_that_leaves_out_a_step_is_noticed(broken: type[TwoPhaseCommit]) -> None:
-    assert is_noticed(lambda seed: _failure(seed, broken))
+class AmongRivals(Query):
+    """Two drivers more often than one."""
+
+    RIVALRY = 0.9
+
+
+@pytest.mark.parametrize(
+    ("broken", "query"), [(WithoutFencing, AmongRivals), (WithoutMemory, Query)]
+)
+def test_a_driver_that_leaves_out_a_step_is_noticed(
+    broken: type[TwoPhaseCommit], query: type[Query]
+) -> None:
+    assert is_noticed(lambda seed: _failure(seed, broken, query))
 
 
 def test_tasks_that_commit_by_themselves_leave_duplicates() -> None:
@@ -118,8 +128,10 @@ async def _nothing(decision: Decision) -> None:
     pass
 
 
-def _failure(seed: int, protocol: Callable[[Ledger], TwoPhaseCommit]) -> list[str]:
+def _failure(
+    seed: int, protocol: Callable[[Ledger], TwoPhaseCommit], make: type[Query] = Query
+) -> list[str]:
     try:
-        return play_query(seed, protocol=protocol)[0]
+        return play_query(seed, protocol=protocol, make=make)[0]
     except Exception as error:  # the calm life at the end has failed
         return [repr(error)]

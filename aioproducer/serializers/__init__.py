@@ -1,0 +1,81 @@
+"""Serializers: what turns keys and values into bytes.
+
+Owns: the public names, imported when first used; what a format needs beyond the standard library is
+imported when a serializer of it is made. Must not know: the producer, which only calls them.
+
+    protocol     what a serializer is                json_text    JSON
+    calling      how the producer calls it           models       Pydantic's models
+    primitives   bytes, text, numbers, UUIDs         threads      blocking ones, in a thread
+    registry/    Avro, JSON Schema, Protobuf with a schema registry
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aioproducer.serializers.json_text import JsonSerializer as JsonSerializer
+    from aioproducer.serializers.models import PydanticSerializer as PydanticSerializer
+    from aioproducer.serializers.primitives import BooleanSerializer as BooleanSerializer
+    from aioproducer.serializers.primitives import BytesSerializer as BytesSerializer
+    from aioproducer.serializers.primitives import DoubleSerializer as DoubleSerializer
+    from aioproducer.serializers.primitives import FloatSerializer as FloatSerializer
+    from aioproducer.serializers.primitives import IntegerSerializer as IntegerSerializer
+    from aioproducer.serializers.primitives import LongSerializer as LongSerializer
+    from aioproducer.serializers.primitives import ShortSerializer as ShortSerializer
+    from aioproducer.serializers.primitives import StringSerializer as StringSerializer
+    from aioproducer.serializers.primitives import UuidSerializer as UuidSerializer
+    from aioproducer.serializers.protocol import SerializationContext as SerializationContext
+    from aioproducer.serializers.protocol import Serializer as Serializer
+    from aioproducer.serializers.registry.avro import AvroSerializer as AvroSerializer
+    from aioproducer.serializers.registry.client import SchemaRegistry as SchemaRegistry
+    from aioproducer.serializers.registry.json_schema import (
+        JsonSchemaSerializer as JsonSchemaSerializer,
+    )
+    from aioproducer.serializers.registry.protobuf import ProtobufSerializer as ProtobufSerializer
+    from aioproducer.serializers.registry.schema import RegisteredSchema as RegisteredSchema
+    from aioproducer.serializers.registry.schema import Schema as Schema
+    from aioproducer.serializers.registry.schema import SchemaReference as SchemaReference
+    from aioproducer.serializers.registry.subjects import record_name as record_name
+    from aioproducer.serializers.registry.subjects import topic_name as topic_name
+    from aioproducer.serializers.registry.subjects import topic_record_name as topic_record_name
+    from aioproducer.serializers.threads import in_thread as in_thread
+
+_HOMES = {
+    "AvroSerializer": "registry.avro",
+    "BooleanSerializer": "primitives",
+    "BytesSerializer": "primitives",
+    "DoubleSerializer": "primitives",
+    "FloatSerializer": "primitives",
+    "IntegerSerializer": "primitives",
+    "JsonSchemaSerializer": "registry.json_schema",
+    "JsonSerializer": "json_text",
+    "LongSerializer": "primitives",
+    "ProtobufSerializer": "registry.protobuf",
+    "PydanticSerializer": "models",
+    "RegisteredSchema": "registry.schema",
+    "Schema": "registry.schema",
+    "SchemaReference": "registry.schema",
+    "SchemaRegistry": "registry.client",
+    "SerializationContext": "protocol",
+    "Serializer": "protocol",
+    "ShortSerializer": "primitives",
+    "StringSerializer": "primitives",
+    "UuidSerializer": "primitives",
+    "in_thread": "threads",
+    "record_name": "registry.subjects",
+    "topic_name": "registry.subjects",
+    "topic_record_name": "registry.subjects",
+}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = found
+    return found

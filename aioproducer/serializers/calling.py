@@ -1,0 +1,193 @@
+"""How the producer calls serializers.
+
+Owns: what the options `key_serializer` and `value_serializer` may hold, the order of the two, the
+error that names the record's topic and part. Must not know: how long a wait may take.
+
+Invariants
+- The key's serializer runs before the value's, as in Java's client, and both see the same headers.
+- Nothing is awaited unless a serializer returns an awaitable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from aioproducer.errors import SerializationError
+from aioproducer.serializers.primitives import BytesSerializer
+from aioproducer.serializers.protocol import Part, SerializationContext, Serializer
+from aioproducer.types import HeaderPairs, HeadersInput, Persistence
+
+if TYPE_CHECKING:
+    from aioproducer.config import ProducerConfig
+
+SerializerFunction = Callable[[Any], bytes | Awaitable[bytes | None] | None]
+"""A serializer that needs to know nothing but the data."""
+
+Prepared = tuple[bytes | None, bytes | None, HeaderPairs]
+"""Key, value and headers of a record as they are sent."""
+
+_Call = Callable[[Any, SerializationContext], Any]
+
+
+def is_plain(config: ProducerConfig) -> bool:
+    """Whether keys and values are sent as they are given."""
+    return all(
+        serializer is None or type(serializer) is BytesSerializer
+        for serializer in (config.key_serializer, config.value_serializer)
+    )
+
+
+class RecordSerializers:
+    """The serializers of a producer's keys and values."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._key = _call_of(config.key_serializer)
+        self._value = _call_of(config.value_serializer)
+
+    def prepare(
+        self, topic: str, key: Any, value: Any, headers: HeadersInput
+    ) -> Prepared | UnfinishedRecord:
+        """The record's parts, or what has to be awaited for them.
+
+        Raises:
+            SerializationError: a serializer failed, or the headers are no headers.
+        """
+        pairs = list(header_pairs(topic, headers))
+        if self._key is not None:
+            made = _start(self._key, key, SerializationContext(topic, "key", pairs))
+            if made.__class__ is not bytes and not _is_made(made):
+                rest = partial(self._rest, topic, value, pairs)
+                return UnfinishedRecord(topic, "key", made, rest)
+            key = made
+        return self._rest(topic, value, pairs, key)
+
+    def _rest(
+        self, topic: str, value: Any, pairs: list[tuple[str, bytes | None]], key: Any
+    ) -> Prepared | UnfinishedRecord:
+        if self._value is not None:
+            made = _start(self._value, value, SerializationContext(topic, "value", pairs))
+            if made.__class__ is not bytes and not _is_made(made):
+                rest = partial(_finish, key, pairs)
+                return UnfinishedRecord(topic, "value", made, rest)
+            value = made
+        return _finish(key, pairs, value)
+
+
+class UnfinishedRecord:
+    """A record one of whose serializers waits; await it once, or `close` it.
+
+    Raises:
+        SerializationError: what the serializer returned is neither bytes nor an awaitable.
+    """
+
+    __slots__ = ("_made", "_part", "_rest", "_topic")
+
+    def __init__(
+        self,
+        topic: str,
+        part: Part,
+        made: Awaitable[Any],
+        rest: Callable[[Any], Prepared | UnfinishedRecord],
+    ) -> None:
+        if not isinstance(made, Awaitable):
+            raise _no_bytes(topic, part, made)
+        self._topic = topic
+        self._part: Part = part
+        self._made = made
+        self._rest = rest
+
+    @property
+    def part(self) -> Part:
+        """Whose serializer waits."""
+        return self._part
+
+    def close(self) -> None:
+        """Gives it up before it was awaited."""
+        give_up = getattr(self._made, "close", None) or getattr(self._made, "cancel", None)
+        if give_up is not None:
+            give_up()
+
+    def __await__(self) -> Generator[Any, None, Prepared]:
+        return self._finished().__await__()
+
+    async def _finished(self) -> Prepared:
+        try:
+            made = await self._made
+        except SerializationError as error:
+            raise error.with_context(topic=self._topic) from error.__cause__
+        except Exception as error:
+            raise _failure(error, self._topic, self._part) from error
+        if not _is_made(made):
+            raise _no_bytes(self._topic, self._part, made)
+        rest = self._rest(made)
+        return rest if isinstance(rest, tuple) else await rest
+
+
+def header_pairs(topic: str, headers: HeadersInput) -> HeaderPairs:
+    """Headers as they are stored.
+
+    Raises:
+        SerializationError: they are no pairs.
+    """
+    if not headers:
+        return ()
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    try:
+        return tuple((name, content) for name, content in pairs)
+    except (TypeError, ValueError) as error:
+        raise SerializationError(
+            f"headers must be pairs of name and bytes or None: {error}", topic=topic
+        ) from error
+
+
+def unchanging(part: Any) -> Any:
+    """A copy of a mutable buffer, which may change while a call waits."""
+    if part.__class__ is bytes or part is None:
+        return part
+    return bytes(part) if isinstance(part, bytearray | memoryview) else part
+
+
+def _call_of(serializer: Serializer | SerializerFunction | None) -> _Call | None:
+    if serializer is None:
+        return None
+    if isinstance(serializer, Serializer):
+        return serializer.serialize
+    function = serializer
+    return lambda data, context: function(data)
+
+
+def _start(call: _Call, data: Any, context: SerializationContext) -> Any:
+    try:
+        return call(data, context)
+    except SerializationError as error:
+        raise error.with_context(topic=context.topic) from error.__cause__
+    except Exception as error:
+        raise _failure(error, context.topic, context.part) from error
+
+
+def _is_made(made: Any) -> bool:
+    return made is None or isinstance(made, bytes | bytearray | memoryview)
+
+
+def _finish(key: Any, pairs: list[tuple[str, bytes | None]], value: Any) -> Prepared:
+    return unchanging(key), unchanging(value), tuple(pairs)
+
+
+def _failure(error: Exception, topic: str, part: Part) -> SerializationError:
+    return SerializationError(
+        f"the {part}_serializer raised {error!r}",
+        part=part,
+        topic=topic,
+        persistence=Persistence.NOT_PERSISTED,
+    )
+
+
+def _no_bytes(topic: str, part: Part, made: object) -> SerializationError:
+    return SerializationError(
+        f"the {part}_serializer returned {type(made).__name__}, not bytes or None",
+        part=part,
+        topic=topic,
+        persistence=Persistence.NOT_PERSISTED,
+    )

@@ -1,0 +1,121 @@
+"""JSON, by the quickest library at hand.
+
+Owns: the choice between msgspec, orjson and the standard library, and how they are made to agree.
+Must not know: schemas.
+
+Invariant: the three write equivalent JSON of None, bool, int, float, str, dict, list, tuple, set,
+dataclasses, enumerations, UUIDs, dates and times (RFC 3339, UTC as `Z`), `Decimal` (as text), bytes
+(base64) and Pydantic's models. The libraries themselves differ in what else they take.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Literal
+from uuid import UUID
+
+from aioproducer.errors import ConfigError
+from aioproducer.serializers.protocol import SerializationContext, refusal
+
+JsonLibrary = Literal["msgspec", "orjson", "json"]
+"""What writes JSON; `json` is the standard library's."""
+
+_LIBRARIES: tuple[JsonLibrary, ...] = ("msgspec", "orjson", "json")
+
+
+class JsonSerializer:
+    """Any JSON value as compact UTF-8; None stays null.
+
+    Args:
+        library: which to use; the first that is installed of msgspec, orjson and json when left
+            out.
+
+    Raises:
+        ConfigError: the library asked for is not installed, or there is none of that name.
+    """
+
+    def __init__(self, library: JsonLibrary | None = None) -> None:
+        self._encode = _encoder(library)
+
+    def serialize(self, data: Any, context: SerializationContext) -> bytes | None:
+        """See `Serializer`."""
+        return None if data is None else self.encode(data, context)
+
+    def encode(self, data: Any, context: SerializationContext) -> bytes:
+        """The JSON of anything, None included (`null`)."""
+        try:
+            return self._encode(data)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise refusal(context, f"is no JSON: {type(error).__name__}: {error}") from error
+
+
+def _encoder(library: JsonLibrary | None) -> Callable[[Any], bytes]:
+    makers = {"msgspec": _with_msgspec, "orjson": _with_orjson, "json": _with_json}
+    if library is not None and library not in makers:
+        raise ConfigError(f"there is no JSON library {library!r}; known are {', '.join(makers)}")
+    for name in _LIBRARIES if library is None else (library,):
+        try:
+            return makers[name]()
+        except ImportError as error:
+            if library is not None:
+                raise ConfigError(
+                    f"the package {library} is needed to write JSON with it",
+                    advice=f"pip install {library}",
+                ) from error
+    raise AssertionError("the standard library is always there")  # pragma: no cover
+
+
+def _with_msgspec() -> Callable[[Any], bytes]:
+    import msgspec
+
+    return msgspec.json.Encoder(enc_hook=_plain).encode
+
+
+def _with_orjson() -> Callable[[Any], bytes]:
+    import orjson
+
+    options = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
+
+    def encode(data: Any) -> bytes:
+        return orjson.dumps(data, default=_plain, option=options)
+
+    return encode
+
+
+def _with_json() -> Callable[[Any], bytes]:
+    encoder = json.JSONEncoder(
+        ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain
+    )
+
+    def encode(data: Any) -> bytes:
+        return encoder.encode(data).encode("utf-8")
+
+    return encode
+
+
+def _plain(data: Any) -> Any:
+    """What JSON knows, for something a library does not know by itself."""
+    if isinstance(data, UUID | Decimal):
+        return str(data)
+    if isinstance(data, datetime.datetime | datetime.time):
+        return data.isoformat().replace("+00:00", "Z")
+    if isinstance(data, datetime.date):
+        return data.isoformat()
+    if isinstance(data, Enum):
+        return data.value
+    if isinstance(data, set | frozenset):
+        return list(data)
+    if isinstance(data, bytes | bytearray | memoryview):
+        return base64.b64encode(data).decode("ascii")
+    if dataclasses.is_dataclass(data) and not isinstance(data, type):
+        return {field.name: getattr(data, field.name) for field in dataclasses.fields(data)}
+    dump = getattr(data, "model_dump", None)
+    if callable(dump):  # Pydantic's
+        return dump(mode="json")
+    raise TypeError(f"{type(data).__name__} has no form in JSON")

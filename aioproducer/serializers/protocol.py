@@ -1,0 +1,74 @@
+"""What a serializer is.
+
+Owns: the protocol, what a serializer is told of the record, the error it raises. Must not know:
+the producer, any single format.
+
+Invariants
+- A serializer returns bytes at once, or an awaitable of them when it has to wait; it may do one for
+  this record and the other for the next. The producer waits at most `max_block_ms`.
+- A record that a serializer refused was not accepted: nothing of it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from aioproducer.errors import SerializationError
+from aioproducer.types import Persistence
+
+Part = Literal["key", "value"]
+"""Which part of a record a serializer is asked for."""
+
+
+@dataclass(slots=True)
+class SerializationContext:
+    """What a serializer may know of the record.
+
+    Attributes:
+        topic: where the record goes.
+        part: whether it is the record's key or its value.
+        headers: the record's headers; what a serializer adds is sent.
+    """
+
+    topic: str
+    part: Part
+    headers: list[tuple[str, bytes | None]] = field(default_factory=list)
+
+
+@runtime_checkable
+class Serializer(Protocol):
+    """Turns keys or values into bytes; give one as `key_serializer` or `value_serializer`.
+
+    It must not block the event loop: what takes long goes into a thread (`in_thread`).
+    """
+
+    def serialize(
+        self, data: Any, context: SerializationContext, /
+    ) -> bytes | Awaitable[bytes | None] | None:
+        """The bytes of a key or value; None stands for null.
+
+        Raises:
+            SerializationError: it cannot be done; any other exception is wrapped into one.
+        """
+        ...
+
+
+def refusal(
+    context: SerializationContext, reason: str, *, path: str | None = None
+) -> SerializationError:
+    """The error of a serializer that refuses: it names topic, part and field, and no content."""
+    where = f"{context.part}, field {path}" if path else context.part
+    return SerializationError(
+        f"{where}: {reason}",
+        part=context.part,
+        path=path,
+        topic=context.topic,
+        persistence=Persistence.NOT_PERSISTED,
+    )
+
+
+def type_refusal(context: SerializationContext, wanted: str, data: object) -> SerializationError:
+    """The error for data of a wrong type."""
+    return refusal(context, f"must be {wanted} or None, not {type(data).__name__}")

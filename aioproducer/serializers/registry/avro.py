@@ -1,0 +1,151 @@
+"""Avro, with a schema registry.
+
+Owns: parsing schemas, references included; writing; what errors say. Must not know: HTTP. Avro
+itself is done by fastavro.
+
+Invariant: as in Java's serializer, the payload of a schema that is only `"bytes"` is the bytes
+themselves, without Avro's length in front.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+from aioproducer.errors import ConfigError
+from aioproducer.serializers.protocol import SerializationContext, refusal, type_refusal
+from aioproducer.serializers.registry.base import Encode, RegistrySerializer, SchemaUse
+from aioproducer.serializers.registry.client import SchemaRegistry
+from aioproducer.serializers.registry.schema import Schema, SchemaReference
+from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
+
+
+class AvroSerializer(RegistrySerializer):
+    """Dicts, dataclasses and Pydantic's models as Avro; None stays null.
+
+    Args:
+        registry: where the schema stands.
+        schema: as text, or as Python has its JSON; None only with `use_latest_version`.
+        references: schemas of the registry that it uses by name.
+        to_dict: makes a dict of a value, in place of the usual.
+        subject: names the subject: `topic_name`, `record_name`, `topic_record_name`, or a function.
+        auto_register: whether a schema that the subject lacks is registered by the first record.
+            Java's default is yes; here it is no: who may write records should not thereby be able
+            to change what all readers have to understand.
+        use_latest_version: whether records are written by the subject's newest schema, whatever
+            it is; it is asked for anew as often as the registry's `latest_cache_ttl_ms` says.
+        normalize: whether the registry takes schemas that differ only in form for the same.
+        ignore_unknown_fields: whether what the schema has no field for is left out, instead of
+            refused.
+
+    Raises:
+        ConfigError: fastavro is not installed, the schema is none, or options contradict.
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        schema: str | Mapping[str, Any] | Sequence[Any] | None = None,
+        *,
+        references: Sequence[SchemaReference] = (),
+        to_dict: Callable[[Any], Any] | None = None,
+        subject: SubjectStrategy = topic_name,
+        auto_register: bool = False,
+        use_latest_version: bool = False,
+        normalize: bool = False,
+        ignore_unknown_fields: bool = False,
+    ) -> None:
+        super().__init__(registry, SchemaUse(subject, auto_register, use_latest_version, normalize))
+        try:
+            import fastavro
+        except ImportError as error:
+            raise ConfigError(
+                "the package fastavro is needed for AvroSerializer",
+                advice="pip install 'aioproducer[schema-registry]'",
+            ) from error
+        self._fastavro = fastavro
+        self._to_dict = to_dict
+        self._strict = not ignore_unknown_fields
+        self._own: Schema | None = None
+        if schema is None:
+            if not use_latest_version:
+                raise ConfigError("AvroSerializer needs a schema, or use_latest_version")
+            return
+        text = _text(schema)
+        self._own = Schema(text, "AVRO", tuple(references))
+        if not references:  # others are parsed when what they refer to is known
+            try:
+                fastavro.parse_schema(json.loads(text))
+            except Exception as error:
+                raise ConfigError(f"this is no Avro schema: {error}") from error
+
+    def _name(self) -> str | None:
+        if self._own is None:
+            return None
+        schema = json.loads(self._own.text)
+        if not isinstance(schema, dict) or "name" not in schema:
+            return None
+        name, namespace = schema["name"], schema.get("namespace")
+        return f"{namespace}.{name}" if namespace and "." not in name else str(name)
+
+    async def _schema(self, context: SerializationContext) -> Schema:
+        if self._own is None:  # pragma: no cover - the constructor has seen to it
+            raise refusal(context, "there is no schema")
+        return self._own
+
+    async def _encoder(self, schema: Schema) -> Encode:
+        named: dict[str, Any] = {}
+        for _, referenced in await self._registry.referenced(schema):
+            self._fastavro.parse_schema(json.loads(referenced.text), named_schemas=named)
+        parsed = self._fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
+        if parsed in ("bytes", {"type": "bytes"}):
+            return _raw
+        write, strict, plain = self._fastavro.schemaless_writer, self._strict, self._plain
+
+        def encode(data: Any, context: SerializationContext) -> bytes:
+            datum = plain(data)
+            target = BytesIO()
+            try:
+                write(target, parsed, datum, strict_allow_default=strict)
+            except Exception as error:
+                from aioproducer.serializers.registry.avro_misfit import find_misfit
+
+                path, reason = find_misfit(datum, parsed, named) or (
+                    "",
+                    f"does not fit the schema ({type(error).__name__})",
+                )
+                # The library's own text shows the data, so it is not passed on.
+                raise refusal(context, reason, path=path or None) from None
+            return target.getvalue()
+
+        return encode
+
+    def _plain(self, data: Any) -> Any:
+        if self._to_dict is not None:
+            return self._to_dict(data)
+        if isinstance(data, dict):
+            return data
+        if dataclasses.is_dataclass(data) and not isinstance(data, type):
+            return dataclasses.asdict(data)
+        dump = getattr(data, "model_dump", None)
+        return dump() if callable(dump) else data
+
+
+def _raw(data: Any, context: SerializationContext) -> bytes:
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise type_refusal(context, "bytes", data)
+    return bytes(data)
+
+
+def _text(schema: str | Mapping[str, Any] | Sequence[Any]) -> str:
+    """The schema as JSON, in the user's own words where they gave it as text."""
+    if not isinstance(schema, str):
+        return json.dumps(schema)
+    try:
+        json.loads(schema)
+    except ValueError:
+        return json.dumps(schema)  # a bare name such as `string`
+    return schema

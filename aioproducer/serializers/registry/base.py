@@ -1,0 +1,119 @@
+"""What the serializers of a registry share: how a schema gets its id.
+
+Owns: the choice between looking up, registering and the latest version; the plans remembered per
+topic. Must not know: any format.
+
+    serialize(data) -- plan known --> bytes at once
+                    -- not yet -----> an awaitable: asks the registry, then bytes
+
+Invariants
+- A plan is used as long as its answer is believed; so all but the first record of a topic cost no
+  wait and no task.
+- A registry that cannot be asked for the latest version again does not stop a producer: the last
+  one known stays in use.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any, Final
+
+from aioproducer import log
+from aioproducer.errors import ConfigError, SchemaRegistryError
+from aioproducer.serializers.protocol import SerializationContext
+from aioproducer.serializers.registry.client import SchemaRegistry
+from aioproducer.serializers.registry.schema import Schema
+from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
+from aioproducer.serializers.registry.wire_format import prefix
+
+Encode = Callable[[Any, SerializationContext], bytes]
+"""Writes what follows the schema's id."""
+
+_MOST_PLANS: Final = 10_000
+_log = log.get("producer")
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaUse:
+    """How a serializer uses its registry; see `AvroSerializer` for what each means."""
+
+    subject: SubjectStrategy = topic_name
+    auto_register: bool = False
+    use_latest_version: bool = False
+    normalize: bool = False
+
+    def __post_init__(self) -> None:
+        if self.auto_register and self.use_latest_version:
+            raise ConfigError("auto_register and use_latest_version contradict each other")
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    prefix: bytes
+    encode: Encode
+    good_until: float
+
+
+class RegistrySerializer(ABC):
+    """A serializer whose payloads begin with a schema's id."""
+
+    def __init__(self, registry: SchemaRegistry, use: SchemaUse) -> None:
+        self._registry = registry
+        self._use = use
+        self._plans: dict[Hashable, _Plan] = {}
+
+    def serialize(
+        self, data: Any, context: SerializationContext
+    ) -> bytes | Awaitable[bytes | None] | None:
+        """See `Serializer`; it waits when the registry has to be asked."""
+        if data is None:
+            return None
+        plan = self._plans.get((context.topic, context.part))
+        if plan is None or (plan.good_until != inf and time.monotonic() >= plan.good_until):
+            return self._serialize_later(data, context)
+        return plan.prefix + plan.encode(data, context)
+
+    async def _serialize_later(self, data: Any, context: SerializationContext) -> bytes:
+        place = (context.topic, context.part)
+        try:
+            plan = await self._plan(context)
+        except SchemaRegistryError as error:
+            old = self._plans.get(place)
+            if old is None or not error.retriable:
+                raise
+            _log.warning("the schema of %s-%s is not asked for anew: %s", *place, error)
+            plan = replace(old, good_until=time.monotonic() + self._registry.latest_ttl)
+        if len(self._plans) >= _MOST_PLANS:
+            self._plans.clear()
+        self._plans[place] = plan
+        return plan.prefix + plan.encode(data, context)
+
+    async def _plan(self, context: SerializationContext) -> _Plan:
+        use, registry = self._use, self._registry
+        subject = use.subject(context, self._name())
+        if use.use_latest_version:
+            latest = await registry.latest(subject)
+            encode = await self._encoder(latest.schema)
+            return _Plan(prefix(latest.id), encode, time.monotonic() + registry.latest_ttl)
+        schema = await self._schema(context)
+        if use.auto_register:
+            schema_id = await registry.register(subject, schema, normalize=use.normalize)
+        else:
+            schema_id = (await registry.lookup(subject, schema, normalize=use.normalize)).id
+        return _Plan(prefix(schema_id), await self._encoder(schema), inf)
+
+    @abstractmethod
+    def _name(self) -> str | None:
+        """The full name of the serializer's own schema; None if it has none."""
+
+    @abstractmethod
+    async def _schema(self, context: SerializationContext) -> Schema:
+        """The serializer's own schema, with what it refers to registered."""
+
+    @abstractmethod
+    async def _encoder(self, schema: Schema) -> Encode:
+        """What writes payloads of a schema."""

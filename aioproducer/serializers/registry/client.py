@@ -1,0 +1,393 @@
+"""SchemaRegistry: the client of a registry with Confluent's API.
+
+Owns: the calls of the API, the cache of their answers, one request for all who ask the same. Must
+not know: formats of payloads.
+
+Invariants
+- What never changes (the id of a schema in a subject, a version, a schema by its id) is asked once
+  and remembered, as much as `cache_capacity`; the latest version is remembered for a time.
+- Several who ask the same wait for one request; whoever gives up waiting does not end it.
+- A failed answer is not remembered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from urllib.parse import quote
+
+from aioproducer.backoff import ExponentialBackoff
+from aioproducer.errors import (
+    ConfigError,
+    IncompatibleSchemaError,
+    SchemaNotFoundError,
+    SchemaRegistryError,
+    WrongLoopError,
+)
+from aioproducer.serializers.registry.answers import details_in
+from aioproducer.serializers.registry.http import (
+    RegistryConnection,
+    RegistrySettings,
+    TokenFunction,
+    addresses,
+)
+from aioproducer.serializers.registry.schema import (
+    RegisteredSchema,
+    Schema,
+    SchemaReference,
+    SchemaType,
+)
+
+if TYPE_CHECKING:
+    import httpx
+
+T = TypeVar("T")
+
+_MOST_REFERENCES: Final = 500
+_UNSAID: Final = ("the registry does not say how they differ",)
+_TYPES: Final[dict[str, SchemaType]] = {"AVRO": "AVRO", "JSON": "JSON", "PROTOBUF": "PROTOBUF"}
+
+
+class SchemaRegistry:
+    """A client of Confluent's Schema Registry, or of one that speaks its API.
+
+    Constructing one needs no running loop and connects to nothing; it belongs to the loop of its
+    first request. Several serializers and producers of that loop may share one. Use it as an async
+    context manager around them, or call `close()`.
+
+    Args:
+        url: where it listens, several separated by commas or as a sequence; credentials in it count
+            as `basic_auth`.
+        basic_auth: user and password.
+        bearer_token: a token, or a (maybe asynchronous) function that gives one per request.
+        ssl_context: for `https:`, with client certificates if need be; the system's authorities
+            when left out. Host names are verified.
+        headers: sent with every request.
+        request_timeout_ms: bounds one try of a request.
+        retries: tries after the first one, where another may help.
+        retry_backoff_ms: the first pause between tries; they grow.
+        retry_backoff_max_ms: the longest one.
+        cache_capacity: how many answers of each kind are remembered.
+        latest_cache_ttl_ms: how long the latest version of a subject is believed.
+        transport: in place of the network, such as `aioproducer.testing.StubSchemaRegistry`.
+
+    Attributes:
+        latest_ttl: seconds that the latest version of a subject is believed.
+
+    Raises:
+        ConfigError: httpx is not installed, a url is none, or both kinds of credentials are given.
+    """
+
+    def __init__(
+        self,
+        url: str | Sequence[str],
+        *,
+        basic_auth: tuple[str, str] | None = None,
+        bearer_token: str | TokenFunction | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        headers: Mapping[str, str] | None = None,
+        request_timeout_ms: int = 10_000,
+        retries: int = 3,
+        retry_backoff_ms: int = 100,
+        retry_backoff_max_ms: int = 2_000,
+        cache_capacity: int = 1_000,
+        latest_cache_ttl_ms: int = 60_000,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        urls, basic_auth = addresses(url, basic_auth)
+        if basic_auth is not None and bearer_token is not None:
+            raise ConfigError("a schema registry takes basic_auth or bearer_token, not both")
+        settings = RegistrySettings(
+            urls,
+            basic_auth,
+            bearer_token,
+            ssl_context,
+            dict(headers or {}),
+            request_timeout_ms / 1000,
+            retries,
+            ExponentialBackoff(retry_backoff_ms / 1000, retry_backoff_max_ms / 1000),
+        )
+        self._urls = urls
+        self._connection = RegistryConnection(settings, transport, random.Random())
+        self._capacity = cache_capacity
+        self.latest_ttl: float = latest_cache_ttl_ms / 1000
+        self._known: dict[tuple[Any, ...], Any] = {}
+        self._under_way: dict[tuple[Any, ...], asyncio.Task[Any]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __repr__(self) -> str:
+        return f"<SchemaRegistry {', '.join(self._urls)}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends what is under way and closes the connections; what is known stays known."""
+        tasks = list(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._connection.close()
+        self._loop = None
+
+    # -- schemas ---------------------------------------------------------------------------------
+
+    async def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
+        """The schema's id in a subject, to which it is added if it is new there.
+
+        Raises:
+            IncompatibleSchemaError: readers of an earlier version would break; `details` says why.
+            SchemaRegistryError: the registry refuses, or cannot be asked.
+        """
+
+        async def ask() -> int:
+            path = f"/subjects/{_quoted(subject)}/versions{_normalized(normalize)}"
+            what = f"registering a schema for subject {subject}"
+            try:
+                answer = await self._connection.request("POST", path, what, schema.as_json())
+            except IncompatibleSchemaError as error:
+                await self._explain(error, subject, schema)
+                raise
+            return _number(answer, "id", what)
+
+        return await self._once(("register", subject, schema, normalize), ask)
+
+    async def lookup(
+        self, subject: str, schema: Schema, *, normalize: bool = False
+    ) -> RegisteredSchema:
+        """The version of a subject that has this schema.
+
+        Raises:
+            SchemaNotFoundError: it has none, and the text says how the latest one differs if the
+                two are not compatible.
+            SchemaRegistryError: the registry refuses, or cannot be asked.
+        """
+
+        async def ask() -> RegisteredSchema:
+            path = f"/subjects/{_quoted(subject)}{_normalized(normalize)}"
+            what = f"looking up a schema in subject {subject}"
+            try:
+                answer = await self._connection.request("POST", path, what, schema.as_json())
+            except SchemaNotFoundError as error:
+                raise await self._not_found(error, subject, schema) from None
+            version = _number(answer, "version", what)
+            return RegisteredSchema(_number(answer, "id", what), subject, version, schema)
+
+        return await self._once(("lookup", subject, schema, normalize), ask)
+
+    async def latest(self, subject: str) -> RegisteredSchema:
+        """The newest version of a subject, believed for `latest_cache_ttl_ms`.
+
+        Raises:
+            SchemaNotFoundError: there is no such subject.
+            SchemaRegistryError: the registry refuses, or cannot be asked.
+        """
+        key = ("latest", subject)
+        known = self._known.get(key)
+        if known is not None and time.monotonic() >= known[1]:
+            del self._known[key]
+
+        async def ask() -> tuple[RegisteredSchema, float]:
+            return await self._version(subject, "latest"), time.monotonic() + self.latest_ttl
+
+        found, _ = await self._once(key, ask)
+        return found
+
+    async def version(self, subject: str, version: int) -> RegisteredSchema:
+        """One version of a subject.
+
+        Raises:
+            SchemaNotFoundError: there is no such version.
+            SchemaRegistryError: the registry refuses, or cannot be asked.
+        """
+        return await self._once(
+            ("version", subject, version), lambda: self._version(subject, str(version))
+        )
+
+    async def schema(self, schema_id: int) -> Schema:
+        """The schema of an id.
+
+        Raises:
+            SchemaNotFoundError: there is no such id.
+            SchemaRegistryError: the registry refuses, or cannot be asked.
+        """
+
+        async def ask() -> Schema:
+            what = f"getting schema {schema_id}"
+            answer = await self._connection.request("GET", f"/schemas/ids/{schema_id}", what)
+            return _schema(answer, what)
+
+        return await self._once(("schema", schema_id), ask)
+
+    async def incompatibilities(self, subject: str, schema: Schema) -> tuple[str, ...]:
+        """What keeps a schema from becoming the subject's next version; nothing if nothing does.
+
+        Raises:
+            SchemaNotFoundError: there is no such subject.
+            SchemaRegistryError: the registry refuses, or cannot be asked.
+        """
+        path = f"/compatibility/subjects/{_quoted(subject)}/versions/latest?verbose=true"
+        what = f"comparing a schema with subject {subject}"
+        self._check_loop()
+        answer = await self._connection.request("POST", path, what, schema.as_json())
+        if not isinstance(answer, dict) or answer.get("is_compatible") is not False:
+            return ()
+        messages = answer.get("messages")
+        texts = [str(text) for text in messages] if isinstance(messages, list) else []
+        found = [detail for text in texts for detail in details_in(text)]
+        return tuple(found) or _UNSAID
+
+    async def referenced(self, schema: Schema) -> list[tuple[SchemaReference, Schema]]:
+        """Every schema this one builds on, each behind those it builds on itself.
+
+        Raises:
+            SchemaRegistryError: one is missing, or there are too many.
+        """
+        found: dict[tuple[str, int], tuple[SchemaReference, Schema]] = {}
+        await self._collect(schema, found, set())
+        return list(found.values())
+
+    # -- private ---------------------------------------------------------------------------------
+
+    async def _collect(
+        self,
+        schema: Schema,
+        found: dict[tuple[str, int], tuple[SchemaReference, Schema]],
+        begun: set[tuple[str, int]],
+    ) -> None:
+        for reference in schema.references:
+            place = (reference.subject, reference.version)
+            if place in begun:
+                continue
+            if len(begun) >= _MOST_REFERENCES:
+                raise SchemaRegistryError(f"a schema refers to more than {_MOST_REFERENCES} others")
+            begun.add(place)
+            version = await self.version(*place)
+            await self._collect(version.schema, found, begun)
+            found[place] = (reference, version.schema)
+
+    async def _version(self, subject: str, version: str) -> RegisteredSchema:
+        what = f"getting version {version} of subject {subject}"
+        path = f"/subjects/{_quoted(subject)}/versions/{version}"
+        answer = await self._connection.request("GET", path, what)
+        number, schema_id = _number(answer, "version", what), _number(answer, "id", what)
+        return RegisteredSchema(schema_id, subject, number, _schema(answer, what))
+
+    async def _explain(self, error: IncompatibleSchemaError, subject: str, schema: Schema) -> None:
+        """Older registries only say that a schema is not compatible; asked, they say how."""
+        if error.details != (error.message.partition(": ")[2],):
+            return
+        try:
+            details = await self.incompatibilities(subject, schema)
+        except SchemaRegistryError:
+            return
+        if details and details != _UNSAID:
+            error.details = details
+            error.args = (f"{error.message}: {'; '.join(details)}",)
+
+    async def _not_found(
+        self, error: SchemaNotFoundError, subject: str, schema: Schema
+    ) -> SchemaNotFoundError:
+        try:
+            details = await self.incompatibilities(subject, schema)
+        except SchemaRegistryError:
+            details = ()
+        differs = f"; it is not compatible with the latest one: {'; '.join(details)}"
+        better = SchemaNotFoundError(
+            error.message + (differs if details else ""),
+            advice="register the schema when deploying, or set auto_register=True",
+        )
+        better.status, better.error_code = error.status, error.error_code
+        return better
+
+    async def _once(self, key: tuple[Any, ...], ask: Callable[[], Awaitable[T]]) -> T:
+        """The remembered answer, or that of one request for all who want it."""
+        if key in self._known:
+            return self._known[key]  # type: ignore[no-any-return]
+        self._check_loop()
+        task = self._under_way.get(key)
+        if task is None:
+
+            async def work() -> T:
+                answer = await ask()
+                self._remember(key, answer)
+                return answer
+
+            task = asyncio.ensure_future(work())
+            self._under_way[key] = task
+            task.add_done_callback(lambda done: self._on_done(key, done))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if not task.cancelled() or (caller is not None and caller.cancelling()):
+                raise
+            raise SchemaRegistryError("the schema registry's client was closed meanwhile") from None
+
+    def _on_done(self, key: tuple[Any, ...], task: asyncio.Task[Any]) -> None:
+        if self._under_way.get(key) is task:
+            del self._under_way[key]
+        if not task.cancelled():
+            task.exception()  # nobody may be left who asks
+
+    def _remember(self, key: tuple[Any, ...], answer: object) -> None:
+        same_kind = [known for known in self._known if known[0] == key[0]]
+        if len(same_kind) >= self._capacity:
+            del self._known[same_kind[0]]
+        self._known[key] = answer
+
+    def _check_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop.is_closed():  # and with it, what was under way
+            self._loop = loop
+            self._under_way.clear()
+            self._connection.forget()
+        elif self._loop is not loop:
+            raise WrongLoopError(
+                "this SchemaRegistry belongs to another event loop",
+                advice="make one per loop, or close() it first",
+            )
+
+
+def _quoted(subject: str) -> str:
+    return quote(subject, safe="")
+
+
+def _normalized(normalize: bool) -> str:
+    return "?normalize=true" if normalize else ""
+
+
+def _number(answer: Any, name: str, what: str) -> int:
+    number = answer.get(name) if isinstance(answer, dict) else None
+    if not isinstance(number, int) or not 0 <= number < 2**32:
+        raise SchemaRegistryError(f"{what}: the answer has no {name}")
+    return number
+
+
+def _schema(answer: Any, what: str) -> Schema:
+    try:
+        references = tuple(
+            SchemaReference(each["name"], each["subject"], int(each["version"]))
+            for each in answer.get("references") or ()
+        )
+        text, kind = answer["schema"], _TYPES[answer.get("schemaType") or "AVRO"]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise SchemaRegistryError(f"{what}: the answer is no schema") from error
+    if not isinstance(text, str):
+        raise SchemaRegistryError(f"{what}: the answer is no schema")
+    return Schema(text, kind, references)

@@ -1,0 +1,221 @@
+"""HTTP with a schema registry: one request, as often as needed.
+
+Owns: retries over all of the registry's addresses, credentials, the bounds of time and size. Must
+not know: what is asked.
+
+Invariants
+- A request ends within `request_timeout` each try, and after `retries` more tries.
+- No more of an answer is read than `_LARGEST_ANSWER`; no redirect is followed.
+- Credentials stand in no error, repr or log; those in an address are taken out of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import inspect
+import json
+import random
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from aioproducer.backoff import ExponentialBackoff
+from aioproducer.errors import ConfigError, SchemaRegistryError
+from aioproducer.serializers.registry.answers import RETRIABLE_STATUSES, refusal_of
+
+if TYPE_CHECKING:
+    import httpx
+
+TokenFunction = Callable[[], str | Awaitable[str]]
+"""Gives the bearer token for one request."""
+
+_LARGEST_ANSWER: Final = 16 << 20
+_MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrySettings:
+    """How to reach a registry; times in seconds.
+
+    Attributes:
+        urls: where it listens; the next one is tried when one does not answer.
+        basic_auth: user and password.
+        bearer_token: a token, or a function that gives one per request.
+        ssl_context: for `https:`; the system's authorities when None.
+        headers: sent with every request.
+        request_timeout: bounds one try.
+        retries: tries after the first one.
+        backoff: the pause between tries.
+    """
+
+    urls: tuple[str, ...]
+    basic_auth: tuple[str, str] | None = field(default=None, repr=False)
+    bearer_token: str | TokenFunction | None = field(default=None, repr=False)
+    ssl_context: ssl.SSLContext | None = None
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
+    request_timeout: float = 10.0
+    retries: int = 3
+    backoff: ExponentialBackoff = field(default_factory=lambda: ExponentialBackoff(0.1, 2.0))
+
+
+def addresses(
+    given: str | Sequence[str], basic_auth: tuple[str, str] | None
+) -> tuple[tuple[str, ...], tuple[str, str] | None]:
+    """The registry's addresses without credentials, and the credentials.
+
+    Raises:
+        ConfigError: there is none, or one is no HTTP address.
+    """
+    texts = given.split(",") if isinstance(given, str) else list(given)
+    urls = []
+    for text in texts:
+        parts = urlsplit(text.strip())
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ConfigError("a schema registry's url looks like https://host:port/path")
+        if parts.username is not None and basic_auth is None:
+            basic_auth = (unquote(parts.username), unquote(parts.password or ""))
+        place = parts.netloc.rpartition("@")[2]
+        urls.append(urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", "")))
+    if not urls:
+        raise ConfigError("a schema registry needs at least one url")
+    return tuple(urls), basic_auth
+
+
+class RegistryConnection:
+    """Sends requests to a registry.
+
+    Args:
+        settings: how to reach it.
+        transport: in place of the network.
+        rng: spreads the pauses between tries.
+    """
+
+    def __init__(
+        self,
+        settings: RegistrySettings,
+        transport: httpx.AsyncBaseTransport | None,
+        rng: random.Random,
+    ) -> None:
+        try:
+            import httpx
+        except ImportError as error:
+            raise ConfigError(
+                "the package httpx is needed to talk to a schema registry",
+                advice="pip install 'aioproducer[schema-registry]'",
+            ) from error
+        self._httpx = httpx
+        self._settings = settings
+        self._transport = transport
+        self._rng = rng
+        self._first = 0
+        self._client: httpx.AsyncClient | None = None
+
+    async def close(self) -> None:
+        """Closes the connections; another request opens new ones."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    def forget(self) -> None:
+        """Drops connections of a loop that has ended, without a farewell."""
+        self._client = None
+
+    async def request(
+        self, method: str, path: str, what: str, body: dict[str, Any] | None = None
+    ) -> Any:
+        """One request's answer, decoded.
+
+        Args:
+            method: GET or POST.
+            path: behind the registry's address, quoted.
+            what: what is asked, for errors.
+            body: to be sent as JSON.
+
+        Raises:
+            SchemaRegistryError: the registry refuses, or cannot be asked.
+        """
+        settings = self._settings
+        attempt = 0
+        while True:
+            url = settings.urls[(self._first + attempt) % len(settings.urls)]
+            try:
+                status, answer = await self._ask(method, url + path, body)
+            except (self._httpx.RequestError, TimeoutError) as error:
+                failure = _unreachable(what, url, error)
+            else:
+                if 200 <= status < 300:
+                    self._first = settings.urls.index(url)
+                    return _decoded(answer, what)
+                failure = refusal_of(status, answer, what)
+                if status not in RETRIABLE_STATUSES:
+                    raise failure
+            attempt += 1
+            if attempt > settings.retries:
+                raise failure
+            await asyncio.sleep(settings.backoff.delay(attempt - 1, self._rng))
+
+    async def _ask(self, method: str, url: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
+        client = await self._open()
+        async with asyncio.timeout(self._settings.request_timeout):
+            headers = await self._headers()
+            content = None if body is None else json.dumps(body).encode()
+            async with client.stream(method, url, headers=headers, content=content) as response:
+                # What is not compressed cannot grow: so the bound is one of memory, too.
+                if response.headers.get("Content-Encoding", "identity") != "identity":
+                    raise SchemaRegistryError("the schema registry compressed its answer unasked")
+                received = bytearray()
+                async for part in response.aiter_bytes():
+                    received += part
+                    if len(received) > _LARGEST_ANSWER:
+                        raise SchemaRegistryError(
+                            f"the answer of the schema registry exceeds {_LARGEST_ANSWER} bytes"
+                        )
+                return response.status_code, bytes(received)
+
+    async def _open(self) -> httpx.AsyncClient:
+        if self._client is not None:
+            return self._client
+        settings = self._settings
+        verify: ssl.SSLContext | bool = settings.ssl_context or False
+        if settings.ssl_context is None and any(url.startswith("https:") for url in settings.urls):
+            # The system's authorities, read off the loop.
+            verify = await asyncio.to_thread(ssl.create_default_context)
+        if self._client is None:  # still, after the wait
+            self._client = self._httpx.AsyncClient(
+                verify=verify, timeout=settings.request_timeout, transport=self._transport
+            )
+        return self._client
+
+    async def _headers(self) -> dict[str, str]:
+        settings = self._settings
+        headers = {"Accept": f"{_MEDIA_TYPE}, application/json", "Content-Type": _MEDIA_TYPE}
+        headers["Accept-Encoding"] = "identity"
+        headers |= settings.headers
+        token = settings.bearer_token
+        if callable(token):
+            made = token()
+            token = await made if inspect.isawaitable(made) else made
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        elif settings.basic_auth is not None:
+            pair = ":".join(settings.basic_auth).encode()
+            headers["Authorization"] = f"Basic {base64.b64encode(pair).decode('ascii')}"
+        return headers
+
+
+def _unreachable(what: str, url: str, error: Exception) -> SchemaRegistryError:
+    reason = str(error) or type(error).__name__
+    failure = SchemaRegistryError(f"{what}: the schema registry at {url} does not answer: {reason}")
+    failure.retriable = True
+    failure.__cause__ = error
+    return failure
+
+
+def _decoded(answer: bytes, what: str) -> Any:
+    try:
+        return json.loads(answer)
+    except ValueError as error:
+        raise SchemaRegistryError(f"{what}: the answer is no JSON") from error

@@ -1,0 +1,153 @@
+"""JSON Schema, with a schema registry.
+
+Owns: validation against the schema, what errors say. Must not know: HTTP. Validation is done by the
+package jsonschema, which is given every schema that is referred to: it fetches none by itself.
+
+Invariant: what is validated is what is written, read back from its JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aioproducer.errors import ConfigError
+from aioproducer.serializers.json_text import JsonLibrary, JsonSerializer
+from aioproducer.serializers.protocol import SerializationContext, refusal
+from aioproducer.serializers.registry.base import Encode, RegistrySerializer, SchemaUse
+from aioproducer.serializers.registry.client import SchemaRegistry
+from aioproducer.serializers.registry.schema import Schema, SchemaReference
+from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
+
+
+class JsonSchemaSerializer(RegistrySerializer):
+    """Values as JSON that a registered JSON Schema describes; None stays null.
+
+    Args:
+        registry: where the schema stands.
+        schema: as text, as a dict, or a Pydantic model to take it of; None only with
+            `use_latest_version`.
+        references: schemas of the registry that it refers to by `$ref`.
+        validate: whether values are checked against the schema.
+        library: what writes JSON, see `JsonSerializer`.
+        subject, auto_register, use_latest_version, normalize: see `AvroSerializer`. The schema's
+            name is its `title`.
+
+    Raises:
+        ConfigError: jsonschema is not installed, the schema is none, or options contradict.
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        schema: str | Mapping[str, Any] | type | None = None,
+        *,
+        references: Sequence[SchemaReference] = (),
+        validate: bool = True,
+        library: JsonLibrary | None = None,
+        subject: SubjectStrategy = topic_name,
+        auto_register: bool = False,
+        use_latest_version: bool = False,
+        normalize: bool = False,
+    ) -> None:
+        super().__init__(registry, SchemaUse(subject, auto_register, use_latest_version, normalize))
+        try:
+            import jsonschema
+        except ImportError as error:
+            raise ConfigError(
+                "the package jsonschema is needed for JsonSchemaSerializer",
+                advice="pip install 'aioproducer[schema-registry]'",
+            ) from error
+        self._json = JsonSerializer(library)
+        self._validate = validate
+        self._own: Schema | None = None
+        if schema is None:
+            if not use_latest_version:
+                raise ConfigError("JsonSchemaSerializer needs a schema, or use_latest_version")
+            return
+        text = _text(schema)
+        try:
+            content = json.loads(text)
+            jsonschema.validators.validator_for(content, _usual()).check_schema(content)
+        except (ValueError, jsonschema.exceptions.SchemaError) as error:
+            reason = error.message if hasattr(error, "message") else str(error)
+            raise ConfigError(f"this is no JSON Schema: {reason}") from error
+        self._own = Schema(text, "JSON", tuple(references))
+
+    def _name(self) -> str | None:
+        if self._own is None:
+            return None
+        schema = json.loads(self._own.text)
+        title = schema.get("title") if isinstance(schema, dict) else None
+        return title if isinstance(title, str) else None
+
+    async def _schema(self, context: SerializationContext) -> Schema:
+        if self._own is None:  # pragma: no cover - the constructor has seen to it
+            raise refusal(context, "there is no schema")
+        return self._own
+
+    async def _encoder(self, schema: Schema) -> Encode:
+        write = self._json.encode
+        if not self._validate:
+            return write
+        from jsonschema.exceptions import best_match
+        from jsonschema.validators import validator_for
+        from referencing import Registry, Resource
+        from referencing.exceptions import Unresolvable
+        from referencing.jsonschema import DRAFT7
+
+        content = json.loads(schema.text)
+        known: Registry[Any] = Registry().with_resources(
+            [
+                (
+                    reference.name,
+                    Resource.from_contents(json.loads(each.text), default_specification=DRAFT7),
+                )
+                for reference, each in await self._registry.referenced(schema)
+            ]
+        )
+        validator = validator_for(content, _usual())(content, registry=known)
+
+        def encode(data: Any, context: SerializationContext) -> bytes:
+            made = write(data, context)
+            try:
+                error = best_match(validator.iter_errors(json.loads(made)))
+            except Unresolvable as unknown:
+                raise refusal(context, f"the schema refers to {unknown.ref!r}, unknown") from None
+            if error is not None:
+                # Its message shows the data, so it is not passed on.
+                path = error.json_path.removeprefix("$").removeprefix(".")
+                raise refusal(context, _words(error), path=path or None)
+            return made
+
+        return encode
+
+
+def _words(error: Any) -> str:
+    if error.validator == "required":
+        missing = [name for name in error.validator_value if name not in error.instance]
+        return f"lacks {', '.join(map(repr, missing))}"
+    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        known = error.schema.get("properties", {})
+        more = [name for name in error.instance if name not in known]
+        return f"has more than the schema knows: {', '.join(map(repr, more))}"
+    return f"violates {error.validator}: {json.dumps(error.validator_value)[:200]}"
+
+
+def _usual() -> Any:
+    """What a schema is that does not say: draft 7, as in Confluent's serializers."""
+    from jsonschema import Draft7Validator
+
+    return Draft7Validator
+
+
+def _text(schema: str | Mapping[str, Any] | type) -> str:
+    if isinstance(schema, str):
+        return schema
+    if isinstance(schema, Mapping):
+        return json.dumps(schema)
+    described = getattr(schema, "model_json_schema", None)
+    if described is None:
+        raise ConfigError(f"{schema!r} is no JSON Schema, and no Pydantic model to take it of")
+    return json.dumps(described())

@@ -1,0 +1,120 @@
+"""Protobuf, with a schema registry.
+
+Owns: a message type's schema and what it imports, the path to the type in its file. Must not know:
+HTTP. Encoding is done by the generated classes of the package protobuf.
+
+Invariants
+- A schema is sent to the registry as base64 of its `FileDescriptorProto`, as Confluent's Python
+  client does; what it imports stands there under the import's name.
+- Google's well-known types are part of every Protobuf and are not registered.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from aioproducer.errors import ConfigError
+from aioproducer.serializers.protocol import SerializationContext, refusal, type_refusal
+from aioproducer.serializers.registry.base import Encode, RegistrySerializer, SchemaUse
+from aioproducer.serializers.registry.client import SchemaRegistry
+from aioproducer.serializers.registry.schema import Schema, SchemaReference
+from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
+from aioproducer.serializers.registry.wire_format import message_indexes
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FileDescriptor
+    from google.protobuf.message import Message
+
+_WELL_KNOWN = "google/protobuf/"
+
+
+class ProtobufSerializer(RegistrySerializer):
+    """Messages of one generated class; None stays null.
+
+    Args:
+        registry: where the schema stands.
+        message_type: the generated class.
+        subject, auto_register, use_latest_version, normalize: see `AvroSerializer`. The schema's
+            name is the message's. With `use_latest_version` messages are written by their class;
+            only the id is that of the newest schema.
+
+    Raises:
+        ConfigError: protobuf is not installed, this is no generated class, or options contradict.
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        message_type: type[Message],
+        *,
+        subject: SubjectStrategy = topic_name,
+        auto_register: bool = False,
+        use_latest_version: bool = False,
+        normalize: bool = False,
+    ) -> None:
+        super().__init__(registry, SchemaUse(subject, auto_register, use_latest_version, normalize))
+        try:
+            from google.protobuf.message import EncodeError
+        except ImportError as error:
+            raise ConfigError(
+                "the package protobuf is needed for ProtobufSerializer",
+                advice="pip install 'aioproducer[schema-registry]'",
+            ) from error
+        if not hasattr(getattr(message_type, "DESCRIPTOR", None), "containing_type"):
+            raise ConfigError(f"{message_type!r} is no generated Protobuf class")
+        self._type = message_type
+        self._descriptor: Descriptor = message_type.DESCRIPTOR
+        self._refused = EncodeError
+        self._indexes = message_indexes(index_path(self._descriptor))
+
+    def _name(self) -> str | None:
+        return str(self._descriptor.full_name)
+
+    async def _schema(self, context: SerializationContext) -> Schema:
+        return await self._schema_of(self._descriptor.file)
+
+    async def _schema_of(self, file: FileDescriptor) -> Schema:
+        """A file's schema, after everything it imports."""
+        references = []
+        for imported in file.dependencies:
+            if imported.name.startswith(_WELL_KNOWN):
+                continue
+            schema = await self._schema_of(imported)
+            if self._use.auto_register:
+                await self._registry.register(imported.name, schema, normalize=self._use.normalize)
+            found = await self._registry.lookup(
+                imported.name, schema, normalize=self._use.normalize
+            )
+            references.append(SchemaReference(imported.name, imported.name, found.version))
+        text = base64.b64encode(file.serialized_pb).decode("ascii")
+        return Schema(text, "PROTOBUF", tuple(references))
+
+    async def _encoder(self, schema: Schema) -> Encode:
+        del schema
+        return self._encode
+
+    def _encode(self, data: Any, context: SerializationContext) -> bytes:
+        if not isinstance(data, self._type):
+            raise type_refusal(context, f"a {self._descriptor.full_name}", data)
+        try:
+            payload: bytes = data.SerializeToString()
+            return self._indexes + payload
+        except self._refused:
+            missing = data.FindInitializationErrors()
+            path = missing[0] if missing else None
+            raise refusal(context, "is required and not set", path=path) from None
+
+
+def index_path(descriptor: Descriptor) -> list[int]:
+    """Where a message's type stands in its file: its place, from the outermost type inwards."""
+    path = []
+    while descriptor is not None:
+        outer = descriptor.containing_type
+        siblings = (
+            descriptor.file.message_types_by_name.values() if outer is None else outer.nested_types
+        )
+        names = [sibling.full_name for sibling in siblings]
+        path.append(names.index(descriptor.full_name))
+        descriptor = outer
+    return path[::-1]

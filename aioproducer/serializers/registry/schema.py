@@ -1,0 +1,72 @@
+"""Schemas as a registry knows them.
+
+Owns: a schema's text, type and references, and what the registry calls it. Must not know: HTTP.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+SchemaType = Literal["AVRO", "JSON", "PROTOBUF"]
+"""The registry's names of the formats."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaReference:
+    """A schema that another one builds on.
+
+    Attributes:
+        name: what it is called there: Avro's full name, JSON Schema's `$ref`, Protobuf's import.
+        subject: where it is registered.
+        version: which version of it.
+    """
+
+    name: str
+    subject: str
+    version: int
+
+    def as_json(self) -> dict[str, Any]:
+        """As the registry's API has it."""
+        return {"name": self.name, "subject": self.subject, "version": self.version}
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A schema to be registered or looked up.
+
+    Attributes:
+        text: the schema itself; a Protobuf one may be base64 of its `FileDescriptorProto`.
+        type: its format.
+        references: what it builds on.
+    """
+
+    text: str
+    type: SchemaType = "AVRO"
+    references: tuple[SchemaReference, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """As the registry's API has it, which leaves out what is usual."""
+        body: dict[str, Any] = {"schema": self.text}
+        if self.type != "AVRO":
+            body["schemaType"] = self.type
+        if self.references:
+            body["references"] = [reference.as_json() for reference in self.references]
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A version of a subject.
+
+    Attributes:
+        id: what stands in front of every record; the same schema has it in every subject.
+        subject: where it is registered.
+        version: its number there, from 1.
+        schema: the schema.
+    """
+
+    id: int
+    subject: str
+    version: int
+    schema: Schema

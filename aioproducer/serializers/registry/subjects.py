@@ -1,0 +1,31 @@
+"""Which subject a schema is registered under.
+
+Owns: the three strategies of Confluent's serializers. Must not know: the registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aioproducer.serializers.protocol import SerializationContext, refusal
+
+SubjectStrategy = Callable[[SerializationContext, str | None], str]
+"""`(context, the schema's full name or None) -> subject`."""
+
+
+def topic_name(context: SerializationContext, name: str | None) -> str:
+    """`<topic>-key` or `<topic>-value`: one schema's history per topic, the default."""
+    del name
+    return f"{context.topic}-{context.part}"
+
+
+def record_name(context: SerializationContext, name: str | None) -> str:
+    """The schema's full name: the same history in every topic; topics may mix schemas."""
+    if not name:
+        raise refusal(context, "the schema has no name to make a subject of")
+    return name
+
+
+def topic_record_name(context: SerializationContext, name: str | None) -> str:
+    """`<topic>-<full name>`: topics may mix schemas, each with a history of its own."""
+    return f"{context.topic}-{record_name(context, name)}"

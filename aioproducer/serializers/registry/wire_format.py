@@ -1,0 +1,76 @@
+"""The bytes in front of a payload.
+
+Owns: Confluent's wire format. Must not know: schemas, the registry.
+
+    0 | schema id, 4 bytes big-endian | payload                       Avro, JSON Schema
+    0 | schema id | message indexes   | payload                       Protobuf
+
+The indexes lead to the message's type inside of its file: how many, then each, as zigzag varints;
+the most usual path, `[0]`, is a single 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+
+from aioproducer.errors import SerializationError
+
+_FRAME = Struct(">bI")
+_MAGIC = 0
+
+
+def prefix(schema_id: int) -> bytes:
+    """What stands in front of every payload of a schema."""
+    return _FRAME.pack(_MAGIC, schema_id)
+
+
+def message_indexes(path: Sequence[int]) -> bytes:
+    """The path to a Protobuf message's type."""
+    if list(path) == [0]:
+        return b"\x00"
+    return b"".join(_varint(number) for number in (len(path), *path))
+
+
+def split(data: bytes) -> tuple[int, bytes]:
+    """The schema's id, and what follows it.
+
+    Raises:
+        SerializationError: this is not the wire format.
+    """
+    if len(data) < _FRAME.size or data[0] != _MAGIC:
+        raise SerializationError("these bytes do not begin with a schema's id")
+    return _FRAME.unpack_from(data)[1], data[_FRAME.size :]
+
+
+def split_indexes(data: bytes) -> tuple[list[int], bytes]:
+    """The path to the message's type, and what follows it.
+
+    Raises:
+        SerializationError: there is none.
+    """
+    count, rest = _read_varint(data)
+    path = []
+    for _ in range(min(count, len(data))):
+        number, rest = _read_varint(rest)
+        path.append(number)
+    return path or [0], rest
+
+
+def _varint(number: int) -> bytes:
+    """Of a number from 0 on, zigzag: twice the number."""
+    left, made = number * 2, bytearray()
+    while left > 0x7F:
+        made.append(left & 0x7F | 0x80)
+        left >>= 7
+    made.append(left)
+    return bytes(made)
+
+
+def _read_varint(data: bytes) -> tuple[int, bytes]:
+    number = 0
+    for place, byte in enumerate(data[:10]):
+        number |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return number >> 1, data[place + 1 :]
+    raise SerializationError("these bytes end inside of the message indexes")

@@ -1,0 +1,163 @@
+"""The transactions of a `MockProducer`.
+
+Owns: their states, what is refused when, the offsets they carry. Must not know: records; the
+producer has them.
+
+    new --init--> ready --begin--> begun --commit, abort--> ready
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Self
+
+from aioproducer.errors import (
+    IllegalStateError,
+    KafkaError,
+    TransactionAbortableError,
+)
+from aioproducer.types import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    PreparedTransaction,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    from aioproducer.testing.mock_producer import MockProducer
+
+_Offsets = dict[str, dict[TopicPartition, OffsetAndMetadata]]
+
+
+class MockTransactions:
+    """What `Producer` and `Transaction` ask the runtime's transactions.
+
+    Attributes:
+        number: how many were begun.
+        commits: how many have committed.
+        aborts: how many were aborted.
+        is_begun: whether one is open.
+        offsets: those of the open one, per group.
+        committed_offsets: those of each that has committed.
+    """
+
+    def __init__(self, producer: MockProducer) -> None:
+        self.number: int = 0
+        self.commits: int = 0
+        self.aborts: int = 0
+        self.is_begun: bool = False
+        self.offsets: _Offsets = {}
+        self.committed_offsets: list[_Offsets] = []
+        self._producer = producer
+        self._is_ready = False
+        self._is_prepared = False
+        self._failure: KafkaError | None = None
+
+    @property
+    def manager(self) -> Self:
+        """Whoever has the number."""
+        return self
+
+    async def init(self) -> None:
+        """See `TransactionTask.init`."""
+        self._producer.raise_scripted("init")
+        if self._is_ready:
+            raise IllegalStateError("transactions are initialized already")
+        self._is_ready = True
+
+    async def begin(self) -> int:
+        """See `TransactionTask.begin`."""
+        self._producer.raise_scripted("begin")
+        if not self._is_ready:
+            raise IllegalStateError("call init_transactions() first")
+        if self.is_begun:
+            raise IllegalStateError("a transaction is open already")
+        self.number += 1
+        self.is_begun = True
+        return self.number
+
+    def check_send(self) -> int:
+        """See `TransactionTask.check_send`."""
+        if not self.is_begun or self._is_prepared:
+            raise IllegalStateError("no transaction takes records", advice="begin one first")
+        if self._failure is not None:
+            raise self._abortable()
+        return self.number
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
+        """See `TransactionTask.send_offsets`."""
+        self._producer.raise_scripted("send_offsets")
+        self.check_send()
+        self.offsets.setdefault(group.group_id, {}).update(offsets)
+
+    async def prepare(self) -> PreparedTransaction:
+        """See `TransactionTask.prepare`."""
+        self._check_can_commit()
+        self._is_prepared = True
+        name = self._producer.config.transactional_id or ""
+        empty = not self._producer.uncommitted and not self.offsets
+        return PreparedTransaction(name, 0, 0, 2, empty)
+
+    async def commit(self) -> None:
+        """See `TransactionTask.commit`."""
+        self._producer.raise_scripted("commit")
+        self._check_can_commit()
+        self._producer.history.extend(self._producer.uncommitted)
+        self._producer.uncommitted.clear()
+        if self.offsets:
+            self.committed_offsets.append(self.offsets)
+        self.commits += 1
+        self._reset()
+
+    async def abort(self) -> None:
+        """See `TransactionTask.abort`."""
+        self._producer.raise_scripted("abort")
+        if not self.is_begun:
+            raise IllegalStateError("no transaction is open")
+        self._abort()
+
+    async def abort_for_good(self) -> None:
+        """See `TransactionTask.abort_for_good`."""
+        await self.abort()
+
+    def is_open(self, number: int | None) -> bool:
+        """See `TransactionTask.is_open`."""
+        return self.is_begun and number == self.number and not self._is_prepared
+
+    def end_for_close(self) -> None:
+        """Aborts, unless what is open is prepared."""
+        if self.is_begun and not self._is_prepared:
+            self._abort()
+
+    def on_failure(self, error: KafkaError) -> None:
+        """A record of the open transaction has failed."""
+        self._failure = error
+
+    def clear(self) -> None:
+        """Forgets offsets."""
+        self.offsets = {}
+        self.committed_offsets.clear()
+
+    def _check_can_commit(self) -> None:
+        if not self.is_begun:
+            raise IllegalStateError("no transaction is open")
+        self._producer.complete_all()
+        if self._failure is not None:
+            raise self._abortable()
+
+    def _abortable(self) -> TransactionAbortableError:
+        error = TransactionAbortableError(f"a record has failed: {self._failure}")
+        error.__cause__ = self._failure
+        return error
+
+    def _abort(self) -> None:
+        self._producer.drop_transaction()
+        self.aborts += 1
+        self._reset()
+
+    def _reset(self) -> None:
+        self.is_begun = self._is_prepared = False
+        self.offsets = {}
+        self._failure = None

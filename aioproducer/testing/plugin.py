@@ -1,0 +1,71 @@
+"""The pytest plugin: brokers, a mock and virtual time as fixtures.
+
+Owns: fixtures and the marker that configures them. Must not know: what tests do with them.
+
+Invariant: loading it imports nothing but pytest and the package's own names; a fixture imports
+what it needs when a test asks for it.
+
+    embedded_kafka           three brokers in a thread, fresh for each test
+    embedded_kafka_session   the same, shared by the whole run
+    mock_producer            a MockProducer
+    run_virtual              runs a test's coroutine on virtual time
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from aioproducer.testing.mock_producer import MockProducer
+    from aioproducer.testing.threaded import ThreadedCluster
+
+_MARKER = "embedded_kafka"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Makes the marker known."""
+    config.addinivalue_line(
+        "markers",
+        f"{_MARKER}(**arguments): how the fixture embedded_kafka is made: brokers=1, "
+        'topics={"orders": 3} and what else EmbeddedCluster takes',
+    )
+
+
+@pytest.fixture
+def embedded_kafka(request: pytest.FixtureRequest) -> Iterator[ThreadedCluster]:
+    """Three Kafka brokers of the test's own, on free ports; see the marker of the same name."""
+    from aioproducer.testing.threaded import ThreadedCluster
+
+    arguments: dict[str, Any] = {}
+    for marker in reversed(list(request.node.iter_markers(_MARKER))):
+        arguments |= marker.kwargs
+    with ThreadedCluster(**arguments) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def embedded_kafka_session() -> Iterator[ThreadedCluster]:
+    """Three Kafka brokers for all tests: each takes topics of its own."""
+    from aioproducer.testing.threaded import ThreadedCluster
+
+    with ThreadedCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def mock_producer() -> MockProducer:
+    """A `MockProducer` that acknowledges at once; start and close it like any other."""
+    from aioproducer.testing.mock_producer import MockProducer
+
+    return MockProducer()
+
+
+@pytest.fixture(name="run_virtual")
+def run_virtual_fixture() -> Callable[..., Any]:
+    """`aioproducer.testing.run_virtual`."""
+    from aioproducer.testing.virtual import run_virtual
+
+    return run_virtual

@@ -1,0 +1,184 @@
+"""Time travel: a test on virtual time, with brokers and a network that live there as well.
+
+Owns: putting a virtual loop, a cluster and the network between together, and the end of a test.
+Must not know: what is tested.
+
+Invariants
+- Nothing waits: `asyncio.sleep(3600)` and a timeout of two minutes end at once, in their order.
+- The producer is the real one; only its connections, its clock and its chance are given.
+- A test that can never go on, because everything waits for everything, ends with `StuckError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from aioproducer.producer import Producer
+from aioproducer.records.batch import DecodedRecord, read_batches
+from aioproducer.testing.broker import TopicSpec
+from aioproducer.testing.faults import FaultScript
+from aioproducer.testing.sim.cluster import ReplicationTiming
+from aioproducer.testing.sim.faults import revive
+from aioproducer.testing.sim.loop import StuckError, VirtualLoop
+from aioproducer.testing.sim.producer import SimProducer
+from aioproducer.testing.sim.scenario import Chance, Scenario
+from aioproducer.testing.sim.world import SimWorld
+
+if TYPE_CHECKING:
+    from aioproducer.testing.sim.simulation import Simulation
+
+__all__ = ["StuckError", "VirtualKafka", "run_virtual"]
+
+T = TypeVar("T")
+
+_WINDOW = 256 * 1024
+
+
+class VirtualKafka:
+    """A Kafka cluster on virtual time; `run_virtual` makes one.
+
+    Attributes:
+        bootstrap_servers: what producers are given; the names exist there only.
+    """
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        *,
+        brokers: int,
+        topics: Mapping[str, int | TopicSpec],
+        latency_ms: float,
+        seed: int,
+    ) -> None:
+        nodes = tuple(range(1, brokers + 1))
+        self.bootstrap_servers: str = ",".join(f"broker-{node}.sim:9092" for node in nodes)
+        self.chance: Chance = Chance(seed)
+        self.scenario: Scenario = Scenario(
+            nodes=nodes,
+            topics={
+                name: TopicSpec(spec) if isinstance(spec, int) else spec
+                for name, spec in topics.items()
+            },
+            options={"bootstrap_servers": self.bootstrap_servers},
+            timing=ReplicationTiming(),
+            window=_WINDOW,
+            base_latency_s=latency_ms / 1000,
+            tasks=0,
+            records=0,
+            closes_at=None,
+            close_timeout_s=0.0,
+            unclean_elections=False,
+            purges=False,
+        )
+        self.world: SimWorld = SimWorld(self.chance, loop, self.scenario)
+        self._loop = loop
+        self._producers = 0
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the test began."""
+        return self._loop.time()
+
+    @property
+    def faults(self) -> FaultScript:
+        """What the brokers are to do wrong, in words."""
+        return FaultScript(self.world.cluster.faults)
+
+    def producer(self, **options: Any) -> Producer:
+        """A producer for this cluster, not started; it can only be used in this test."""
+        self._producers += 1
+        purpose = f"producer {self._producers}"
+        # All that it takes of a run are chance, scenario and world.
+        return SimProducer(cast("Simulation", self), purpose=purpose, **options)
+
+    def create_topic(self, name: str, topic: int | TopicSpec = 1) -> None:
+        """Adds a topic, of so many partitions or as the `TopicSpec` says."""
+        self.world.cluster.create_topic(name, TopicSpec(topic) if isinstance(topic, int) else topic)
+
+    def records(self, topic: str, partition: int = 0) -> list[DecodedRecord]:
+        """The log of a partition, transactions' markers left out."""
+        found = self.world.cluster.partition(topic, partition)
+        if found is None:
+            raise LookupError(f"there is no partition {topic}-{partition}")
+        return [
+            record
+            for stored in found.log.batches
+            for batch in read_batches(stored.data)
+            if not batch.is_control
+            for record in batch.records()
+        ]
+
+    def stop_broker(self, node_id: int) -> None:
+        """Kills a broker; its connections are reset, and the controller notices in a while."""
+        self.world.cluster.crash(node_id)
+        self.world.brokers[node_id].die(silent=False)
+
+    def unplug_broker(self, node_id: int) -> None:
+        """Takes a broker's machine off the network: nobody is told, nothing is answered."""
+        self.world.cluster.crash(node_id)
+        self.world.brokers[node_id].die(silent=True)
+
+    def start_broker(self, node_id: int) -> None:
+        """Brings a broker back with its log."""
+        revive(self.world, node_id)
+
+
+def run_virtual(
+    test: Callable[[VirtualKafka], Awaitable[T]],
+    *,
+    brokers: int = 3,
+    topics: Mapping[str, int | TopicSpec] | None = None,
+    latency_ms: float = 1.0,
+    longest_s: float = 86_400.0,
+    seed: int = 1,
+) -> T:
+    """Runs a coroutine function on virtual time; what it returns.
+
+    Args:
+        test: is given the cluster.
+        brokers: how many; their ids are 1, 2, ...
+        topics: what to create at once: a number of partitions or a `TopicSpec` per name.
+        latency_ms: how long bytes take one way.
+        longest_s: virtual seconds after which the test has failed.
+        seed: decides what is left to chance; the same seed gives the same run.
+
+    Raises:
+        TimeoutError: `longest_s` have passed.
+        StuckError: nothing can ever happen any more.
+        RuntimeError: called while an event loop runs, or an exception was reported to the loop.
+    """
+    if asyncio._get_running_loop() is not None:
+        raise RuntimeError("run_virtual() has a loop of its own: call it from a plain function")
+    loop = VirtualLoop(Chance(seed).of("executor"))
+    asyncio.set_event_loop(loop)
+    try:
+        kafka = VirtualKafka(
+            loop, brokers=brokers, topics=topics or {}, latency_ms=latency_ms, seed=seed
+        )
+
+        async def everything() -> T:
+            async with asyncio.timeout(longest_s):
+                return await test(kafka)
+
+        try:
+            result = loop.run_until_complete(everything())
+        finally:
+            _end_tasks(loop)
+        if loop.failures:
+            raise RuntimeError(f"reported to the event loop: {'; '.join(loop.failures)}")
+        return result
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+def _end_tasks(loop: VirtualLoop) -> None:
+    """Ends what the test has left, so that the next one does not hear of it."""
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+    loop.run_until_complete(loop.shutdown_asyncgens())

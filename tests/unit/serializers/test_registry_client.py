@@ -1,0 +1,331 @@
+"""The registry's client: caches, one request for many, retries, credentials, refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from aioproducer.errors import (
+    ConfigError,
+    IncompatibleSchemaError,
+    SchemaNotFoundError,
+    SchemaRegistryError,
+    WrongLoopError,
+)
+from aioproducer.serializers import Schema, SchemaReference, SchemaRegistry
+from aioproducer.testing.schema_registry import StubSchemaRegistry
+
+OLD = {"type": "record", "name": "Customer", "fields": [{"name": "name", "type": "string"}]}
+NEW = {**OLD, "fields": [*OLD["fields"], {"name": "age", "type": "int"}]}
+
+
+def avro(schema: Any, *references: SchemaReference) -> Schema:
+    return Schema(json.dumps(schema), "AVRO", references)
+
+
+def answering(handle: Callable[[httpx.Request], httpx.Response], **options: Any) -> SchemaRegistry:
+    options = {"retry_backoff_ms": 0, "url": "http://one", **options}
+    return SchemaRegistry(transport=httpx.MockTransport(handle), **options)
+
+
+def rooted(stub: StubSchemaRegistry, **options: Any) -> SchemaRegistry:
+    options = {"retry_backoff_ms": 0, **options}
+    return SchemaRegistry("http://registry", transport=stub.transport, **options)
+
+
+async def test_answers_are_asked_once() -> None:
+    stub = StubSchemaRegistry()
+    async with rooted(stub) as registry:
+        for _ in range(3):
+            assert await registry.register("a-value", avro(OLD)) == 1
+            assert (await registry.lookup("a-value", avro(OLD))).version == 1
+            assert (await registry.latest("a-value")).id == 1
+            assert (await registry.version("a-value", 1)).schema == avro(OLD)
+            assert await registry.schema(1) == avro(OLD)
+    assert stub.requests == [
+        "POST /subjects/a-value/versions",
+        "POST /subjects/a-value",
+        "GET /subjects/a-value/versions/latest",
+        "GET /subjects/a-value/versions/1",
+        "GET /schemas/ids/1",
+    ]
+
+
+async def test_many_who_ask_the_same_share_one_request() -> None:
+    stub = StubSchemaRegistry()
+    stub.register("a-value", OLD)
+    async with rooted(stub) as registry:
+        asked = [asyncio.create_task(registry.latest("a-value")) for _ in range(20)]
+        await asyncio.sleep(0)
+        asked[0].cancel()  # which ends nobody else's wait
+        found = await asyncio.gather(*asked[1:])
+        assert {each.id for each in found} == {1}
+    assert len(stub.requests) == 1
+
+
+async def test_the_latest_version_is_believed_for_a_time() -> None:
+    stub = StubSchemaRegistry()
+    stub.register("a-value", OLD)
+    async with rooted(stub, latest_cache_ttl_ms=0) as registry:
+        assert (await registry.latest("a-value")).version == 1
+        stub.register("a-value", NEW)
+        assert (await registry.latest("a-value")).version == 2
+
+
+async def test_the_cache_is_bounded() -> None:
+    stub = StubSchemaRegistry()
+    for number in range(5):
+        stub.register(f"s{number}", OLD)
+    async with rooted(stub, cache_capacity=2) as registry:
+        for number in (0, 1, 2, 2, 1, 0):
+            await registry.version(f"s{number}", 1)
+    assert len(stub.requests) == 4
+
+
+async def test_a_subject_may_have_any_name() -> None:
+    stub = StubSchemaRegistry()
+    async with rooted(stub) as registry:
+        await registry.register("a/b c?é-value", avro(OLD), normalize=True)
+    assert stub.subjects() == ["a/b c?é-value"]
+    assert stub.requests == ["POST /subjects/a%2Fb%20c%3F%C3%A9-value/versions?normalize=true"]
+
+
+async def test_an_incompatible_schema_is_refused_with_its_field() -> None:
+    stub = StubSchemaRegistry()
+    stub.register("a-value", OLD)
+    async with rooted(stub) as registry:
+        with pytest.raises(IncompatibleSchemaError, match="field 'age'") as caught:
+            await registry.register("a-value", avro(NEW))
+        found = caught.value
+        assert (found.status, found.error_code, found.retriable) == (409, 409, False)
+        assert found.details == (
+            "The field 'age' at path '/fields/1' in the new schema has no default value and is "
+            "missing in the old schema",
+        )
+        copy = pickle.loads(pickle.dumps(found))
+        assert (copy.details, copy.status) == (found.details, 409)
+
+
+async def test_a_registry_that_does_not_say_why_is_asked() -> None:
+    stub = StubSchemaRegistry()
+    stub.register("a-value", OLD)
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/versions"):
+            body = {"error_code": 409, "message": "Schema being registered is incompatible"}
+            return httpx.Response(409, json=body)
+        target = request.url.raw_path.decode()
+        status, answer = stub.answer(request.method, target, json.loads(request.content))
+        return httpx.Response(status, json=answer)
+
+    async with answering(handle) as registry:
+        with pytest.raises(IncompatibleSchemaError, match="field 'age'") as caught:
+            await registry.register("a-value", avro(NEW))
+    assert len(caught.value.details) == 1
+
+
+async def test_a_schema_that_is_not_there_is_told_with_what_differs() -> None:
+    stub = StubSchemaRegistry()
+    async with rooted(stub) as registry:
+        with pytest.raises(SchemaNotFoundError, match="Subject 'a-value' not found") as caught:
+            await registry.lookup("a-value", avro(OLD))
+        assert (caught.value.status, caught.value.error_code) == (404, 40401)
+        assert "auto_register=True" in str(caught.value)
+        stub.register("a-value", OLD)
+        with pytest.raises(SchemaNotFoundError, match=r"Schema not found; .*field 'age'"):
+            await registry.lookup("a-value", avro(NEW))
+        with pytest.raises(SchemaNotFoundError, match="Version 7 not found"):
+            await registry.version("a-value", 7)
+        assert (await registry.lookup("a-value", avro(OLD))).id == 1  # failures are forgotten
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+async def test_what_may_help_is_tried_again(status: int) -> None:
+    stub = StubSchemaRegistry(failures=[status, status])
+    stub.register("a-value", OLD)
+    async with rooted(stub) as registry:
+        assert (await registry.latest("a-value")).id == 1
+    assert len(stub.requests) == 3
+
+
+async def test_tries_are_bounded() -> None:
+    stub = StubSchemaRegistry(failures=[503] * 10)
+    async with rooted(stub, retries=2) as registry:
+        with pytest.raises(SchemaRegistryError, match="told to fail") as caught:
+            await registry.latest("a-value")
+    assert (caught.value.retriable, caught.value.status) == (True, 503)
+    assert len(stub.requests) == 3
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 422])
+async def test_what_cannot_help_is_not_tried_again(status: int) -> None:
+    stub = StubSchemaRegistry(failures=[status])
+    async with rooted(stub) as registry:
+        with pytest.raises(SchemaRegistryError) as caught:
+            await registry.latest("a-value")
+    assert (caught.value.retriable, caught.value.status) == (False, status)
+
+
+async def test_another_address_is_tried_and_remembered() -> None:
+    asked = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.host)
+        if request.url.host == "one":
+            raise httpx.ConnectError("refused")
+        return httpx.Response(200, json={"schema": '"string"'})
+
+    async with answering(handle, url="http://one,https://two:8081/") as registry:
+        assert await registry.schema(1) == Schema('"string"')
+        await registry.schema(2)
+        assert repr(registry) == "<SchemaRegistry http://one, https://two:8081>"
+    assert asked == ["one", "two", "two"]
+
+
+async def test_an_answer_that_takes_too_long_is_given_up() -> None:
+    async def handle(request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(60)
+        raise AssertionError("nobody waits so long")
+
+    options = {"retries": 1, "request_timeout_ms": 20, "retry_backoff_ms": 0}
+    transport = httpx.MockTransport(handle)
+    async with SchemaRegistry("http://one", transport=transport, **options) as registry:
+        with pytest.raises(SchemaRegistryError, match="http://one does not answer") as caught:
+            await registry.schema(1)
+    assert caught.value.retriable
+
+
+async def test_an_endless_answer_is_cut_off() -> None:
+    def handle(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=b" " * ((16 << 20) + 1))
+
+    async with answering(handle) as registry:
+        with pytest.raises(SchemaRegistryError, match="exceeds"):
+            await registry.schema(1)
+
+
+async def test_a_compressed_answer_is_not_unpacked() -> None:
+    def handle(request: httpx.Request) -> httpx.Response:
+        assert request.headers["Accept-Encoding"] == "identity"
+        packed = gzip.compress(b" " * 1000)
+        return httpx.Response(200, content=packed, headers={"Content-Encoding": "gzip"})
+
+    async with answering(handle) as registry:
+        with pytest.raises(SchemaRegistryError, match="compressed its answer unasked"):
+            await registry.schema(1)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"no json",
+        b"[]",
+        b'{"id": 1}',
+        b'{"schema": 5}',
+        b'{"schema": "x", "schemaType": "XML"}',
+        b'{"schema": "x", "references": [{"name": "y"}]}',
+        b'{"schema": "x", "references": 3}',
+    ],
+)
+async def test_an_answer_that_makes_no_sense_is_refused(answer: bytes) -> None:
+    async with answering(lambda request: httpx.Response(200, content=answer)) as registry:
+        with pytest.raises(SchemaRegistryError, match="getting schema 1: the answer is no"):
+            await registry.schema(1)
+
+
+@pytest.mark.parametrize("number", [b"null", b'"1"', b"-1", b"4294967296"])
+async def test_an_id_that_makes_no_sense_is_refused(number: bytes) -> None:
+    content = b'{"id": %s}' % number
+    async with answering(lambda request: httpx.Response(200, content=content)) as registry:
+        with pytest.raises(SchemaRegistryError, match="the answer has no id"):
+            await registry.register("a", avro(OLD))
+
+
+async def test_credentials_are_sent_and_never_shown() -> None:
+    stub = StubSchemaRegistry(failures=[401])
+    url = "http://me:s%40cret@registry"
+    async with SchemaRegistry(url, transport=stub.transport) as registry:
+        with pytest.raises(SchemaRegistryError) as caught:
+            await registry.schema(1)
+    assert stub.headers["authorization"] == "Basic bWU6c0BjcmV0"
+    assert "credentials" in str(caught.value)
+    for text in (repr(registry), str(caught.value), repr(caught.value), repr(vars(registry))):
+        assert "cret" not in text
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_bearer_token_may_be_fetched_for_each_request(waits: bool) -> None:
+    tokens = iter(["first", "second"])
+
+    async def later() -> str:
+        return next(tokens)
+
+    stub = StubSchemaRegistry()
+    stub.register("a", OLD)
+    function = later if waits else (lambda: next(tokens))
+    async with rooted(stub, bearer_token=function, headers={"X-Tenant": "t"}) as registry:
+        await registry.schema(1)
+        assert stub.headers["authorization"] == "Bearer first"
+        assert stub.headers["x-tenant"] == "t"
+        await registry.latest("a")
+    assert stub.headers["authorization"] == "Bearer second"
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(ConfigError, match="looks like https://"):
+        SchemaRegistry("registry:8081")
+    with pytest.raises(ConfigError, match="at least one url"):
+        SchemaRegistry([])
+    with pytest.raises(ConfigError, match="not both"):
+        SchemaRegistry("http://a:b@registry", bearer_token="t")
+
+
+async def test_references_come_in_the_order_in_which_they_build_on_each_other() -> None:
+    stub = StubSchemaRegistry()
+    to_b = {"name": "B", "subject": "b", "version": 1}
+    to_a = {"name": "A", "subject": "a", "version": 1}
+    stub.register("a", {"type": "fixed", "name": "A", "size": 1})
+    stub.register("b", {"type": "record", "name": "B", "fields": []}, references=[to_a])
+    # A registry that lies in a circle hangs nobody.
+    stub.register("c", {"type": "record", "name": "C", "fields": []}, references=[to_b, to_a])
+    async with rooted(stub) as registry:
+        schema = (await registry.latest("c")).schema
+        found = await registry.referenced(schema)
+    assert [reference.name for reference, _ in found] == ["A", "B"]
+
+
+def test_a_client_serves_one_loop_after_the_other() -> None:
+    stub = StubSchemaRegistry()
+    stub.register("a", OLD)
+    registry = rooted(stub)
+    asyncio.run(registry.latest("a"))
+    asyncio.run(registry.schema(1))
+
+    async def elsewhere() -> None:
+        await registry.version("a", 1)
+        with pytest.raises(WrongLoopError):
+            await asyncio.to_thread(asyncio.run, registry.lookup("a", avro(OLD)))
+        await registry.close()
+
+    asyncio.run(elsewhere())
+
+
+async def test_closing_ends_what_is_under_way() -> None:
+    async def handle(request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(60)
+        raise AssertionError("nobody waits so long")
+
+    registry = SchemaRegistry("http://one", transport=httpx.MockTransport(handle))
+    waiting = asyncio.create_task(registry.schema(1))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await registry.close()
+    with pytest.raises(SchemaRegistryError, match="closed meanwhile"):
+        await waiting

@@ -1,0 +1,462 @@
+"""Avro, JSON Schema and Protobuf with a stub registry: bytes, ids, subjects, errors."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import fastavro
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.stage import Stage, play
+
+from aioproducer.errors import (
+    BufferFullError,
+    ConfigError,
+    IncompatibleSchemaError,
+    SchemaNotFoundError,
+    SerializationError,
+)
+from aioproducer.serializers import (
+    AvroSerializer,
+    JsonSchemaSerializer,
+    ProtobufSerializer,
+    SchemaReference,
+    SchemaRegistry,
+    SerializationContext,
+    Serializer,
+    record_name,
+    topic_record_name,
+)
+from aioproducer.serializers.registry.wire_format import (
+    message_indexes,
+    prefix,
+    split,
+    split_indexes,
+)
+from aioproducer.testing.schema_registry import StubSchemaRegistry
+
+from .messages import Money, Order, Second
+
+VALUE = SerializationContext("orders", "value")
+KEY = SerializationContext("orders", "key")
+
+ADDRESS = {
+    "type": "record",
+    "name": "shop.Address",
+    "fields": [{"name": "street", "type": "string"}],
+}
+CUSTOMER: dict[str, Any] = {
+    "type": "record",
+    "name": "Customer",
+    "namespace": "shop",
+    "fields": [
+        {"name": "name", "type": "string"},
+        {"name": "age", "type": ["null", "int"], "default": None},
+        {"name": "address", "type": ["null", ADDRESS], "default": None},
+        {"name": "tags", "type": {"type": "array", "items": "string"}, "default": []},
+        {"name": "marks", "type": {"type": "map", "values": "int"}, "default": {}},
+    ],
+}
+DESCRIBED: dict[str, Any] = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "title": "Customer",
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "age": {"type": "integer", "minimum": 0},
+        "lines": {"type": "array", "items": {"type": "integer"}},
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
+
+@dataclass
+class Customer:
+    name: str
+    age: int | None = None
+
+
+class CustomerModel(pydantic.BaseModel):
+    name: str
+    age: int = 3
+
+
+@pytest.fixture
+def stub() -> StubSchemaRegistry:
+    return StubSchemaRegistry()
+
+
+@pytest.fixture
+def registry(stub: StubSchemaRegistry) -> SchemaRegistry:
+    return SchemaRegistry("http://registry", transport=stub.transport, retry_backoff_ms=0)
+
+
+async def made(serializer: Serializer, data: Any, context: SerializationContext = VALUE) -> bytes:
+    found = serializer.serialize(data, context)
+    result = found if isinstance(found, bytes) or found is None else await found
+    assert result is not None
+    return result
+
+
+def read_avro(data: bytes, schema: Any) -> Any:
+    return fastavro.schemaless_reader(io.BytesIO(data), fastavro.parse_schema(schema), None)
+
+
+# -- Avro ------------------------------------------------------------------------------------------
+
+
+async def test_avro_is_written_behind_the_id(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    stub.register("other", '"string"')
+    stub.register("orders-value", CUSTOMER)
+    data = {"name": "a", "age": 7, "tags": ["x"]}
+    serializer = AvroSerializer(registry, CUSTOMER)
+    schema_id, payload = split(await made(serializer, data))
+    assert schema_id == 2
+    assert read_avro(payload, CUSTOMER) == {**data, "address": None, "marks": {}}
+    # From now on nothing is waited for.
+    assert isinstance(serializer.serialize(data, VALUE), bytes)
+    assert serializer.serialize(None, VALUE) is None
+    assert len(stub.requests) == 1
+
+
+async def test_avro_takes_dataclasses_models_and_functions(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    stub.register("orders-value", CUSTOMER)
+    serializer = AvroSerializer(registry, json.dumps(CUSTOMER))
+    expected = await made(serializer, {"name": "a", "age": 3})
+    assert await made(serializer, Customer("a", 3)) == expected
+    assert await made(serializer, CustomerModel(name="a")) == expected
+    named = AvroSerializer(registry, CUSTOMER, to_dict=lambda name: {"name": name, "age": 3})
+    assert await made(named, "a") == expected
+
+
+MISFITS: list[tuple[Any, str | None, str]] = [
+    ({"name": 5}, "name", "must be string, not int"),
+    ({}, "name", "is missing and has no default"),
+    ({"name": "a", "age": "secret"}, "age", "must be int, not str"),
+    ({"name": "a", "address": {}}, "address.street", "is missing"),
+    ({"name": "a", "address": {"street": 5}}, "address.street", "must be string, not int"),
+    ({"name": "a", "tags": ["x", 5]}, "tags[1]", "must be string, not int"),
+    ({"name": "a", "marks": {"k": "secret"}}, "marks['k']", "must be int, not str"),
+    ({"name": "a", "more": "secret"}, "more", "is no field of shop.Customer"),
+    (["secret"], None, "must be record shop.Customer, not list"),
+]
+
+
+@pytest.mark.parametrize(("data", "path", "reason"), MISFITS)
+async def test_avro_names_the_field_that_does_not_fit(
+    stub: StubSchemaRegistry, registry: SchemaRegistry, data: Any, path: str | None, reason: str
+) -> None:
+    stub.register("orders-value", CUSTOMER)
+    with pytest.raises(SerializationError) as caught:
+        await made(AvroSerializer(registry, CUSTOMER), data)
+    error = caught.value
+    assert (error.part, error.topic, error.path) == ("value", "orders", path)
+    assert reason in str(error)
+    assert "secret" not in str(error)
+
+
+async def test_avro_leaves_out_unknown_fields_where_told(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    stub.register("orders-value", CUSTOMER)
+    lenient = AvroSerializer(registry, CUSTOMER, ignore_unknown_fields=True)
+    assert await made(lenient, {"name": "a", "more": 1}) == await made(lenient, {"name": "a"})
+
+
+async def test_a_schema_of_bytes_writes_them_as_they_are(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    stub.register("orders-key", '"bytes"')
+    serializer = AvroSerializer(registry, "bytes")
+    assert await made(serializer, b"raw", KEY) == prefix(1) + b"raw"
+    with pytest.raises(SerializationError, match="key: must be bytes"):
+        await made(serializer, "text", KEY)
+
+
+async def test_avro_schemas_may_refer_to_others(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    stub.register("address", ADDRESS)
+    schema = {
+        "type": "record",
+        "name": "shop.Person",
+        "fields": [{"name": "address", "type": "shop.Address"}],
+    }
+    reference = SchemaReference("shop.Address", "address", 1)
+    serializer = AvroSerializer(registry, schema, references=[reference], auto_register=True)
+    assert await made(serializer, {"address": {"street": "s"}}) == prefix(2) + b"\x02s"
+    with pytest.raises(SerializationError, match=r"field address\.street: must be string"):
+        await made(serializer, {"address": {"street": 1}})
+    # Whoever uses the latest version finds the references there.
+    latest = AvroSerializer(registry, use_latest_version=True)
+    assert await made(latest, {"address": {"street": "s"}}) == prefix(2) + b"\x02s"
+
+
+# -- registering -----------------------------------------------------------------------------------
+
+
+async def test_nothing_is_registered_unless_told(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    with pytest.raises(SchemaNotFoundError, match="orders-value"):
+        await made(AvroSerializer(registry, CUSTOMER), {"name": "a"})
+    assert stub.subjects() == []
+    assert await made(AvroSerializer(registry, CUSTOMER, auto_register=True), {"name": "a"})
+    assert stub.subjects() == ["orders-value"]
+    assert await made(AvroSerializer(registry, CUSTOMER), {"name": "a"})
+
+
+async def test_an_incompatible_schema_is_refused_by_its_field(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    stub.register("orders-value", ADDRESS)
+    changed = {**ADDRESS, "fields": [*ADDRESS["fields"], {"name": "city", "type": "string"}]}
+    with pytest.raises(IncompatibleSchemaError, match="field 'city'"):
+        await made(AvroSerializer(registry, changed, auto_register=True), {"street": "a"})
+    with pytest.raises(SchemaNotFoundError, match="field 'city'"):
+        await made(AvroSerializer(registry, changed), {"street": "a"})
+
+
+async def test_the_latest_version_writes_whatever_it_is(stub: StubSchemaRegistry) -> None:
+    registry = SchemaRegistry("http://r", transport=stub.transport, latest_cache_ttl_ms=0)
+    stub.register("orders-value", ADDRESS)
+    serializer = AvroSerializer(registry, use_latest_version=True)
+    assert await made(serializer, {"street": "s"}) == prefix(1) + b"\x02s"
+    more = {"name": "no", "type": "int", "default": 1}
+    stub.register("orders-value", {**ADDRESS, "fields": [*ADDRESS["fields"], more]})
+    assert await made(serializer, {"street": "s"}) == prefix(2) + b"\x02s\x02"
+
+
+async def test_an_outage_of_the_registry_stops_nobody_who_knows_a_schema(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stub = StubSchemaRegistry()
+    registry = SchemaRegistry(
+        "http://r", transport=stub.transport, latest_cache_ttl_ms=0, retries=1, retry_backoff_ms=0
+    )
+    stub.register("orders-value", ADDRESS)
+    serializer = AvroSerializer(registry, use_latest_version=True)
+    expected = await made(serializer, {"street": "s"})
+    stub.failures += [503, 503]
+    assert await made(serializer, {"street": "s"}) == expected
+    assert "orders-value is not asked for anew" in caplog.text
+    stub.failures += [403]
+    with pytest.raises(SerializationError):
+        await made(serializer, {"street": "s"})
+    stub.failures += [503, 503]
+    with pytest.raises(SerializationError):
+        await made(serializer, {"street": "s"}, KEY)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "subject"),
+    [
+        (record_name, "shop.Customer"),
+        (topic_record_name, "orders-shop.Customer"),
+        (lambda context, name: f"{context.part}/{name}", "value/shop.Customer"),
+    ],
+)
+async def test_the_subject_is_a_strategy(
+    stub: StubSchemaRegistry, registry: SchemaRegistry, strategy: Any, subject: str
+) -> None:
+    serializer = AvroSerializer(registry, CUSTOMER, subject=strategy, auto_register=True)
+    await made(serializer, {"name": "a"})
+    assert stub.subjects() == [subject]
+    nameless = AvroSerializer(registry, "string", subject=record_name)
+    with pytest.raises(SerializationError, match="no name to make a subject of"):
+        await made(nameless, "a")
+
+
+async def test_key_and_value_and_topics_have_schemas_of_their_own(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    serializer = AvroSerializer(registry, "string", auto_register=True, normalize=True)
+    await made(serializer, "a", KEY)
+    await made(serializer, "a", SerializationContext("other", "value"))
+    assert stub.subjects() == ["orders-key", "other-value"]
+    assert all(request.endswith("?normalize=true") for request in stub.requests)
+
+
+# -- JSON Schema -----------------------------------------------------------------------------------
+
+
+async def test_json_is_validated_and_written_behind_the_id(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    serializer = JsonSchemaSerializer(registry, DESCRIBED, auto_register=True)
+    assert await made(serializer, {"name": "a", "age": 7}) == prefix(1) + b'{"name":"a","age":7}'
+    assert await made(serializer, Customer("a", 7)) == prefix(1) + b'{"name":"a","age":7}'
+    registered = stub.answer("GET", "/schemas/ids/1", {})[1]
+    assert registered["schemaType"] == "JSON"
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "reason"),
+    [
+        ({"name": "a", "age": -5}, "age", "violates minimum: 0"),
+        ({"name": "a", "lines": [1, "secret"]}, "lines[1]", 'violates type: "integer"'),
+        ({}, None, "lacks 'name'"),
+        ({"name": "a", "more": "secret"}, None, "has more than the schema knows: 'more'"),
+        (["secret"], None, 'violates type: "object"'),
+    ],
+)
+async def test_json_schema_names_the_field_that_does_not_fit(
+    registry: SchemaRegistry, data: Any, path: str | None, reason: str
+) -> None:
+    serializer = JsonSchemaSerializer(registry, DESCRIBED, auto_register=True)
+    with pytest.raises(SerializationError) as caught:
+        await made(serializer, data)
+    assert caught.value.path == path
+    assert reason in str(caught.value)
+    assert "secret" not in str(caught.value)
+    trusting = JsonSchemaSerializer(registry, DESCRIBED, auto_register=True, validate=False)
+    assert (
+        await made(trusting, data) == prefix(1) + json.dumps(data, separators=(",", ":")).encode()
+    )
+
+
+async def test_json_schemas_may_refer_to_others_but_fetch_none(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    stub.register("part", {"type": "integer"}, schemaType="JSON")
+    schema = {"properties": {"n": {"$ref": "part.json"}}}
+    reference = SchemaReference("part.json", "part", 1)
+    serializer = JsonSchemaSerializer(registry, schema, references=[reference], auto_register=True)
+    assert await made(serializer, {"n": 1}) == prefix(2) + b'{"n":1}'
+    with pytest.raises(SerializationError, match="field n: violates type"):
+        await made(serializer, {"n": "x"})
+    outside = {"properties": {"n": {"$ref": "http://127.0.0.1:1/part.json"}}}
+    lonely = JsonSchemaSerializer(registry, outside, auto_register=True)
+    with pytest.raises(SerializationError, match=r"refers to 'http://127\.0\.0\.1:1/part\.json'"):
+        await made(lonely, {"n": 1})
+
+
+async def test_a_pydantic_model_is_a_json_schema(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    serializer = JsonSchemaSerializer(
+        registry, CustomerModel, subject=record_name, auto_register=True
+    )
+    assert await made(serializer, CustomerModel(name="a")) == prefix(1) + b'{"name":"a","age":3}'
+    assert stub.subjects() == ["CustomerModel"]
+
+
+# -- Protobuf --------------------------------------------------------------------------------------
+
+
+async def test_protobuf_registers_what_it_imports(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    serializer = ProtobufSerializer(registry, Order, auto_register=True)
+    order = Order(id=7, price=Money(cents=5))
+    assert await made(serializer, order) == prefix(2) + b"\x00" + order.SerializeToString()
+    assert stub.subjects() == ["test/common.proto", "orders-value"]
+    registered = stub.answer("GET", "/subjects/orders-value/versions/latest", {})[1]
+    assert registered["references"] == [
+        {"name": "test/common.proto", "subject": "test/common.proto", "version": 1}
+    ]
+    # The next one, which may not register, finds everything.
+    assert await made(ProtobufSerializer(registry, Order), order)
+
+
+async def test_protobuf_says_which_type_of_the_file_it_is(registry: SchemaRegistry) -> None:
+    serializer = ProtobufSerializer(registry, Second, auto_register=True)
+    data = await made(serializer, Second(n=1))
+    _, rest = split(data)
+    assert rest == b"\x04\x02\x02" + Second(n=1).SerializeToString()
+    assert split_indexes(rest) == ([1, 1], b"\x08\x01")
+
+
+async def test_protobuf_names_what_is_wrong(registry: SchemaRegistry) -> None:
+    serializer = ProtobufSerializer(registry, Order, auto_register=True)
+    with pytest.raises(SerializationError, match=r"must be a test\.Order or None, not Money"):
+        await made(serializer, Money(cents=1))
+    with pytest.raises(SerializationError, match="field id: is required and not set"):
+        await made(serializer, Order())
+
+
+@given(st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=8), st.binary(max_size=8))
+def test_message_indexes_can_be_read_back(path: list[int], rest: bytes) -> None:
+    assert split_indexes(message_indexes(path) + rest) == (path, rest)
+
+
+@given(st.binary(max_size=30))
+def test_foreign_bytes_are_refused_or_read_and_nothing_else(data: bytes) -> None:
+    for read in (split, split_indexes):
+        try:
+            _, rest = read(data)
+        except SerializationError:
+            continue
+        assert data.endswith(rest)
+
+
+# -- together --------------------------------------------------------------------------------------
+
+
+def test_a_producer_waits_for_the_first_record_only(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    stub.register("t-value", CUSTOMER)
+
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.warm_up(["t"])
+        with pytest.raises(BufferFullError, match="value_serializer has to wait"):
+            producer.send_nowait("t", {"name": "a"})
+        await producer.send_and_wait("t", {"name": "a"})
+        producer.send_nowait("t", {"name": "b"})
+        result = await producer.send_many("t", [{"name": "c"}, {"name": 1}, None])
+        assert [(failed.index, str(failed.error)) for failed in result.failed] == [
+            (1, "value, field name: must be string, not int [topic t, not persisted]")
+        ]
+        await producer.close()
+        await registry.close()
+        assert [value[-5:-4] for value in stage.values("t") if value] == [b"a", b"b", b"c"]
+
+    play(act, value_serializer=AvroSerializer(registry, CUSTOMER))
+    assert stub.requests == ["POST /subjects/t-value"]
+
+
+def test_wrong_schemas_and_options_are_refused(registry: SchemaRegistry) -> None:
+    with pytest.raises(ConfigError, match="no Avro schema"):
+        AvroSerializer(registry, {"type": "recrod"})
+    with pytest.raises(ConfigError, match="needs a schema"):
+        AvroSerializer(registry)
+    with pytest.raises(ConfigError, match="contradict"):
+        AvroSerializer(registry, "string", auto_register=True, use_latest_version=True)
+    with pytest.raises(ConfigError, match="no JSON Schema"):
+        JsonSchemaSerializer(registry, {"type": "thing"})
+    with pytest.raises(ConfigError, match="no JSON Schema, and no Pydantic model"):
+        JsonSchemaSerializer(registry, int)
+    with pytest.raises(ConfigError, match="needs a schema"):
+        JsonSchemaSerializer(registry)
+    with pytest.raises(ConfigError, match="no generated Protobuf class"):
+        ProtobufSerializer(registry, Customer)
+
+
+@pytest.mark.parametrize(
+    ("package", "make"),
+    [
+        ("fastavro", lambda registry: AvroSerializer(registry, "string")),
+        ("jsonschema", lambda registry: JsonSchemaSerializer(registry, {})),
+        ("google.protobuf.message", lambda registry: ProtobufSerializer(registry, Order)),
+        ("httpx", lambda registry: SchemaRegistry("http://registry")),
+    ],
+)
+def test_a_missing_package_is_named(
+    monkeypatch: pytest.MonkeyPatch, registry: SchemaRegistry, package: str, make: Any
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, package, None)
+    with pytest.raises(ConfigError, match=r"is needed .*aioproducer\[schema-registry\]"):
+        make(registry)

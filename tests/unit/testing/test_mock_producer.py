@@ -1,0 +1,289 @@
+"""MockProducer: what Java's can do, by the rules of the real producer."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+import pytest
+
+from aioproducer import Producer, Record, TopicPartition
+from aioproducer.errors import (
+    BufferFullError,
+    DeliveryTimeoutError,
+    IllegalStateError,
+    InvalidPartitionError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+    ProducerFencedError,
+    RecordsPurgedError,
+    RecordTooLargeError,
+    SerializationError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+)
+from aioproducer.records import murmur2_partition
+from aioproducer.runtime.bulk_result import SendManyInterruptedError
+from aioproducer.serializers import LongSerializer, StringSerializer
+from aioproducer.testing import MockProducer
+from aioproducer.types import OffsetAndMetadata
+
+
+def values(records: list[Any]) -> list[bytes | None]:
+    return [record.value for record in records]
+
+
+async def test_records_are_acknowledged_at_once_and_remembered() -> None:
+    async with MockProducer(topics={"orders": 3}) as producer:
+        metadata = await producer.send_and_wait("orders", b"v", b"k", headers={"h": b"1"})
+        assert metadata.offset == 0
+        assert metadata.partition == murmur2_partition(b"k", 3)
+        assert (await producer.send_and_wait("orders", b"w", b"k")).offset == 1
+        assert (await producer.send_and_wait("other", b"x", timestamp_ms=5)).timestamp_ms == 5
+    assert values(producer.history) == [b"v", b"w", b"x"]
+    assert producer.history[0].headers == (("h", b"1"),)
+    assert producer.history[1].offset == 1
+    assert producer.closed
+
+
+async def test_a_test_decides_when_and_how_records_end() -> None:
+    async with MockProducer(auto_complete=False) as producer:
+        first = await producer.send("t", b"1")
+        second = producer.send_nowait("t", b"2")
+        third = await producer.send("t", b"3")
+        assert (producer.pending, first.done()) == (3, False)
+        assert producer.complete_next()
+        assert (await first).offset == 0
+        assert producer.error_next(DeliveryTimeoutError("late"))
+        with pytest.raises(DeliveryTimeoutError, match="late"):
+            await second
+        assert await producer.flush() == 0
+        assert (await third).offset == 2
+        assert not producer.complete_next()
+        assert not producer.error_next(KafkaError("nobody"))
+        assert producer.flushes == 1
+    assert values(producer.history) == [b"1", b"3"]
+
+
+async def test_callbacks_and_forgotten_failures_work_as_in_the_real_one() -> None:
+    told: list[Any] = []
+    producer = MockProducer(
+        auto_complete=False, on_delivery_error=lambda where, count, error: told.append(where)
+    )
+    async with producer:
+        delivery = await producer.send("t", b"1")
+        delivery.add_done_callback(told.append)
+        producer.complete_next()
+        await producer.send("t", b"2")
+        producer.error_next(DeliveryTimeoutError("late"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert told == [delivery, TopicPartition("t", 0)]
+
+
+async def test_closing_acknowledges_what_waits_unless_there_is_no_time() -> None:
+    for timeout, expected in ((None, None), (0, ProducerClosedError)):
+        producer = MockProducer(auto_complete=False)
+        await producer.start()
+        delivery = await producer.send("t", b"1")
+        await producer.close(timeout)
+        await producer.close()
+        error = delivery.exception()
+        assert error is None if expected is None else isinstance(error, expected)
+        with pytest.raises(ProducerClosedError):
+            await producer.send("t", b"2")
+
+
+async def test_states_and_arguments_are_checked_as_in_the_real_one() -> None:
+    producer = MockProducer(topics={"t": 2}, max_request_size=1000)
+    with pytest.raises(IllegalStateError, match="not started"):
+        await producer.send("t", b"v")
+    with pytest.raises(IllegalStateError, match="not started"):
+        await producer.flush()
+    async with producer:
+        with pytest.raises(IllegalStateError, match="starts once"):
+            await producer.start()
+        with pytest.raises(InvalidPartitionError):
+            await producer.send("t", b"v", partition=2)
+        with pytest.raises(RecordTooLargeError):
+            await producer.send("t", b"v" * 1000)
+        with pytest.raises(SerializationError, match="value must be bytes"):
+            await producer.send("t", "text")
+        with pytest.raises(IllegalStateError, match="not transactional"):
+            await producer.begin_transaction()
+        with pytest.raises(NotImplementedError, match="EmbeddedCluster"):
+            await producer.send_arrow("t", None)
+        with pytest.raises(IllegalStateError, match="can be fenced"):
+            producer.fence()
+        assert [each.partition for each in await producer.partitions_for("t")] == [0, 1]
+        await producer.warm_up(["t"])
+        assert await producer.client_instance_id() == await producer.client_instance_id()
+        assert not producer.health().ready
+    assert producer.history == []
+
+
+async def test_serializers_run() -> None:
+    async def later(data: str) -> bytes:
+        await asyncio.sleep(0)
+        return data.encode()
+
+    async with MockProducer(
+        key_serializer=LongSerializer(), value_serializer=StringSerializer()
+    ) as producer:
+        await producer.send("t", "é", 1)
+    assert (producer.history[0].key, producer.history[0].value) == (b"\0" * 7 + b"\1", b"\xc3\xa9")
+    async with MockProducer(value_serializer=later) as producer:
+        await producer.send("t", "v")
+        with pytest.raises(BufferFullError):
+            producer.send_nowait("t", "w")
+    assert values(producer.history) == [b"v"]
+
+    async def never(data: str) -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    async with MockProducer(value_serializer=never, max_block_ms=1) as producer:
+        with pytest.raises(KafkaTimeoutError):
+            await producer.send("t", "v")
+
+
+async def test_send_many_counts() -> None:
+    async with MockProducer() as producer:
+        items = [b"a", (b"k", b"b"), "text", Record(b"c", topic="u")]
+        result = await producer.send_many("t", items)
+        assert (result.count, result.delivered) == (4, 3)
+        assert [failed.index for failed in result.failed] == [2]
+        assert result.offsets == {TopicPartition("t", 0): (0, 1), TopicPartition("u", 0): (0, 0)}
+
+        async def broken() -> Any:
+            yield b"d"
+            raise ZeroDivisionError
+
+        with pytest.raises(SendManyInterruptedError) as caught:
+            await producer.send_many("t", broken())
+        assert caught.value.result.delivered == 1
+
+
+async def test_errors_are_raised_by_the_calls_they_are_scripted_for() -> None:
+    async with MockProducer(transactional_id="x") as producer:
+        producer.errors["begin"] = KafkaTimeoutError("begin")
+        with pytest.raises(KafkaTimeoutError, match="begin"):
+            await producer.begin_transaction()
+        del producer.errors["begin"]
+        await producer.begin_transaction()
+        for call, act in {
+            "send": lambda: producer.send("t", b"v"),
+            "flush": producer.flush,
+            "partitions_for": lambda: producer.partitions_for("t"),
+            "send_offsets": lambda: producer.send_offsets_to_transaction({}, "g"),
+            "commit": producer.commit_transaction,
+            "abort": producer.abort_transaction,
+            "close": producer.close,
+        }.items():
+            producer.errors[call] = ZeroDivisionError(call)
+            with pytest.raises(ZeroDivisionError, match=call):
+                await act()
+        producer.errors.clear()
+    failing = MockProducer(transactional_id="x")
+    failing.errors["init"] = KafkaTimeoutError("init")
+    with pytest.raises(KafkaTimeoutError):
+        await failing.start()
+    assert failing.closed
+
+
+async def test_a_transaction_enters_the_history_when_it_commits() -> None:
+    async with MockProducer(transactional_id="x") as producer:
+        with pytest.raises(IllegalStateError, match="no transaction takes records"):
+            await producer.send("t", b"0")
+        async with producer.transaction() as tx:
+            await producer.send("t", b"1")
+            await tx.send_offsets({TopicPartition("in", 0): 42}, "group")
+            assert producer.in_transaction
+            assert (producer.history, values(producer.uncommitted)) == ([], [b"1"])
+            assert producer.uncommitted_offsets == {
+                "group": {TopicPartition("in", 0): OffsetAndMetadata(42)}
+            }
+        assert values(producer.history) == [b"1"]
+        assert (producer.commits, producer.aborts, producer.in_transaction) == (1, 0, False)
+        assert producer.sent_offsets == [
+            {"group": {TopicPartition("in", 0): OffsetAndMetadata(42)}}
+        ]
+        with pytest.raises(ZeroDivisionError):
+            async with producer.transaction():
+                await producer.send("t", b"2")
+                raise ZeroDivisionError
+        assert (producer.commits, producer.aborts) == (1, 1)
+        assert values(producer.history) == [b"1"]
+        assert producer.uncommitted_offsets == {}
+
+
+async def test_a_transaction_with_a_failed_record_does_not_commit() -> None:
+    async with MockProducer(transactional_id="x", auto_complete=False) as producer:
+        with pytest.raises(TransactionAbortableError, match="late"):
+            async with producer.transaction():
+                await producer.send("t", b"1")
+                waiting = await producer.send("t", b"2")
+                producer.error_next(DeliveryTimeoutError("late"))
+                with pytest.raises(TransactionAbortableError):
+                    await producer.send("t", b"3")
+        # The commit sent what was left before it found out.
+        assert (await waiting).offset == 1
+        assert (producer.history, producer.commits, producer.aborts) == ([], 0, 1)
+        await producer.begin_transaction()
+        aborted = await producer.send("t", b"4")
+        await producer.abort_transaction()
+        with pytest.raises(TransactionAbortedError):
+            await aborted
+
+
+async def test_a_fenced_producer_raises() -> None:
+    producer = MockProducer(transactional_id="x")
+    await producer.start()
+    await producer.begin_transaction()
+    producer.fence()
+    for act in (lambda: producer.send("t", b"v"), producer.commit_transaction):
+        with pytest.raises(ProducerFencedError):
+            await act()
+    await producer.close()
+    assert producer.aborts == 1
+
+
+async def test_a_prepared_transaction_is_left_open() -> None:
+    producer = MockProducer(transactional_id="x")
+    async with producer:
+        async with producer.transaction() as tx:
+            await producer.send("t", b"1")
+            prepared = await tx.prepare()
+            assert not prepared.empty
+            with pytest.raises(IllegalStateError):
+                await producer.send("t", b"2")
+        assert (producer.commits, producer.aborts, producer.in_transaction) == (0, 0, True)
+    assert producer.aborts == 0
+
+
+async def test_clearing_and_purging_forget() -> None:
+    async with MockProducer(auto_complete=False) as producer:
+        for forget in (producer.clear, producer.purge):
+            delivery = await producer.send("t", b"1")
+            forget()
+            with pytest.raises(RecordsPurgedError):
+                await delivery
+        assert producer.pending == 0
+        producer.clear()
+        assert producer.history == []
+
+
+def test_every_call_that_would_talk_to_a_broker_is_replaced() -> None:
+    calls = [
+        name
+        for name, function in inspect.getmembers(Producer, inspect.iscoroutinefunction)
+        if not name.startswith("_")
+    ]
+    assert "send_many" in calls
+    # Those of transactions go through `_transactions`.
+    own = set(vars(MockProducer))
+    left = {name for name in calls if name not in own and "transaction" not in name}
+    assert left == set()
+    assert "_transactions" in own

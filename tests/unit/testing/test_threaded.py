@@ -1,0 +1,52 @@
+"""The cluster in a thread answers whoever blocks."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from aioproducer import Producer
+from aioproducer.blocking import Producer as BlockingProducer
+from aioproducer.testing import ThreadedCluster
+
+
+def test_it_serves_a_blocking_test() -> None:
+    with ThreadedCluster(brokers=2, topics={"orders": 1}) as cluster:
+        cluster.faults.next("produce").answers("NOT_LEADER_OR_FOLLOWER")
+        with BlockingProducer(
+            bootstrap_servers=cluster.bootstrap_servers, retry_backoff_ms=1
+        ) as producer:
+            producer.send_and_wait("orders", b"1")
+            cluster.move_leader("orders", 0)
+            producer.send_and_wait("orders", b"2")
+            cluster.freeze_broker(1)
+            cluster.thaw_broker(1)
+            cluster.drop_connections()
+            cluster.stop_broker(2)
+            cluster.start_broker(2)
+            cluster.create_topic("more", 2)
+            producer.send_and_wait("more", b"3", partition=1)
+        assert cluster.values("orders") == [b"1", b"2"]
+        assert [record.value for record in cluster.records("more")] == [b"3"]
+        assert cluster.call(lambda inside: len(inside.state.brokers)) == 2
+    names = [thread.name for thread in threading.enumerate()]
+    assert "aioproducer cluster" not in names
+    cluster.stop()
+
+
+async def test_it_serves_a_test_with_a_loop_of_its_own() -> None:
+    with ThreadedCluster(brokers=1, topics={"orders": 1}) as cluster:
+        async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            await producer.send_and_wait("orders", b"1")
+        assert cluster.values("orders") == [b"1"]
+
+
+def test_a_port_that_is_taken_leaves_nothing_behind() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        cluster = ThreadedCluster(brokers=1, ports=[taken.getsockname()[1]])
+        with pytest.raises(OSError, match=r"."):
+            cluster.start()
+    cluster.stop()
+    assert "aioproducer cluster" not in [thread.name for thread in threading.enumerate()]

@@ -1,0 +1,102 @@
+"""Tests on virtual time: hours pass at once, brokers fail, the end is clean."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from aioproducer.errors import DeliveryTimeoutError
+from aioproducer.testing import VirtualKafka, run_virtual
+from aioproducer.testing.virtual import StuckError
+from aioproducer.types import Persistence
+
+
+def test_hours_pass_at_once() -> None:
+    async def test(kafka: VirtualKafka) -> str:
+        await asyncio.sleep(10 * 3600)
+        assert kafka.now >= 10 * 3600
+        return "done"
+
+    began = time.monotonic()
+    assert run_virtual(test) == "done"
+    assert time.monotonic() - began < 3600
+
+
+def test_a_record_outlives_a_broker() -> None:
+    async def test(kafka: VirtualKafka) -> None:
+        async with kafka.producer(linger_ms=5) as producer:
+            await producer.send_and_wait("orders", b"1")
+            for node in (1, 2):
+                kafka.stop_broker(node)
+                await producer.send_and_wait("orders", b"more")
+                kafka.start_broker(node)
+                await asyncio.sleep(30)
+        kafka.create_topic("other", 2)
+        assert [record.value for record in kafka.records("orders")] == [b"1", b"more", b"more"]
+        assert kafka.records("other", 1) == []
+        with pytest.raises(LookupError):
+            kafka.records("nowhere")
+
+    from aioproducer.testing import TopicSpec
+
+    run_virtual(test, topics={"orders": TopicSpec(1, 3)})
+
+
+def test_two_minutes_of_silence_end_a_delivery() -> None:
+    async def test(kafka: VirtualKafka) -> None:
+        async with kafka.producer() as producer:
+            await producer.warm_up(["orders"])
+            kafka.faults.every("produce").is_never_answered(after_the_work=True)
+            began = kafka.now
+            with pytest.raises(DeliveryTimeoutError) as caught:
+                await producer.send_and_wait("orders", b"1")
+            assert kafka.now - began == pytest.approx(120, abs=1)
+            assert caught.value.persistence is Persistence.POSSIBLY_PERSISTED
+            kafka.unplug_broker(1)
+            await producer.close(0)
+
+    run_virtual(test, topics={"orders": 1}, brokers=1)
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    async def test(kafka: VirtualKafka) -> float:
+        async with kafka.producer() as producer:
+            for number in range(20):
+                await producer.send_and_wait("orders", b"%d" % number)
+        return kafka.now
+
+    runs = [run_virtual(test, topics={"orders": 3}, seed=seed) for seed in (1, 1, 2)]
+    assert runs[0] == runs[1] != runs[2]
+
+
+def test_what_can_never_end_is_ended() -> None:
+    async def waits(kafka: VirtualKafka) -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError):
+        run_virtual(waits)
+
+    async def goes_wrong(kafka: VirtualKafka) -> None:
+        asyncio.get_running_loop().call_soon(lambda: 1 / 0)
+        left = asyncio.create_task(asyncio.Event().wait())
+        await asyncio.sleep(1)
+        assert not left.done()
+
+    with pytest.raises(RuntimeError, match="division by zero"):
+        run_virtual(goes_wrong)
+
+    async def spins(kafka: VirtualKafka) -> None:
+        for _ in range(1_000_000):
+            await asyncio.sleep(0)
+
+    with pytest.raises(StuckError):
+        run_virtual(spins)
+
+
+async def test_it_needs_a_loop_of_its_own() -> None:
+    async def test(kafka: VirtualKafka) -> None: ...
+
+    with pytest.raises(RuntimeError, match="plain function"):
+        run_virtual(test)
