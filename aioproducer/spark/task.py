@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = log.get("spark")
 _REUSED_WORKER: Final = "SPARK_REUSE_WORKER"
-_is_collector_spared = False
+_tasks = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +59,7 @@ def write_task(
         RowError: rows were not delivered.
         KafkaError: the producer could not start or go on.
     """
-    try:
-        return _write(plan, place, epoch, batches)
-    finally:
-        _spare_collector()
-
-
-def _write(
-    plan: SinkPlan, place: TaskPlace, epoch: Epoch, batches: Iterator[pa.RecordBatch]
-) -> TaskReport:
+    _spare_collector()
     if plan.exactly_once is not None:
         return _prepare_task(plan, plan.exactly_once, place, epoch, batches)
     with POOL.producer(plan.options, plan.prefix) as producer:
@@ -160,11 +152,12 @@ def _spare_collector() -> None:
     """Takes what lives as long as the worker out of the garbage collector's sight, once.
 
     A worker that Spark uses again collects all generations after each task (`pyspark/daemon.py`):
-    with the modules of PySpark, Arrow and ours in view that costs more than a small task.
+    with the modules of PySpark, pandas, Arrow and ours in view that costs more than a small task.
+    All of them are there by the second one: some are imported when the first returns its message.
     """
-    global _is_collector_spared
-    if os.environ.get(_REUSED_WORKER) and not _is_collector_spared:
-        _is_collector_spared = True
+    global _tasks
+    _tasks += 1
+    if _tasks == 2 and os.environ.get(_REUSED_WORKER):
         gc.freeze()
 
 

@@ -150,3 +150,22 @@ def test_a_plan_pickles_without_a_secret_of_the_environment(
     assert b"hush" not in pickled
     assert pickle.loads(pickled).options.config().sasl_password == "hush-hush"
     assert SourceOptions.__name__ in repr(plan)
+
+
+def test_a_worker_that_is_used_again_is_spared_the_collector(
+    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen: list[int] = []
+    monkeypatch.setattr("aioproducer.spark.task.gc.freeze", lambda: frozen.append(1))
+    monkeypatch.setattr("aioproducer.spark.task._tasks", 0)
+    topic = kafka.topic()
+    for _ in range(2):
+        write(kafka, topic, batches(["1"]))
+    assert frozen == []  # no worker of Spark's
+    monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
+    monkeypatch.setattr("aioproducer.spark.task._tasks", 0)
+    counts = []
+    for _ in range(4):
+        write(kafka, topic, batches(["1"]))
+        counts.append(len(frozen))
+    assert counts == [0, 1, 1, 1]
