@@ -3,10 +3,6 @@
 Owns: what such brokers speak, by release, and the proof that a broker is one. Must not know:
 sockets, dialing.
 
-0.9 does so by an exception in a network thread, which also costs the requests of other connections
-that the thread has read but not passed on: they get no answer, and are lost with acks=0. So an old
-broker is not asked again as long as its connection lasts.
-
 That alone proves nothing: brokers that shut down, balancers without a broker and ports for TLS
 hang up too, and a recent broker taken for an old one would quietly lose idempotence. So a broker
 counts as old only when it answered what every old one knows and then, on the same connection, hung
