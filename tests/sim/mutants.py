@@ -206,10 +206,9 @@ MUTANTS = (
     ),
     Mutant(
         "let the sender sleep when a batch is opened",
-        "runtime/appender.py",
-        "        if self._accumulator.next_ready_at < self._sender_task.sleeping_until:\n"
-        "            self._sender_task.wake()\n",
-        "",
+        "runtime/sender_task.py",
+        "        return self._alarm.until\n",
+        "        return 0.0\n",
     ),
 )
 

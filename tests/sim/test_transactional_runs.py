@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from aioproducer.runtime.appender import RecordAppender
 from aioproducer.testing.broker.markers import Marker
 from aioproducer.testing.broker.replication import ReplicatedPartition
 from aioproducer.testing.broker.transactions.groups import Group
@@ -102,3 +103,11 @@ def test_a_cluster_that_commits_positions_of_aborted_transactions_is_found_out(
 def test_a_coordinator_that_fences_nobody_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Transaction, "check_identity", lambda self, producer: None)
     assert _oracles_that_notice("a_fenced_producer_is_done")
+
+
+def test_a_send_that_waits_until_the_next_transaction_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(RecordAppender, "_check_open", lambda self, ticket: self._ticket())
+    oracle = "sends_do_not_outlive_their_transaction"
+    assert oracle in _oracles_that_notice(oracle)

@@ -10,7 +10,8 @@ Owns: the public names of the simulation. A run is a function of one seed:
     server      a broker's end                      oracles    what must be true
     faults      what goes wrong                     shrink     a failing schedule made small
     weather     what of it is in force              campaign   many seeds
-    producer    production code, put into place     simulation one run
+    producer    production code, put into place     themes     much of one fault
+    simulation  one run
 
 In some of the runs several producers do all this in transactions; see `transactions`.
 """

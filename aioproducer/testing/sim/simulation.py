@@ -32,6 +32,7 @@ from aioproducer.testing.sim.loop import StuckError, VirtualLoop
 from aioproducer.testing.sim.oracles import Violation, judge
 from aioproducer.testing.sim.producer import SimProducer
 from aioproducer.testing.sim.scenario import CHAOS_S, Chance, Scenario, draw_scenario
+from aioproducer.testing.sim.themes import draw_theme
 from aioproducer.testing.sim.trace import Trace
 from aioproducer.testing.sim.transactions.book import TransactionBook
 from aioproducer.testing.sim.transactions.cast import Cast
@@ -144,15 +145,20 @@ class Simulation:
         self.loop: VirtualLoop = loop
         drawn = draw_scenario(chance.of("scenario"), unclean_elections=setup.unclean_elections)
         plan = None if setup.unclean_elections else draw_plan(chance.of("transactions"))
+        themes = chance.of("theme")
+        theme = draw_theme(themes) if plan is None else None
         if plan is not None:
             drawn = with_plan(drawn, plan, chance.of("transactional scenario"))
+        if theme is not None:
+            drawn = replace(drawn, options={**drawn.options, **theme.options})
         self.scenario: Scenario = replace(drawn, options={**drawn.options, **setup.options})
         self.world: SimWorld = SimWorld(chance, loop, self.scenario)
         self.trace: Trace = self.world.trace
-        start, end = self.scenario.fault_times
-        self.drawn: list[Fault] = draw_schedule(
-            chance.of("faults"), self.scenario.shape, start, end
-        )
+        shape, times = self.scenario.shape, self.scenario.fault_times
+        faults = draw_schedule(chance.of("faults"), shape, *times)
+        if theme is not None:
+            faults += theme.faults(themes, shape, *times)
+        self.drawn: list[Fault] = sorted(faults, key=lambda fault: fault.at)
         self.schedule: list[Fault] = self.drawn if setup.schedule is None else list(setup.schedule)
         self.ledger: Ledger = Ledger()
         self.book: TransactionBook | None = None

@@ -23,7 +23,8 @@ _REFUSALS = (2, 3, 6, 7, 9, 13, 19, 56, 74, 76, 89, 100)
 _FINAL_REFUSALS = (-1, 10, 17, 29, 32, 87)
 """Codes after which a batch fails (or is split), answered without writing."""
 
-_ERRORS_AFTER_WRITING = (-1, 7, 20)
+_RETRIABLE_AFTER_WRITING = (7, 20)
+_ERRORS_AFTER_WRITING = (-1, *_RETRIABLE_AFTER_WRITING)
 
 _NOT_LEADER = 6
 
@@ -162,6 +163,14 @@ class MixedErrors(Fault):
             )
         )
         return cls(at, topic, rng.randrange(shape.topics[topic]), answers)
+
+    @classmethod
+    def draw_doubt(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """One batch is written and to be sent again, and the next one is refused for good."""
+        topic = rng.choice(sorted(shape.topics))
+        written = ErrorAnswer(rng.choice(_RETRIABLE_AFTER_WRITING), apply=True)
+        refused = ErrorAnswer(rng.choice(_FINAL_REFUSALS))
+        return cls(at, topic, rng.randrange(shape.topics[topic]), (written, refused))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ the cluster's state, what is right.
 
     in a block       `async with`, left in order, by an exception, or by a cancellation
     by calls         begin, ..., commit or abort; each call may be cancelled and made again
+    in haste         the first transaction ends while its sends ask where their topics are
     prepared         somebody outside decides; the process waits, decides as well, or leaves
     losing patience  a call that has no outcome for long: the process closes and another one starts
 """
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from aioproducer.testing.sim.transactions.cast import Cast
     from aioproducer.testing.sim.transactions.consumer import SimConsumer
     from aioproducer.types import PreparedTransaction
+
+_HASTE_S = 0.0001
+"""No answer comes that soon."""
 
 
 class ExpelledError(KafkaError):
@@ -103,6 +107,8 @@ class Actor:
         """Works until the time is over or the producer is at its end."""
         try:
             if await self.start():
+                if self._cast.in_haste and self.consumer is None:
+                    await self._in_haste()
                 while self._loop.time() < CHAOS_S and not self._cast.closing:
                     await self.transaction()
         except asyncio.CancelledError:
@@ -188,6 +194,15 @@ class Actor:
         else:
             await self._abort(tx)
         return tx
+
+    async def _in_haste(self) -> None:
+        """One transaction without a record; what its sends learn later is for none of the next."""
+        rng = self._cast.chance_of(f"haste of {self.entry.name}")
+        if await self._begin():
+            tx = self._open()
+            self.contents.straggle(rng, rng.randint(1, 4))
+            await asyncio.sleep(_HASTE_S)
+            await (self._commit(tx) if rng.random() < 0.3 else self._abort(tx))
 
     async def _prepared(self, sources: Sequence[Source] | None) -> TransactionEntry | None:
         if not await self._begin():

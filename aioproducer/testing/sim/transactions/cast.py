@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _LONGEST_PAUSE_S = 3.0
 _USUAL, _LARGE = (1, 2, 5, 12), (12, 25)
 _LAG = 12
+_SHARE_IN_HASTE = 0.2
 _SHARE_BESIDE_A_READER = 0.7
 """What is read is written once more."""
 
@@ -46,6 +47,7 @@ class Cast:
         book: What is noted of them.
         actors: All of them, in the order of their appearance.
         closing: Whether nobody is to begin anything any more.
+        in_haste: Whether first transactions end at once.
     """
 
     def __init__(self, simulation: Simulation, plan: Plan) -> None:
@@ -62,6 +64,7 @@ class Cast:
         self.timeout_s: float = scenario.options["transaction_timeout_ms"] / 1000
         self.network: SimNetwork = world.network
         self.share_prepared: float = plan.share_prepared
+        self.in_haste: bool = simulation.chance.of("haste").random() < _SHARE_IN_HASTE
         shape = scenario.shape
         inputs = {name: count for name, count in shape.topics.items() if name != OUTPUT_TOPIC}
         self.input_shape: Shape = shape._replace(topics=inputs)

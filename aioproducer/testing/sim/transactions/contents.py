@@ -97,13 +97,17 @@ class Contents:
         sizes = [rng.choice(usual) for _ in range(rng.choice((0, 1, 1, 2, 3)))]
         self._cast.spend(self._seat, sum(sizes))
         if sizes and rng.random() < 0.12:
-            late = self._work.at_once(self._next_task(), self._own_chance(), sizes.pop())
-            self._stragglers.append(asyncio.ensure_future(late))
+            self.straggle(self._own_chance(), sizes.pop())
         if rng.random() < 0.4:
             await asyncio.gather(*[self._burst(size) for size in sizes])
         else:
             for size in sizes:
                 await self._burst(size)
+
+    def straggle(self, rng: random.Random, size: int) -> None:
+        """Begins to send so many records; nobody waits for that."""
+        late = self._work.at_once(self._next_task(), rng, size)
+        self._stragglers.append(asyncio.ensure_future(late))
 
     async def _burst(self, size: int) -> None:
         await self._quietly(self._work.burst(self._next_task(), self._own_chance(), 0, size))

@@ -138,6 +138,17 @@ def records_belong_to_a_transaction(r: _Reading) -> Iterator[str]:
             yield f"{entry.label} was accepted outside of any transaction"
 
 
+def sends_do_not_outlive_their_transaction(r: _Reading) -> Iterator[str]:
+    """No send that began in one transaction is accepted after the next has begun."""
+    last: dict[str, TransactionEntry] = {}
+    for tx in r.book.transactions:
+        before, last[tx.actor] = last.get(tx.actor), tx
+        for entry in () if before is None else r.contents[before.number]:
+            settled = entry.settled_at
+            if entry.fate is Fate.ACCEPTED and settled is not None and settled > tx.began_at:
+                yield f"{entry.label}, sent in the one before, was accepted in {tx.label}"
+
+
 def a_fenced_producer_is_done(r: _Reading) -> Iterator[str]:
     """What an older incarnation wants to commit when a newer one is ready never becomes visible."""
     actors = {actor.name: actor for actor in r.book.actors}
@@ -268,6 +279,7 @@ ORACLES = (
     nothing_is_visible_twice,
     no_commit_after_a_loss,
     records_belong_to_a_transaction,
+    sends_do_not_outlive_their_transaction,
     a_fenced_producer_is_done,
     what_is_prepared_waits,
     what_is_told_of_an_end_agrees,
