@@ -119,8 +119,9 @@ class TransactionalPlay:
         """Whether it gets there; open transactions of the dead may hold it up for their timeout."""
         consumer = actor.consumer
         until = self._loop.time() + _LONGEST_READING_S
+        most = _MOST_READ
         while consumer is not None and self._loop.time() < until:
-            sources = consumer.poll(_MOST_READ)
+            sources = consumer.poll(most)
             if not sources:
                 if sources is not None and not consumer.is_behind_anything():
                     return True
@@ -130,4 +131,5 @@ class TransactionalPlay:
             tx = await actor.calm_transaction(partial(actor.contents.transform, sources=sources))
             if tx.outcome is not Outcome.COMMITTED:
                 self._cast.rejoin(actor)
+                most = max(1, most // 2)  # memory may not do for so many at a time
         return False
