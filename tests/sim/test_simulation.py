@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from aioproducer.testing.sim import Setup, run_seed
+from aioproducer.testing.sim.scenario import Chance
+from aioproducer.testing.sim.themes import DEPOSITIONS, draw_theme
+from aioproducer.testing.sim.transactions.plan import draw_plan
 
 SEEDS = 500
 """About 0.2 s CPU each: a minute on two cores."""
@@ -65,6 +68,19 @@ def test_a_seed_is_long_and_rough_enough() -> None:
     assert min(result.records for result in results) >= 200
     assert min(result.virtual_s for result in results) >= 60
     assert min(len(result.schedule) for result in results) >= 3
+
+
+def test_a_theme_brings_its_faults_and_its_options() -> None:
+    seed = next(
+        seed
+        for seed in range(100)
+        if draw_theme(Chance(seed).of("theme")) is DEPOSITIONS
+        and draw_plan(Chance(seed).of("transactions")) is None
+    )
+    result = run_seed(seed)
+    deposed = sum(fault.kind == "deposed leader" for fault in result.drawn)
+    assert deposed >= DEPOSITIONS.count
+    assert result.scenario.options.items() >= DEPOSITIONS.options.items()
 
 
 def test_without_faults_everything_in_time_is_delivered() -> None:
