@@ -32,8 +32,10 @@ class TransactionContents:
         """Which protocol holds."""
         self.begun: bool = False
         """Whether the coordinator may know of the transaction, so that it has to be ended."""
-        self.end_requests: int = 0
-        """How often the coordinator was asked to end it: if ever, nothing can be decided anew."""
+        self.may_have_ended: bool = False
+        """Whether the coordinator was asked to end it: nothing can be decided anew."""
+        self.end_in_doubt: bool = False
+        """Whether a request to end it may have worked although no answer said so."""
         self._name = transactional_id
         self._to_add: dict[TopicPartition, None] = {}
         self._added: set[TopicPartition] = set()
@@ -106,6 +108,6 @@ class TransactionContents:
 
     def clear(self) -> None:
         """The transaction has ended."""
-        self.begun, self.end_requests = False, 0
+        self.begun = self.may_have_ended = self.end_in_doubt = False
         self._added.clear()
         self._groups.clear()

@@ -337,10 +337,12 @@ class TransactionManager:
         elif rpc is Rpc.COMMIT_OFFSETS and self.uses_v2:
             self.contents.begun = True
         elif rpc is Rpc.END:
-            self.contents.end_requests += 1
+            self.contents.may_have_ended = True
 
     def on_unanswered(self, rpc: Rpc) -> None:
         """A request that was sent has got no answer; it may still have its effect."""
+        if rpc is Rpc.END:
+            self.contents.end_in_doubt = True
         if rpc in _DOUBTFUL and not self.uses_v2:
             self._renew_to_be_sure = True
 
@@ -445,7 +447,7 @@ class TransactionManager:
     @property
     def _can_fail(self) -> bool:
         """Whether a loss can still keep the transaction from being committed, here or elsewhere."""
-        decided = self.is_prepared or self.contents.end_requests > 0
+        decided = self.is_prepared or self.contents.may_have_ended
         return self.state in _FAILS_WITH and not decided
 
     @property

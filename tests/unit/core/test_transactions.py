@@ -721,6 +721,17 @@ def test_a_commit_that_may_have_worked_is_not_abortable(code: int) -> None:
     assert isinstance(commit.error, FatalTransactionError)
 
 
+@pytest.mark.parametrize("code", [48, 120])
+def test_a_commit_that_another_end_was_in_the_way_of_is_abortable(code: int) -> None:
+    stage = Stage().begun()
+    produced(stage)
+    commit = stage.manager.commit()
+    stage.respond(stage.request(END), 51)
+    stage.wait()
+    stage.respond(stage.request(END), code)
+    assert isinstance(commit.error, TransactionAbortableError)
+
+
 def test_an_upgrade_of_the_cluster_is_followed_at_the_next_begin_with_one_new_epoch() -> None:
     stage = Stage(level=1).begun()
     produced(stage)

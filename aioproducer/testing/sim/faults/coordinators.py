@@ -51,7 +51,7 @@ _AFTER_WORK: Mapping[ApiKey, tuple[int, ...]] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: (7, 14, 15, 16, -1),
     ApiKey.ADD_OFFSETS_TO_TXN: (7, 14, 15, 16, -1),
     ApiKey.TXN_OFFSET_COMMIT: (7, 14, 15, 16, -1),
-    ApiKey.END_TXN: (7, 14, 15, 16, 51, -1, -1),
+    ApiKey.END_TXN: (7, 14, 15, 15, 16, -1, -1),
 }
 """Codes that do not say whether a request was carried out."""
 
