@@ -90,7 +90,8 @@ class TransactionAdmin:
         """Commits or aborts a prepared transaction; returns once that is decided for good.
 
         To repeat it is safe: the same end is a success as long as the coordinator can tell, which
-        it can until the transactional id is used again.
+        it can until the transactional id is used again. Takes `max_block_ms` at most, and as long
+        again to learn what became of a transaction whose end is refused.
 
         Raises:
             PreparedTransactionEndedError: it has ended the other way; most likely the broker

@@ -75,7 +75,7 @@ class Outsider:
         self._rng = cast.chance_of(f"outsider {tx.number}")
         config = cast.config_without_id()
         name = f"the outsider of {tx.label}"
-        block = config.max_block_ms / 1000
+        block = 2 * config.max_block_ms / 1000  # an end that is refused makes a second question
         self._caller = Caller(name, block, self._rng, cast.ledger, cast.trace)
         self._admin = SimAdmin(config, cast.network, self._rng)
 
