@@ -145,14 +145,7 @@ class SenderTask:
     async def _turn(self) -> None:
         self._alarm.begin_turn()
         now = self._loop.time()
-        for action in self._sender.poll(now, self._client):
-            match action:
-                case Connect(node_id):
-                    self._client.maybe_connect(node_id, now)
-                case Dispatch(node_id, batches):
-                    self._prepare(node_id, batches)
-                case RequestIdentity():
-                    self._request_identity(now)
+        self._act(now)
         if self._sender.fatal_error is not None:
             raise self._sender.fatal_error
         self._after_turn()
@@ -162,6 +155,17 @@ class SenderTask:
         else:
             # More to do at once; others get their turn in between.
             await asyncio.sleep(0)
+
+    def _act(self, now: float) -> None:
+        """Not in the turn itself: while it sleeps nothing may hold batches that may have failed."""
+        for action in self._sender.poll(now, self._client):
+            match action:
+                case Connect(node_id):
+                    self._client.maybe_connect(node_id, now)
+                case Dispatch(node_id, batches):
+                    self._prepare(node_id, batches)
+                case RequestIdentity():
+                    self._request_identity(now)
 
     # -- the producer id -------------------------------------------------------------------------
 
