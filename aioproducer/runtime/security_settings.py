@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable
+from math import floor
 from random import Random
 from time import time
 from typing import TYPE_CHECKING
@@ -257,7 +258,8 @@ def _unsecured(login: JaasLogin) -> Callable[[], Awaitable[OAuthToken]]:
     extensions = _prefixed(login, _UNSECURED_EXTENSION)
 
     async def make() -> OAuthToken:
-        now = time()
+        # Brokers count in ms: a token that is issued within this one would come from their future.
+        now = floor(time() * 1000) / 1000
         body = {**claims, "iat": now, "exp": now + life_s}
         parts = [_segment({"alg": "none"}), _segment(body), ""]
         return OAuthToken(".".join(parts), now + life_s, extensions)

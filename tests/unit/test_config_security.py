@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import ssl
+import time
+from base64 import urlsafe_b64decode
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ from hypothesis import strategies as st
 from aioproducer._jaas import parse_jaas
 from aioproducer.config import OPTIONS, ProducerConfig
 from aioproducer.errors import ConfigError
-from aioproducer.runtime.security_settings import sasl_mechanism, tls_contexts
+from aioproducer.runtime.security_settings import _unsecured, sasl_mechanism, tls_contexts
 
 SECRET = "s3cr3t-4711"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -287,3 +290,13 @@ def test_a_config_with_a_secret_is_not_pickled() -> None:
 def test_every_option_that_holds_a_secret_is_a_password() -> None:
     named = {name for name in OPTIONS if "password" in name or "secret" in name}
     assert {name for name in named if not OPTIONS[name].secret} == set()
+
+
+async def test_an_unsigned_token_is_never_from_the_future_of_a_broker_that_counts_in_ms() -> None:
+    line = f'{OAUTH} required unsecuredLoginStringClaim_sub="me";'
+    make = _unsecured(parse_jaas(line, "OAUTHBEARER"))
+    for _ in range(50):
+        body = (await make()).value.split(".")[1]
+        issued = json.loads(urlsafe_b64decode(body + "=" * (-len(body) % 4)))["iat"]
+        assert issued == round(issued, 3)
+        assert issued * 1000 < time.time_ns() // 1_000_000 + 0.5
