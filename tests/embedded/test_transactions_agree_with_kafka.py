@@ -160,6 +160,8 @@ async def offsets_belong_to_transactions(s: Session) -> None:
 
 
 Story = Callable[[Session], Awaitable[None]]
+TRIES = 3
+"""Real coordinators that are moving, or late, answer otherwise now and then."""
 
 STORIES: list[Story] = [
     version_1_commits_aborts_and_repeats,
@@ -193,4 +195,7 @@ async def test_the_embedded_coordinators_answer_as_kafkas_do(
 ) -> None:
     async with EmbeddedCluster(1) as embedded:
         ours = await outcomes(embedded.bootstrap_servers, story)
+    for _ in range(TRIES - 1):
+        if ours == await outcomes(kafka_cluster.bootstrap_servers, story):
+            return
     assert ours == await outcomes(kafka_cluster.bootstrap_servers, story)

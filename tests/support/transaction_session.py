@@ -35,7 +35,7 @@ from aioproducer.wire.schema import Message
 
 PASSING = {14, 15, 16, 51}
 """Loading, not available, not coordinator, concurrent: real brokers need a moment for each step."""
-PATIENCE_S, PAUSE_S = 60.0, 0.02
+PATIENCE_S, PAUSE_S = 30.0, 0.02
 
 V1, V2 = 4, 5
 """The versions of EndTxn that stand for the transaction versions."""
