@@ -209,9 +209,12 @@ class CoordinatorDialogue:
         # An earlier request may have ended the transaction, whatever is answered now.
         may_have_ended = contents.end_in_doubt if is_end else contents.may_have_ended
         aborting = manager.state is TransactionState.ABORTING
-        reaction = reaction_to(request.rpc, answer.code, ending=aborting or may_have_ended)
-        if reaction is Reaction.BUMP and may_have_ended and not aborting:
-            reaction = Reaction.FATAL  # a newer epoch does not undo a commit that may have worked
+        reaction = reaction_to(
+            request.rpc,
+            answer.code,
+            ending=aborting or may_have_ended,
+            may_be_committed=may_have_ended and not aborting,
+        )
         if is_end and answer.code != CONCURRENT_TRANSACTIONS:
             # What is concurrent was not looked at; a coordinator that fails may be through with it.
             contents.end_in_doubt = True

@@ -121,7 +121,9 @@ _RULES: Final = {
 }
 
 
-def reaction_to(rpc: Rpc, code: int, *, ending: bool = False) -> Reaction:
+def reaction_to(
+    rpc: Rpc, code: int, *, ending: bool = False, may_be_committed: bool = False
+) -> Reaction:
     """The reaction to an error code.
 
     Args:
@@ -129,6 +131,7 @@ def reaction_to(rpc: Rpc, code: int, *, ending: bool = False) -> Reaction:
         code: the error code, not 0.
         ending: whether the transaction is being aborted already, or may have ended: all that is
             left to try is that again, or nothing when it is the EndTxn that is refused (KIP-890).
+        may_be_committed: whether it may have ended by a commit, which no newer epoch undoes.
     """
     rules = _RULES[rpc]
     reaction = rules.by_code.get(code)
@@ -136,6 +139,8 @@ def reaction_to(rpc: Rpc, code: int, *, ending: bool = False) -> Reaction:
         reaction = Reaction.RETRY if error_for_code(code).retriable else rules.others
     if ending and reaction is Reaction.ABORTABLE:
         return Reaction.FATAL if rpc is Rpc.END else Reaction.RETRY
+    if may_be_committed and reaction is Reaction.BUMP:
+        return Reaction.FATAL
     return reaction
 
 
