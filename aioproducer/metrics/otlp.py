@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from struct import pack
 from typing import NamedTuple
 
+from aioproducer._varints import varint
+
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 _DELTA, _CUMULATIVE = 1, 2
 _SCOPE = "org.apache.kafka.clients"
@@ -66,20 +68,11 @@ def _attributes(field: int, attributes: Mapping[str, str]) -> bytes:
 
 
 def _tag(field: int, wire_type: int) -> bytes:
-    return _varint(field << 3 | wire_type)
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
+    return varint(field << 3 | wire_type)
 
 
 def _number(field: int, number: int) -> bytes:
-    return _tag(field, _VARINT) + _varint(number)
+    return _tag(field, _VARINT) + varint(number)
 
 
 def _fixed64(field: int, number: int) -> bytes:
@@ -91,7 +84,7 @@ def _double(field: int, number: float) -> bytes:
 
 
 def _message(field: int, content: bytes) -> bytes:
-    return _tag(field, _BYTES) + _varint(len(content)) + content
+    return _tag(field, _BYTES) + varint(len(content)) + content
 
 
 def _text(field: int, text: str) -> bytes:

@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from aioproducer._varints import unzigzag, varint, zigzag
 from aioproducer.spark.errors import DecisionRecordError
 from aioproducer.types import PreparedTransaction
 
@@ -123,7 +124,7 @@ def encode(decision: Decision, names: TransactionNames) -> list[str]:
     owner = decision.owner.encode()
     content = bytearray([_FORMAT])
     for number in (len(owner), len(workers), len(parts)):
-        content += _varint(number)
+        content += varint(number)
     content += owner + b"".join(bytes.fromhex(worker) for worker in workers)
     for column in zip(*rows, strict=True):
         content += _differences(column)
@@ -188,25 +189,16 @@ def _differences(column: Sequence[int]) -> bytes:
     content, last = bytearray(), 0
     for value in column:
         difference, last = value - last, value
-        content += _varint(difference << 1 if difference >= 0 else (-difference << 1) - 1)
+        content += varint(zigzag(difference))
     return bytes(content)
 
 
 def _summed(differences: Iterable[int]) -> list[int]:
     values, last = [], 0
     for number in differences:
-        last += number >> 1 if number % 2 == 0 else -((number + 1) >> 1)
+        last += unzigzag(number)
         values.append(last)
     return values
-
-
-def _varint(number: int) -> bytes:
-    content = bytearray()
-    while number > 0x7F:
-        content.append(number & 0x7F | 0x80)
-        number >>= 7
-    content.append(number)
-    return bytes(content)
 
 
 def _numbers(content: bytes, at: int) -> Iterator[tuple[int, int]]:

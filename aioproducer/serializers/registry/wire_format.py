@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
+from aioproducer._varints import varint, zigzag
 from aioproducer.errors import SerializationError
 
 _FRAME = Struct(">bI")
@@ -29,7 +30,7 @@ def message_indexes(path: Sequence[int]) -> bytes:
     """The path to a Protobuf message's type."""
     if list(path) == [0]:
         return b"\x00"
-    return b"".join(_varint(number) for number in (len(path), *path))
+    return b"".join(varint(zigzag(number)) for number in (len(path), *path))
 
 
 def split(data: bytes) -> tuple[int, bytes]:
@@ -55,16 +56,6 @@ def split_indexes(data: bytes) -> tuple[list[int], bytes]:
         number, rest = _read_varint(rest)
         path.append(number)
     return path or [0], rest
-
-
-def _varint(number: int) -> bytes:
-    """Of a number from 0 on, zigzag: twice the number."""
-    left, made = number * 2, bytearray()
-    while left > 0x7F:
-        made.append(left & 0x7F | 0x80)
-        left >>= 7
-    made.append(left)
-    return bytes(made)
 
 
 def _read_varint(data: bytes) -> tuple[int, bytes]:
