@@ -14,7 +14,7 @@ from typing import Any
 
 from aioproducer.errors import SerializationError
 from aioproducer.records.arrow_layout import ArrowColumns, Field, Kind, Layout, plan_columns
-from aioproducer.records.bulk import OpenBatches
+from aioproducer.records.bulk import UnfilledRows
 from aioproducer.types import HeaderPairs
 
 _INLINE_VIEW = 12
@@ -90,7 +90,7 @@ def _check(holds: object, what: str) -> None:
         raise SerializationError(f"the Arrow data contradict their schema: {what}")
 
 
-class ArrowChunk:
+class ArrowChunk(UnfilledRows):
     """See `_arrow.pyi`."""
 
     def __init__(self, array: _Array, plan: Any) -> None:
@@ -126,20 +126,6 @@ class ArrowChunk:
         """See `Rows`: nothing is filled in, so that no topic has to be known before its row."""
         del start, stop
         return [None]
-
-    def fill(
-        self,
-        batches: list[OpenBatches | None],
-        start: int,
-        stop: int,
-        number: int,
-        timestamp_ms: int,
-        size_limit: int,
-        budget: int,
-    ) -> tuple[int, bool]:
-        """Leaves every row to the caller."""
-        del batches, stop, number, timestamp_ms, size_limit, budget
-        return start, True
 
     def record(
         self, row: int

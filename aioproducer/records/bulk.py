@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aioproducer.records import IMPLEMENTATION
 
-__all__ = ["BULK_IMPLEMENTATION", "OpenBatches", "Rows", "Share", "fill_items"]
+__all__ = ["BULK_IMPLEMENTATION", "OpenBatches", "Rows", "Share", "UnfilledRows", "fill_items"]
 
 
 class Rows(Protocol):
@@ -58,6 +58,24 @@ class Rows(Protocol):
             The first row that was not written, and whether that one has to go another way.
         """
         ...
+
+
+class UnfilledRows:
+    """Rows that are all left to whoever asks: `fill` writes none."""
+
+    def fill(
+        self,
+        batches: list[OpenBatches | None],
+        start: int,
+        stop: int,
+        number: int,
+        timestamp_ms: int,
+        size_limit: int,
+        budget: int,
+    ) -> tuple[int, bool]:
+        """See `Rows`."""
+        del batches, stop, number, timestamp_ms, size_limit, budget
+        return start, True
 
 
 BULK_IMPLEMENTATION: str = IMPLEMENTATION

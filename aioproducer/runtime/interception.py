@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aioproducer import log
 from aioproducer.errors import KafkaError
 from aioproducer.interceptors import ClusterInfo
-from aioproducer.records.bulk import OpenBatches
+from aioproducer.records.bulk import UnfilledRows
 from aioproducer.runtime.unfinished import UnfinishedParts
 from aioproducer.types import HeaderPairs, HeadersInput, Record, RecordMetadata, TimestampType
 
@@ -174,7 +174,7 @@ class Interception:
             return None
 
 
-class InterceptedRows:
+class InterceptedRows(UnfilledRows):
     """Rows of which each is shown to the interceptors; native code fills in none of them."""
 
     def __init__(self, rows: ReadyRows, interception: Interception, topic: str | None) -> None:
@@ -185,20 +185,6 @@ class InterceptedRows:
     def topics(self, start: int, stop: int) -> list[str | None]:
         """See `Rows`."""
         return self._rows.topics(start, stop)
-
-    def fill(
-        self,
-        batches: list[OpenBatches | None],
-        start: int,
-        stop: int,
-        number: int,
-        timestamp_ms: int,
-        size_limit: int,
-        budget: int,
-    ) -> tuple[int, bool]:
-        """See `Rows`."""
-        del batches, stop, number, timestamp_ms, size_limit, budget
-        return start, True
 
     def record(self, row: int) -> RowParts | UnfinishedParts:
         """One row as the interceptors want it sent."""
