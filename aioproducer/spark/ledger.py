@@ -16,6 +16,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aioproducer import log
@@ -76,19 +77,20 @@ class Ledger(TransactionAdmin):
         version = 2 if await asks.finalized_feature(_FEATURE) >= 2 else 1
         return PreparedTransaction(self.names.driver, *identity, transaction_version=version)
 
-    async def give_up(self, driver: PreparedTransaction) -> bool:
+    async def give_up(self, driver: PreparedTransaction) -> PreparedTransaction | None:
         """Makes sure that this identity decides nothing any more.
 
         Returns:
-            Whether it could have until now; else somebody has taken over.
+            The one that could now; None if somebody had taken over before.
         """
         identity = ProducerIdentity(driver.producer_id, driver.epoch)
         timeout_ms = self._config.transaction_timeout_ms
         try:
-            await self._asks().ask(questions.take_over(self.names.driver, timeout_ms, identity))
+            question = questions.take_over(self.names.driver, timeout_ms, identity)
+            renewed = await self._asks().ask(question)
         except _SHUT_OUT:
-            return False
-        return True
+            return None
+        return replace(driver, producer_id=renewed.producer_id, epoch=renewed.epoch)
 
     async def partition_count(self) -> int:
         """How many partitions the marker topic has; waits for it to exist."""

@@ -118,9 +118,9 @@ class BatchWriter(DataSourceArrowWriter):
         abort(self._plan, JOB.epoch, reports_of(messages))
 
 
-def reports_of(messages: list[WriterCommitMessage | None]) -> list[TaskReport]:
-    """The reports of the tasks that sent one."""
-    return [each.report for each in messages if isinstance(each, TaskMessage)]
+def reports_of(messages: list[WriterCommitMessage | None]) -> list[TaskReport | None]:
+    """The reports of the tasks; None for one that sent none."""
+    return [each.report if isinstance(each, TaskMessage) else None for each in messages]
 
 
 def this_task() -> TaskPlace:

@@ -118,11 +118,11 @@ def _send_rows(
     return report
 
 
-def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport]) -> None:
+def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> None:
     """Publishes what the tasks have prepared, where that is asked for; logs one line."""
     how = ""
     if plan.options.guarantee is Guarantee.EXACTLY_ONCE:
-        done = plan.committed(epoch, [each.result for each in reports])
+        done = plan.committed(epoch, _results(reports))
         took = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in done.seconds.items())
         how = ", skipped" if done.skipped else f", {done.transactions} transactions: {took}"
     elif plan.job is not None:  # a stream's next batch does that
@@ -130,21 +130,26 @@ def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport]) -> None:
     _LOG.info("epoch %d written: %s%s", epoch, _totals(reports), how)
 
 
-def abort(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport]) -> None:
+def abort(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> None:
     """Gives up what the tasks have prepared; what was written at least once stays."""
     if plan.options.guarantee is Guarantee.EXACTLY_ONCE:
-        plan.aborted(epoch, [each.result for each in reports])
+        plan.aborted(epoch, _results(reports))
     plan.end_orphans()
     _LOG.warning("epoch %d not written: %s", epoch, _totals(reports))
 
 
-def _totals(reports: Sequence[TaskReport]) -> str:
+def _results(reports: Sequence[TaskReport | None]) -> list[TaskResult | None]:
+    return [None if each is None else each.result for each in reports]
+
+
+def _totals(reports: Sequence[TaskReport | None]) -> str:
+    known = [each for each in reports if each is not None]
     return (
-        f"{len(reports)} tasks, {sum(each.rows for each in reports)} rows, "
-        f"{sum(each.bytes for each in reports)} bytes, "
-        f"{sum(each.retries for each in reports)} retries, "
-        f"{sum(each.dead_letters for each in reports)} dead letters, "
-        f"slowest task {max((each.seconds for each in reports), default=0.0):.3f} s"
+        f"{len(known)} tasks, {sum(each.rows for each in known)} rows, "
+        f"{sum(each.bytes for each in known)} bytes, "
+        f"{sum(each.retries for each in known)} retries, "
+        f"{sum(each.dead_letters for each in known)} dead letters, "
+        f"slowest task {max((each.seconds for each in known), default=0.0):.3f} s"
     )
 
 

@@ -42,6 +42,8 @@ _T = TypeVar("_T")
 _log = log.get("spark")
 
 _AT_A_TIME = 32
+_STRAGGLERS_S = 3.0
+"""For how long tasks may go on that were cancelled: Spark kills their workers after 2 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +140,14 @@ class TwoPhaseCommit:
 
         Args:
             epoch: the epoch.
-            results: what is known of its tasks.
+            results: what is known of its tasks; None for one that may be running still, for which
+                it takes some seconds more.
             plan: the one it was planned with, if that is known and no task has a result.
 
         Raises:
             EpochLostError: it is decided, and not all of it can be made visible.
         """
+        results = list(results)
         known = [each for each in results if each is not None and not each.skipped]
         drivers = dict.fromkeys(each.driver for each in known)
         if plan is not None:
@@ -151,13 +155,21 @@ class TwoPhaseCommit:
         if not drivers:
             return
         found = await self._ledger.open_attempts()
-        was_ours = [await self._ledger.give_up(driver) for driver in drivers]
+        renewed = [await self._ledger.give_up(driver) for driver in drivers]
         last = await self._last()
         decided = last.parts if last is not None else ()
         unwanted = [p for each in known if (p := each.part) is not None and p not in decided]
         await _each(self._give_up, unwanted)
-        if all(was_ours):
-            await self._abort_orphans(found, last)
+        ours = [each for each in renewed if each is not None]
+        if len(ours) < len(renewed):
+            return
+        await self._abort_orphans(found, last)
+        if None in results:
+            await asyncio.sleep(_STRAGGLERS_S)
+            found = await self._ledger.open_attempts()
+            # Nobody has taken over until here, so what was found is no one else's.
+            if await self._ledger.give_up(ours[-1]) is not None:
+                await self._abort_orphans(found, last)
 
     # -- steps -----------------------------------------------------------------------------------
 

@@ -174,6 +174,26 @@ async def test_an_abort_before_the_decision_frees_the_readers(job: Job) -> None:
     assert await job.visible() == ["a", "b"]
 
 
+async def test_a_task_that_opens_its_transaction_during_the_abort_does_not_hold_readers_up(
+    job: Job,
+) -> None:
+    plan = await job.plan()
+    first = await job.task(plan, 0, 0, "a")
+
+    class Overtaken(Ledger):
+        late: TaskResult | None = None
+
+        async def give_up(self, driver: PreparedTransaction) -> PreparedTransaction | None:
+            self.late = self.late or await job.task(plan, 0, 1, "b")
+            return await super().give_up(driver)
+
+    async with Overtaken(job.config, job.prefix, job.topic) as ledger:
+        await TwoPhaseCommit(ledger).abort(0, [first, None], plan)
+        assert ledger.late is not None and ledger.late.part is not None
+        assert not await ledger.still_prepared(ledger.late.part.transaction)
+    assert await job.visible() == []
+
+
 async def test_a_second_driver_shuts_out_the_first(job: Job) -> None:
     first = await job.tasks(await job.plan(), 0, "a", "b")
     plan = await job.plan()

@@ -66,8 +66,7 @@ def test_an_exactly_once_job_shows_nothing_before_its_commit(kafka: EmbeddedKafk
 def test_an_exactly_once_job_that_is_aborted_leaves_nothing_open(kafka: EmbeddedKafka) -> None:
     topic = kafka.topic(1)
     writer = source(kafka, topic, **EXACTLY_ONCE).writer(SCHEMA, False)
-    messages = [copied(writer).write(batch(0, 10)), None]
-    copied(writer).abort(messages)
+    copied(writer).abort([copied(writer).write(batch(0, 10))])
     assert kafka.numbers(topic) == []
     after = source(kafka, topic).writer(SCHEMA, False)
     after.write(batch(10, 20))
@@ -92,7 +91,7 @@ def test_the_row_that_spoils_a_transaction_is_the_one_named(
     values = ["x" * 2_000_000 if each == 7 else str(each) for each in range(10)]
     with pytest.raises(RowError, match=r"Spark partition 0, row 7: RecordTooLargeError"):
         copied(writer).write(iter([pa.RecordBatch.from_pydict({"value": values})]))
-    copied(writer).abort([None])
+    copied(writer).abort([])
     assert kafka.numbers(topic) == []
 
 
@@ -170,7 +169,7 @@ def test_a_batch_that_was_aborted_is_written_again(
     options = EXACTLY_ONCE | {"checkpointLocation": f"/cp/{topic}"}
     stream = Stream(source(kafka, topic, **options), monkeypatch)
     writer = stream.planned(0)
-    stream.committer().abort([writer.write(batch(0, 10)), None], 0)
+    stream.committer().abort([writer.write(batch(0, 10))], 0)
     writer = stream.planned(0)
     stream.committer().commit([writer.write(batch(0, 10))], 0)
     assert kafka.numbers(topic) == list(range(10))
