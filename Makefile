@@ -20,7 +20,7 @@ TEST_JOBS   ?= 2
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless valgrind
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-spark test lint type bench bench-full bench-spark instructions sim mutants fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs clean system-deps
+.PHONY: help venv demo demo-spark test lint type bench bench-full bench-spark instructions sim mutants fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs screenshots clean system-deps
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -140,6 +140,9 @@ instructions: $(STAMP) ## Count instructions per record, beside those recorded (
 
 docs: $(STAMP) ## Check the snippets of README and guides, and ARCHITECTURE.md, against the code
 	$(BIN)/python -m pytest tests/test_docs.py tests/test_guides.py $(PYTEST_ARGS)
+
+screenshots: $(STAMP) ## Make the pictures of the command line in the docs anew, from real runs
+	$(BIN)/python .ci/screenshots.py
 
 system-deps: ## Install what only the system has (kcat, Kerberos, Chromium, wrk, Maven, Java, valgrind)
 	@.ci/system-deps $(SYSTEM_PACKAGES)
