@@ -241,9 +241,13 @@ class RecordAccumulator:
     def drain(self, node_id: int, now: float) -> list[ProducerBatch]:
         """Takes at most one batch of each ready partition of a node, for one request.
 
-        The batches add up to at most `max_request_size`, unless the first alone exceeds it.
+        Partitions that linger still go along, as in Java: another request would cost more than
+        what they wait for. The batches add up to at most `max_request_size`, unless the first alone
+        exceeds it.
         """
         ready = self._ready.get(node_id)
+        if ready and self._lingering:
+            self._take_along(node_id)
         drained: list[ProducerBatch] = []
         size = 0
         for _ in range(len(ready) if ready else 0):
@@ -445,6 +449,15 @@ class RecordAccumulator:
             for queue in list(self._lingering):
                 queue.batches[0].urgent = True
                 self._replan(queue)
+
+    def _take_along(self, node_id: int) -> None:
+        """Ends the lingers of a node's partitions: there is a request to go with."""
+        for queue in [each for each in self._lingering if self._leader(each) == node_id]:
+            if queue.batches[0].attempts:
+                continue  # it waits for its backoff
+            queue.batches[0].urgent = True
+            queue.ready_at = inf
+            self._place(queue)
 
     def _replan(self, queue: PartitionQueue) -> None:
         """Decides anew when a partition is ready; one already placed stays where it is."""
