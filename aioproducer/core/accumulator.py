@@ -226,7 +226,7 @@ class RecordAccumulator:
 
     def collect_ready(self, now: float) -> None:
         """Places every partition whose time has come on its leader's queue."""
-        if self._lingering and self.settings.linger:
+        if self._lingering:
             self._hurry_for_crowd(now)
         while self._heap and self._heap[0][0] <= now:
             ready_at, _, queue = heappop(self._heap)
@@ -436,6 +436,8 @@ class RecordAccumulator:
         return head.created_at
 
     def _lingers(self, queue: PartitionQueue) -> bool:
+        if not self.settings.linger:
+            return False
         head = queue.batches[0]
         return not (len(queue.batches) > 1 or head.full or head.urgent or self.expedited)
 
