@@ -55,7 +55,8 @@ async def publish(request: web.Request) -> web.Response:
 
 
 def create_app(bootstrap_servers: str) -> web.Application:
-    app = web.Application(middlewares=[refuse])
+    # What is too large for a record, the producer says.
+    app = web.Application(middlewares=[refuse], client_max_size=1 << 22)
     app.cleanup_ctx.append(kafka(bootstrap_servers))
     app.router.add_post("/events", publish)
     return app

@@ -10,10 +10,11 @@ import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
 from litestar import Litestar, Request, Response, post
 from litestar.datastructures import State
+from litestar.params import Body
 
 from aioproducer import KafkaError, Producer
 from aioproducer.refusal import Refusal
@@ -22,7 +23,7 @@ TOPIC = "events"
 
 
 @post("/events")
-async def publish(data: dict[str, Any], state: State) -> dict[str, Any]:
+async def publish(data: Annotated[dict[str, Any], Body()], state: State) -> dict[str, Any]:
     producer: Producer = state.producer
     metadata = await producer.send_and_wait(TOPIC, json.dumps(data).encode())
     return {"partition": metadata.partition, "offset": metadata.offset}

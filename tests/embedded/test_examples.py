@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx
 import pytest
 from support.programs import EXAMPLES, example
 
@@ -50,6 +52,37 @@ async def test_loader_loads_and_goes_on_where_it_ended(
     (record,) = [r for each in found.values() for r in each if r.key == b"UA+7"]
     assert record.timestamp_ms == 1_357_034_400_000
     assert tuple(record.headers) == (("origin", b"EWR"),)
+
+
+async def test_an_aiohttp_application_publishes_and_refuses(brokers: EmbeddedCluster) -> None:
+    pytest.importorskip("aiohttp")
+    from aiohttp.test_utils import TestClient, TestServer
+
+    brokers.create_topic("events", 1)
+    app = example("aiohttp_app.py").create_app(brokers.bootstrap_servers)
+    async with TestClient(TestServer(app)) as client:
+        async with client.post("/events", json={"n": 1}) as stored:
+            assert (stored.status, await stored.json()) == (201, {"partition": 0, "offset": 0})
+        too_large = io.BytesIO(json.dumps({"text": "x" * 1_100_000}).encode())
+        async with client.post("/events", data=too_large) as refused:
+            assert (refused.status, (await refused.json())["persistence"]) == (413, "not persisted")
+    found = await read_topic(brokers.bootstrap_servers, "events")
+    assert [json.loads(record.value or b"") for record in found[0]] == [{"n": 1}]
+
+
+async def test_a_litestar_application_publishes_and_refuses(brokers: EmbeddedCluster) -> None:
+    pytest.importorskip("litestar")
+    brokers.create_topic("events", 1)
+    app = example("litestar_app.py").create_app(brokers.bootstrap_servers)
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.lifespan(),
+        httpx.AsyncClient(transport=transport, base_url="http://x") as client,
+    ):
+        stored = await client.post("/events", json={"n": 1})
+        assert (stored.status_code, stored.json()) == (201, {"partition": 0, "offset": 0})
+        refused = await client.post("/events", json={"text": "x" * 1_100_000})
+        assert (refused.status_code, refused.json()["persistence"]) == (413, "not persisted")
 
 
 async def test_demo_loads_all_flights_and_finds_them_again() -> None:

@@ -205,6 +205,8 @@ async def fail_some(brokers: EmbeddedCluster, client: httpx.AsyncClient) -> None
 
 async def look(page: Page, name: str) -> None:
     """Keeps a picture where somebody asked for one."""
+    if SHOTS:  # with something to see in the lines
+        await page.evaluate("new Promise((done) => setTimeout(done, 40_000))")
     picture = await page.screenshot()
     assert picture.startswith(b"\x89PNG")
     if SHOTS:
