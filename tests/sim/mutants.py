@@ -187,7 +187,7 @@ MUTANTS = (
         "                batch.possibly_persisted = True\n"
         "                self._retry_or_fail(batch, error, node_id, now)\n"
         "            else:",
-        "                self._succeed(batch, BatchOutcome())\n            else:",
+        "                self._succeed(batch, BatchOutcome(), now)\n            else:",
     ),
     Mutant(
         "forget who waited for an answer",
