@@ -27,7 +27,7 @@ class Report:
     """What became of the events."""
 
     stored: Counter[int] = field(default_factory=Counter)
-    failed: list[Event] = field(default_factory=list)
+    failed: list[tuple[Event, str]] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
     batches: int = 0
     tries: int = 0
@@ -65,10 +65,10 @@ async def publish(
     report = Report()
     await send_all(producer, topic, events, report)
     again, report.failed = report.failed, []
-    for event in again:
+    for event, _ in again:
         await send_all(producer, topic, [event], report)
-    for event in report.failed:
-        reason = {"id": event["id"], "why": event["why"]}
+    for event, why in report.failed:
+        reason = {"id": event["id"], "why": why}
         await producer.send_and_wait(rejects, reason, key=event["customer"])
     return report
 
@@ -100,7 +100,7 @@ def note(event: Event, report: Report, future: asyncio.Future[Any]) -> None:
     if not isinstance(error, KafkaError):
         raise error
     report.reasons[type(error).__name__] += 1
-    report.failed.append(event | {"why": type(error).__name__})
+    report.failed.append((event, type(error).__name__))
 
 
 async def archive(producer: AIOKafkaProducer, topic: str, events: Sequence[Event]) -> Report:
