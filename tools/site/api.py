@@ -21,12 +21,17 @@ _TWINS = {"aioproducer.runtime._delivery.Delivery": "aioproducer.runtime._purede
 
 
 class Module(NamedTuple):
-    """A module with a page; `names` are those of `__all__` unless given."""
+    """A module with a page: `first` and `more` besides the names it lists, or `only` those.
+
+    `more` are what its calls give back, with the modules they come from.
+    """
 
     title: str
     file: str
     name: str
-    names: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
     whole: bool = False
 
     @property
@@ -39,7 +44,9 @@ class Module(NamedTuple):
         module = importlib.import_module(self.name)
         about = inspect.getdoc(module) or ""
         parts = [f"# `{self.name}`\n\n", _as_text(about, whole=self.whole)]
-        parts += [_entry(getattr(module, name), self.name) for name in self.names or _names(module)]
+        names = self.only or (*self.first, *_names(module))
+        parts += [_entry(getattr(module, name)) for name in dict.fromkeys(names)]
+        parts += [_entry(_found(path)) for path in self.more]
         return "".join(parts)
 
 
@@ -60,7 +67,12 @@ def _as_text(doc: str, *, whole: bool) -> str:
     return doc.split("\n\n", 1)[0].replace("\n", " ") + "\n\n"
 
 
-def _entry(value: Any, module: str) -> str:
+def _found(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def _entry(value: Any) -> str:
     """A class or a function, for mkdocstrings to fill in; nothing else has a docstring of its own."""
     if not (inspect.isclass(value) or inspect.isroutine(value)):
         return ""
@@ -72,7 +84,18 @@ def _entry(value: Any, module: str) -> str:
 
 
 MODULES = (
-    Module("producer", "producer", "aioproducer"),
+    Module(
+        "producer",
+        "producer",
+        "aioproducer",
+        first=("Producer", "ProducerConfig"),
+        more=(
+            "aioproducer.runtime.delivery.Delivery",
+            "aioproducer.runtime.bulk.SendManyResult",
+            "aioproducer.runtime.health.Health",
+            "aioproducer.runtime.statistics.Statistics",
+        ),
+    ),
     Module("blocking producer", "blocking", "aioproducer.blocking"),
     Module("transactions from outside", "transaction_admin", "aioproducer.transaction_admin"),
     Module("serializers", "serializers", "aioproducer.serializers"),
@@ -81,7 +104,7 @@ MODULES = (
         "interceptors",
         "interceptors",
         "aioproducer.interceptors",
-        ("Interceptor", "ClusterListener"),
+        only=("Interceptor", "ClusterListener", "ClusterInfo"),
     ),
     Module("loading", "loader", "aioproducer.loader"),
     Module("testing", "testing", "aioproducer.testing"),
@@ -94,7 +117,7 @@ MODULES = (
         "aiokafka's interface",
         "compat",
         "aioproducer.compat.aiokafka",
-        ("AIOKafkaProducer",),
+        only=("AIOKafkaProducer",),
         whole=True,
     ),
 )

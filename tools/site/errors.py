@@ -46,7 +46,7 @@ CLIENT: Final[dict[str, tuple[str, str]]] = {
     ),
     "RecordsPurgedError": (_ASK, "It was asked for by `purge()`."),
     "TransactionAbortedError": ("no: its transaction was aborted", "Do the transaction again."),
-    "FatalTransactionError": ("not visibly: the transaction will be aborted", ""),
+    "FatalTransactionError": ("as its transaction ended; a commit under way may have worked", ""),
     "PreparedTransactionEndedError": (
         "as the text says: it was committed, or aborted",
         "Compare with what the decision was; somebody else, or the time limit, ended it.",
@@ -85,8 +85,8 @@ _FAMILIES: Final = frozenset(
     {"KafkaError", "BrokerError", "RetriableBrokerError", "InvalidMetadataError"}
 )
 _EFFECTS: Final = {
-    TransactionEffect.NONE: "",
-    TransactionEffect.ABORTABLE: "In a transaction: abort it, and do its work again.",
+    TransactionEffect.NONE: "It is not tried again; the broker's log says more.",
+    TransactionEffect.ABORTABLE: "It is not tried again; a transaction has to be aborted and done again.",
     TransactionEffect.RECOVERABLE: "Close this producer; a new one goes on.",
     TransactionEffect.FATAL: "Close this producer; a new one would meet the same.",
 }

@@ -26,6 +26,7 @@ _OTHER_UNITS = {
     "buffer_memory": "bytes",
     "max_request_size": "bytes",
 }
+_NOT_JAVAS = {"aioproducer", "Kafka 0.8", "librdkafka"}
 _TITLES = {"SASL": "SASL", "TLS": "TLS"}
 
 INTRODUCTION = """\
@@ -86,7 +87,9 @@ def _table(title: str, rows: list[Option]) -> str:
 
 
 def _foreign_name(row: Option) -> str:
-    return f"`{row.kafka_name}`" if row.source != "aioproducer" else "none"
+    if row.source in _NOT_JAVAS:
+        return f"none; `{row.kafka_name}` in files"
+    return f"`{row.kafka_name}`"
 
 
 def _shown(row: Option) -> str:
