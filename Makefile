@@ -20,7 +20,7 @@ TEST_JOBS   ?= 2
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless valgrind
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-spark test lint type bench bench-full bench-spark instructions sim mutants fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs clean system-deps
+.PHONY: help venv demo demo-spark test lint type bench bench-full bench-spark instructions sim mutants fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs package reproducible newcomer clean system-deps
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -138,8 +138,21 @@ bench-spark: $(STAMP) ## Spark into Kafka beside Spark's own sink (needs Java an
 instructions: $(STAMP) ## Count instructions per record, beside those recorded (needs valgrind)
 	$(BIN)/python -m bench instructions
 
-docs: $(STAMP) ## Check the snippets of README and guides, and ARCHITECTURE.md, against the code
-	$(BIN)/python -m pytest tests/test_docs.py tests/test_guides.py $(PYTEST_ARGS)
+docs: $(STAMP) ## Build the site into build/docs/site, strictly; run every snippet of its pages
+	$(BIN)/python -m tools.site
+	$(BIN)/python -m pytest tests/test_docs.py tests/test_guides.py tests/test_migration.py tests/test_site.py $(PYTEST_ARGS)
+
+# package: other interpreters to build and try wheels for, as PYTHONS="python3.12 python3.13"
+PYTHONS ?=
+package: $(STAMP) ## Build sdist, wheel and the list of components into dist/, and check them (PYTHONS=)
+	$(BIN)/python -m tools.package $(addprefix --python ,$(PYTHONS))
+
+reproducible: $(STAMP) ## The same, built twice and compared
+	$(BIN)/python -m tools.package --twice
+
+newcomer: $(STAMP) ## The first steps of README.md in an empty folder, timed (builds the wheel if needed)
+	test -n "$(wildcard dist/*.whl)" || $(BIN)/python -m tools.package
+	$(BIN)/python -m tools.package.newcomer
 
 system-deps: ## Install what only the system has (kcat, Kerberos, Chromium, wrk, Maven, Java, valgrind)
 	@.ci/system-deps $(SYSTEM_PACKAGES)

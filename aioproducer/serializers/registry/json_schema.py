@@ -32,8 +32,10 @@ class JsonSchemaSerializer(RegistrySerializer):
         references: schemas of the registry that it refers to by `$ref`.
         validate: whether values are checked against the schema.
         library: what writes JSON, see `JsonSerializer`.
-        subject, auto_register, use_latest_version, normalize: see `AvroSerializer`. The schema's
-            name is its `title`.
+        subject: see `AvroSerializer`, as for the next three; the schema's name is its `title`.
+        auto_register: see there.
+        use_latest_version: see there.
+        normalize: see there.
 
     Raises:
         ConfigError: jsonschema is not installed, the schema is none, or options contradict.

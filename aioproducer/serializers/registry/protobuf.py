@@ -36,9 +36,11 @@ class ProtobufSerializer(RegistrySerializer):
     Args:
         registry: where the schema stands.
         message_type: the generated class.
-        subject, auto_register, use_latest_version, normalize: see `AvroSerializer`. The schema's
-            name is the message's. With `use_latest_version` messages are written by their class;
-            only the id is that of the newest schema.
+        subject: see `AvroSerializer`, as for the next three; the schema's name is the message's.
+        auto_register: see there.
+        use_latest_version: messages are still written by their class; only the id is that of the
+            newest schema.
+        normalize: see there.
 
     Raises:
         ConfigError: protobuf is not installed, this is no generated class, or options contradict.
