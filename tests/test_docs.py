@@ -8,6 +8,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import httpx
 import pytest
 
 from aioproducer import OffsetAndMetadata, Producer, SourcePosition, TopicPartition
@@ -98,6 +99,23 @@ async def test_the_snippet_about_watching_works(capsys: pytest.CaptureFixture[st
         exec(f"{imports}\n{registry}\nasync def snippet():\n{body}", scope)
         await scope["snippet"]()  # type: ignore[operator]
     assert float(capsys.readouterr().out) > 0
+
+
+async def test_the_snippet_about_web_applications_works() -> None:
+    (program,) = (block for block in blocks(README, "python") if "ProducerLifespan" in block)
+    scope: dict[str, object] = {}
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        exec(program.replace("localhost:9092", cluster.bootstrap_servers), scope)
+        app = scope["app"]
+        async with (
+            app.router.lifespan_context(app),  # type: ignore[attr-defined]
+            httpx.AsyncClient(
+                transport=httpx.ASGITransport(app),  # type: ignore[arg-type]
+                base_url="http://test",
+            ) as client,
+        ):
+            assert (await client.post("/orders", json={"id": 1})).json() == {"offset": 0}
+            assert "Kafka producer" in (await client.get("/live/")).text
 
 
 async def test_the_snippet_about_testing_works() -> None:

@@ -10,9 +10,10 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from aioproducer import Producer, serializers, testing
+from aioproducer import Producer, fastapi, serializers, testing
 from aioproducer.serializers import SchemaRegistry
 from aioproducer.testing import EmbeddedCluster, StubSchemaRegistry, read_topic
 
@@ -20,6 +21,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "aioproducer" / "docs"
 TESTING = (DOCS / "testing.md").read_text(encoding="utf-8")
 SERIALIZERS = (DOCS / "serializers.md").read_text(encoding="utf-8")
+WEB = (DOCS / "web.md").read_text(encoding="utf-8")
 
 
 def blocks(text: str) -> list[str]:
@@ -76,6 +78,28 @@ async def test_the_snippets_about_serializers_work(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.startswith("orders value id\n(")
 
 
+async def test_the_snippets_about_web_applications_work() -> None:
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        scope: dict[str, Any] = {}
+        for snippet in blocks(WEB):
+            exec(snippet.replace("localhost:9092", cluster.bootstrap_servers), scope)
+        app = scope["app"]
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client,
+        ):
+            assert (await client.post("/orders", json={"id": 1})).json() == {"offset": 0}
+            assert "Orders" in (await client.get("/live/")).text
+
+
+def test_files_named_in_the_guides_exist() -> None:
+    for text in (TESTING, SERIALIZERS, WEB):
+        for path in re.findall(r"`(examples/[\w./]+)`", text):
+            assert (ROOT / path).exists(), path
+        for path in re.findall(r"\]\((images/[\w.-]+)\)", text):
+            assert (DOCS / path).exists(), path
+
+
 async def _run(snippet: str, scope: dict[str, Any], registry: Any) -> None:
     """Runs a snippet with `await` in it; what it defines, the next one knows."""
     body = textwrap.indent(snippet, "    ") + "\n    globals().update(locals())\n"
@@ -86,7 +110,11 @@ async def _run(snippet: str, scope: dict[str, Any], registry: Any) -> None:
 
 
 def test_names_in_the_guides_exist() -> None:
-    for text, module in ((TESTING, testing), (SERIALIZERS, serializers)):
+    for text, module in (
+        (TESTING, testing),
+        (SERIALIZERS, serializers),
+        (WEB, fastapi),
+    ):
         for names in re.findall(rf"from {module.__name__} import (.*)", text):
             for name in names.split(", "):
                 assert name in module.__all__
