@@ -20,10 +20,17 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from aioproducer.errors import KafkaError
 
 
 class OutputClosedError(Exception):
     """Nobody reads standard output any more. No `OSError`, for which click exits on its own."""
+
+
+class FileError(KafkaError):
+    """A file a command is to write cannot be written."""
 
 
 class Output(Console):
@@ -62,6 +69,12 @@ def print_table(table: Table) -> None:
     """A table on standard output, at once."""
     with _standard_output():
         Output(highlight=False, soft_wrap=True).print(table)
+
+
+def print_text(text: Text) -> None:
+    """Styled text on standard output, at once."""
+    with _standard_output():
+        Output(highlight=False, soft_wrap=True).print(text)
 
 
 def print_facts(title: str, facts: Iterable[tuple[str, str]]) -> None:

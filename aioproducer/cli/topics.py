@@ -7,7 +7,7 @@ looking at a cluster from outside.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -16,6 +16,7 @@ from aioproducer.cli import options
 from aioproducer.cli.connecting import wait_for_listener
 from aioproducer.cli.console import print_json, print_table, say, write_line
 from aioproducer.cli.exit_codes import ExitCode
+from aioproducer.cli.groups import grouped
 from aioproducer.cli.interrupts import Interrupts, run_command
 from aioproducer.errors import UnknownTopicOrPartitionError, error_from_code
 from aioproducer.testing.admin import create_topic, delete_topic
@@ -28,18 +29,25 @@ app: typer.Typer = typer.Typer(
 
 _TIMEOUT_S = 30.0
 
-Name = Annotated[str, typer.Argument(metavar="TOPIC")]
+EXAMPLES = options.examples(
+    "aioproducer topics list",
+    "aioproducer topics create orders -p 12 -r 3 --topic-config retention.ms=86400000",
+    "aioproducer topics describe orders --json",
+    "aioproducer topics delete orders --missing-ok",
+)
+
+Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 
 
-@app.command("list")
+@app.command("list", epilog=EXAMPLES)
+@grouped
 def list_topics(
-    internal: Annotated[bool, typer.Option("--internal", help="Kafka's own, too.")] = False,
+    *,
+    internal: Annotated[bool, typer.Option("--internal", help="Kafka's own topics, too.")] = False,
     as_json: options.AsJson = False,
-    bootstrap_server: options.BootstrapServer = None,
-    config_file: options.ConfigFile = None,
-    properties: options.Properties = None,
+    connection: options.Connection,
 ) -> int:
-    """Print the names of all topics."""
+    """Print the names of all topics, a line each."""
 
     async def act(servers: str) -> None:
         topics = await _topics(servers, None)
@@ -50,42 +58,55 @@ def list_topics(
             for name in names:
                 write_line(name)
 
-    return _run(act, bootstrap_server, config_file, properties)
+    return _run(act, connection)
 
 
-@app.command()
+@app.command(epilog=EXAMPLES)
+@grouped
 def create(
-    name: Name,
     *,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: default.")] = -1,
+    name: Name,
+    partitions: Annotated[
+        int,
+        typer.Option("--partitions", "-p", metavar="COUNT", help="-1: the cluster's own choice."),
+    ] = -1,
     replication: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="-1: default.")
+        int,
+        typer.Option(
+            "--replication-factor", "-r", metavar="COUNT", help="-1: the cluster's own choice."
+        ),
     ] = -1,
     settings: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Option("--topic-config", metavar="KEY=VALUE", help="As retention.ms=1000."),
+        options.Texts,
+        typer.Option(
+            "--topic-config",
+            metavar="KEY=VALUE",
+            help="An option of the topic by its Kafka name, as retention.ms=1000; repeat.",
+        ),
     ] = None,
-    bootstrap_server: options.BootstrapServer = None,
-    config_file: options.ConfigFile = None,
-    properties: options.Properties = None,
+    as_json: options.AsJson = False,
+    connection: options.Connection,
 ) -> int:
     """Create a topic and wait until every broker knows it."""
     configs = dict(options.pair(text, "--topic-config") for text in settings or ())
 
     async def act(servers: str) -> None:
         await create_topic(servers, name, partitions, replication, configs, timeout_s=_TIMEOUT_S)
-        say(f"created {name}")
+        if as_json:
+            print_json(_described((await _topics(servers, [name]))[0]))
+        else:
+            say(f"created {name}")
 
-    return _run(act, bootstrap_server, config_file, properties)
+    return _run(act, connection)
 
 
-@app.command()
+@app.command(epilog=EXAMPLES)
+@grouped
 def describe(
+    *,
     name: Name,
     as_json: options.AsJson = False,
-    bootstrap_server: options.BootstrapServer = None,
-    config_file: options.ConfigFile = None,
-    properties: options.Properties = None,
+    connection: options.Connection,
 ) -> int:
     """Print a topic's partitions, leaders and replicas."""
 
@@ -98,34 +119,40 @@ def describe(
         else:
             _print_partitions(topic)
 
-    return _run(act, bootstrap_server, config_file, properties)
+    return _run(act, connection)
 
 
-@app.command()
+@app.command(epilog=EXAMPLES)
+@grouped
 def delete(
+    *,
     name: Name,
-    missing_ok: Annotated[bool, typer.Option("--missing-ok", help="It need not exist.")] = False,
-    bootstrap_server: options.BootstrapServer = None,
-    config_file: options.ConfigFile = None,
-    properties: options.Properties = None,
+    missing_ok: Annotated[
+        bool, typer.Option("--missing-ok", help="That there is no such topic is fine.")
+    ] = False,
+    as_json: options.AsJson = False,
+    connection: options.Connection,
 ) -> int:
     """Delete a topic and wait until no broker knows it."""
 
     async def act(servers: str) -> None:
+        deleted = True
         try:
             await delete_topic(servers, name, timeout_s=_TIMEOUT_S)
         except UnknownTopicOrPartitionError:
             if not missing_ok:
                 raise
-            say(f"{name} does not exist")
+            deleted = False
+        if as_json:
+            print_json({"topic": name, "deleted": deleted})
         else:
-            say(f"deleted {name}")
+            say(f"deleted {name}" if deleted else f"{name} does not exist")
 
-    return _run(act, bootstrap_server, config_file, properties)
+    return _run(act, connection)
 
 
-def _run(act: Callable[[str], Awaitable[None]], *connection: Any) -> int:
-    config = options.producer_config(*connection)
+def _run(act: Callable[[str], Awaitable[None]], connection: options.Connection) -> int:
+    config = connection.config()
 
     async def command(interrupts: Interrupts) -> int:
         await wait_for_listener(config.bootstrap)

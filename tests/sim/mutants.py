@@ -84,7 +84,7 @@ MUTANTS = (
     ),
     Mutant(
         "never look at leaderless partitions again",
-        "core/accumulator.py",
+        "core/readiness.py",
         "        again = list(self.leaderless)\n        self.leaderless.clear()\n",
         "        again: list[PartitionQueue] = []\n",
     ),
@@ -192,7 +192,7 @@ MUTANTS = (
     Mutant(
         "forget who waited for an answer",
         "core/accumulator.py",
-        "        queue.muted = False\n        self._replan(queue)\n",
+        "        queue.muted = False\n        self._readiness.replan(queue)\n",
         "        queue.muted = False\n",
     ),
     Mutant(
