@@ -20,7 +20,7 @@ TEST_JOBS   ?= 2
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless valgrind
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-spark test lint type bench bench-full bench-spark instructions sim mutants fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs package reproducible newcomer clean system-deps
+.PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs package reproducible newcomer clean system-deps
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -40,6 +40,13 @@ demo: $(STAMP) ## Load 336,776 flights into a cluster and verify them (CLUSTER=e
 
 demo-spark: $(STAMP) ## The same flights from Parquet through Spark, exactly once (needs Java)
 	CLUSTER=$(CLUSTER) $(BIN)/python examples/spark_demo.py
+
+PORT ?= 8000
+gateway: $(STAMP) ## The example gateway with a cluster and some traffic: open http://localhost:8000/ (PORT=)
+	$(BIN)/python -m examples.gateway --port $(PORT)
+
+gateway-load: $(STAMP) ## POST /events at 2,000/s beside the same app on aiokafka (5 minutes)
+	$(BIN)/python -m bench gateway
 
 TEST = $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile $(PYTEST_ARGS)
 test: $(STAMP) ## Run the whole suite: native x asyncio in full, then pure and uvloop

@@ -8,10 +8,8 @@ Owns: which producer the application has. Must not know: the load.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -19,10 +17,7 @@ from fastapi import FastAPI
 
 from aioproducer.fastapi import producer_of
 from bench.workers import arguments, new_runner, next_order, orders, tell
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-
-from gateway import app as gateway
+from examples.gateway import app as gateway
 
 
 def application(client: str, bootstrap: str, topic: str, options: Mapping[str, Any]) -> FastAPI:

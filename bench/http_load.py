@@ -16,7 +16,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from itertools import cycle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bench.pacing import paced
 from bench.workers import arguments, new_runner, tell
@@ -51,11 +51,10 @@ class Connection(asyncio.Protocol):
         self._load = load
         self._received = b""
         self._finish: Callable[[], None] | None = None
-        self._transport: asyncio.Transport | None = None
+        self._transport: Any = None  # uvloop's is no asyncio.Transport
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.Transport):
-            self._transport = transport
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
 
     def send(self, data: bytes, finish: Callable[[], None]) -> None:
         self._finish = finish

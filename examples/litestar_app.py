@@ -1,7 +1,7 @@
 """A Litestar application that publishes events: one producer for the application's life.
 
 python -m aioproducer cluster --topic events:6      # in another terminal
-uvicorn --app-dir examples litestar_app:app
+uvicorn examples.litestar_app:app
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The live page: what the producer is doing, for people.
 
 Owns: the routes, the feed, who may watch. Must not know: how figures are made (`figures`), what the
-page looks like (`page/`).
+page looks like (`page.html`, `page.css`, `page.js`).
 
     app.mount("/live", LivePage())
 
@@ -32,7 +32,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from aioproducer.starlette.figures import LiveFigures, Refusals
 from aioproducer.starlette.lifespan import producer_of
 
-_FILES = Path(__file__).with_name("page")
+_FILES = Path(__file__).parent
 _MEDIA_TYPES = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
 _HEADERS = {
     "Cache-Control": "no-cache",

@@ -1,6 +1,8 @@
 """The gateway with a cluster of its own and some traffic, to look at the page.
 
-python examples/gateway [--port 8000] [--rate 200]
+    python -m examples.gateway [--port 8000] [--rate 200]
+
+It ends with Ctrl-C.
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import uvicorn
-from app import TOPIC, create_app, producing
 
 from aioproducer.testing import EmbeddedCluster
+
+from .app import TOPIC, create_app, producing
 
 SUBJECTS = 50
 TICK_S = 0.05
@@ -24,11 +27,16 @@ TICK_S = 0.05
 async def main(port: int, rate: float) -> None:
     async with EmbeddedCluster(brokers=3, topics={TOPIC: 6}) as cluster:
         app = create_app(producing(cluster.bootstrap_servers))
-        # Browsers that watch are told to go; nobody waits for them.
         server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning"))
-        print(f"http://localhost:{port}/ (Ctrl-C ends it)", flush=True)
-        async with traffic(port, rate):
-            await server.serve()
+        serving = asyncio.create_task(server.serve())
+        while not server.started and not serving.done():  # noqa: ASYNC110
+            await asyncio.sleep(TICK_S)
+        if server.started:
+            port = server.servers[0].sockets[0].getsockname()[1]
+            print(f"http://localhost:{port}/ (Ctrl-C ends it)", flush=True)
+            async with traffic(port, rate):
+                await serving
+        await serving
 
 
 @asynccontextmanager
@@ -38,13 +46,14 @@ async def traffic(port: int, rate: float) -> AsyncIterator[None]:
         yield
     finally:
         sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
 
 
 async def send_events(port: int, rate: float) -> None:
     """Posts about so many events a second over one connection, in waves."""
     number = 0.0
     loop = asyncio.get_running_loop()
-    reader, writer = await connected(port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while True:
         before = int(number)
         number += rate * TICK_S * (1 + 0.5 * math.sin(loop.time() / 5))
@@ -55,14 +64,6 @@ async def send_events(port: int, rate: float) -> None:
             writer.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
             await reader.readuntil(b"}")
         await asyncio.sleep(TICK_S)
-
-
-async def connected(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    while True:
-        try:
-            return await asyncio.open_connection("127.0.0.1", port)
-        except OSError:
-            await asyncio.sleep(TICK_S)
 
 
 if __name__ == "__main__":

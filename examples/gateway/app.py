@@ -1,9 +1,9 @@
 """A gateway: events come in over HTTP and WebSocket and go to Kafka; a live page shows how it does.
 
     python -m aioproducer cluster --topic events:6            # in another terminal
-    uvicorn --app-dir examples gateway.app:app --workers 2    # then open http://localhost:8000/
+    uvicorn examples.gateway.app:app --workers 2              # then open http://localhost:8000/
 
-`python examples/gateway` does both in one process, with some traffic to look at.
+`python -m examples.gateway` does both in one process, with some traffic to look at.
 
 - `POST /events` answers when the event is acknowledged: 201 with its place.
 - `POST /events?wait=false` answers when it is accepted: 202; a loss then goes to the log.

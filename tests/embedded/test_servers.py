@@ -21,6 +21,7 @@ from aioproducer.testing import EmbeddedCluster, read_topic
 
 ROOT = EXAMPLES.parent
 EVENT = {"type": "clicked", "subject": "user-7", "data": {}}
+APP = "examples.gateway.app:app"
 GUNICORN = ["--workers", "2", "--worker-class", "uvicorn_worker.UvicornWorker", "--preload"]
 
 
@@ -52,7 +53,7 @@ async def count(brokers: EmbeddedCluster, topic: str = "events") -> int:
 async def test_uvicorn_delivers_what_it_accepted_when_it_is_told_to_end(
     brokers: EmbeddedCluster,
 ) -> None:
-    arguments = ["gateway.app:app", "--port", "0"]
+    arguments = [APP, "--port", "0"]
     async with server_process("uvicorn", arguments, environment(brokers)) as server:
         port = await server.hears(r"running on http://127\.0\.0\.1:(\d+)")
         brokers.faults.every("produce").is_answered_late(1_000)
@@ -63,6 +64,19 @@ async def test_uvicorn_delivers_what_it_accepted_when_it_is_told_to_end(
             assert await server.ends() in (0, -signal.SIGTERM), server.said
             await viewer.wait_closed()
     assert await count(brokers) == 50
+
+
+async def test_the_gateway_shows_itself_with_a_cluster_of_its_own() -> None:
+    path = {"PYTHONPATH": str(ROOT)}
+    arguments = ["--port", "0", "--rate", "100"]
+    async with server_process("examples.gateway", arguments, path) as server:
+        port = await server.hears(r"http://localhost:(\d+)/")
+        async with connect(f"ws://127.0.0.1:{port}/live/feed", proxy=None) as viewer:
+            async with asyncio.timeout(60):
+                while json.loads(await viewer.recv())["records"]["acknowledged"] < 10:
+                    pass
+        server.terminate()
+        assert await server.ends() in (0, -signal.SIGTERM), server.said
 
 
 async def worker_pids(port: str, *, without: int = 0) -> set[int]:
@@ -83,7 +97,7 @@ async def test_gunicorns_processes_have_producers_of_their_own_after_the_fork(
     brokers: EmbeddedCluster,
 ) -> None:
     pytest.importorskip("gunicorn")
-    arguments = ["gateway.app:app", "--bind", "127.0.0.1:0", *GUNICORN]
+    arguments = [APP, "--bind", "127.0.0.1:0", *GUNICORN]
     async with server_process("gunicorn", arguments, environment(brokers)) as server:
         port = await server.hears(r"Listening at: http://127\.0\.0\.1:(\d+)")
         first = await worker_pids(port)
