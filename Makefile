@@ -20,7 +20,7 @@ TEST_JOBS   ?= 2
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless valgrind
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs package reproducible newcomer clean system-deps
+.PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs package reproducible newcomer screenshots clean system-deps
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -160,6 +160,9 @@ reproducible: $(STAMP) ## The same, built twice and compared
 newcomer: $(STAMP) ## The first steps of README.md in an empty folder, timed (builds the wheel if needed)
 	test -n "$(wildcard dist/*.whl)" || $(BIN)/python -m tools.package
 	$(BIN)/python -m tools.package.newcomer
+
+screenshots: $(STAMP) ## Make the pictures of the command line in the docs anew, from real runs
+	$(BIN)/python .ci/screenshots.py
 
 system-deps: ## Install what only the system has (kcat, Kerberos, Chromium, wrk, Maven, Java, valgrind)
 	@.ci/system-deps $(SYSTEM_PACKAGES)

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -71,10 +72,14 @@ def print_table(table: Table) -> None:
         Output(highlight=False, soft_wrap=True).print(table)
 
 
-def print_text(text: Text) -> None:
-    """Styled text on standard output, at once."""
+def print_text(text: Text, *, indent: int = 0) -> None:
+    """Styled text on standard output, at once; on a terminal its lines are broken to fit."""
+    console = Output(highlight=False)
     with _standard_output():
-        Output(highlight=False, soft_wrap=True).print(text)
+        if console.is_terminal:
+            console.print(Padding(text, (0, 0, 0, indent)))
+        else:
+            console.print(Text(" " * indent) + text, soft_wrap=True)
 
 
 def print_facts(title: str, facts: Iterable[tuple[str, str]]) -> None:

@@ -26,7 +26,7 @@ _STYLES = {
     Status.FAIL: "bold red",
     Status.SKIP: "dim",
 }
-_INDENT = " " * 6
+_INDENT = 6
 
 
 EXAMPLES = options.examples(
@@ -101,16 +101,17 @@ async def _doctor(
 
 def _show(finding: Finding) -> None:
     about = f" {finding.about}" if finding.about else ""
-    text = Text.assemble(
-        (f"{finding.status:<5}", _STYLES[finding.status]),
-        (f" {finding.check}{about}", "bold"),
-        f": {finding.found}",
+    print_text(
+        Text.assemble(
+            (f"{finding.status:<5}", _STYLES[finding.status]),
+            (f" {finding.check}{about}", "bold"),
+            f": {finding.found}",
+        )
     )
     for detail in finding.details:
-        text.append(f"\n{_INDENT}{detail}", "dim")
+        print_text(Text(detail, "dim"), indent=_INDENT)
     if finding.advice is not None:
-        text.append(f"\n{_INDENT}-> {finding.advice}", "cyan")
-    print_text(text)
+        print_text(Text(f"-> {finding.advice}", "cyan"), indent=_INDENT)
 
 
 def _summary(findings: list[Finding], status: Status) -> Text:

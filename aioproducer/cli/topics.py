@@ -7,6 +7,7 @@ looking at a cluster from outside.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -18,9 +19,10 @@ from aioproducer.cli.console import print_json, print_table, say, write_line
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.cli.groups import grouped
 from aioproducer.cli.interrupts import Interrupts, run_command
+from aioproducer.cli.sessions import link_opener
 from aioproducer.errors import UnknownTopicOrPartitionError, error_from_code
 from aioproducer.testing.admin import create_topic, delete_topic
-from aioproducer.testing.wire_client import WireClient
+from aioproducer.testing.wire_client import OpenLink, WireClient
 from aioproducer.wire.messages import MetadataResponseTopic
 
 app: typer.Typer = typer.Typer(
@@ -49,8 +51,8 @@ def list_topics(
 ) -> int:
     """Print the names of all topics, a line each."""
 
-    async def act(servers: str) -> None:
-        topics = await _topics(servers, None)
+    async def act(cluster: _Cluster) -> None:
+        topics = await cluster.topics(None)
         names = sorted(topic.name or "" for topic in topics if internal or not topic.is_internal)
         if as_json:
             print_json({"topics": names})
@@ -90,10 +92,18 @@ def create(
     """Create a topic and wait until every broker knows it."""
     configs = dict(options.pair(text, "--topic-config") for text in settings or ())
 
-    async def act(servers: str) -> None:
-        await create_topic(servers, name, partitions, replication, configs, timeout_s=_TIMEOUT_S)
+    async def act(cluster: _Cluster) -> None:
+        await create_topic(
+            cluster.servers,
+            name,
+            partitions,
+            replication,
+            configs,
+            timeout_s=_TIMEOUT_S,
+            open_link=cluster.open_link,
+        )
         if as_json:
-            print_json(_described((await _topics(servers, [name]))[0]))
+            print_json(_described((await cluster.topics([name]))[0]))
         else:
             say(f"created {name}")
 
@@ -110,8 +120,8 @@ def describe(
 ) -> int:
     """Print a topic's partitions, leaders and replicas."""
 
-    async def act(servers: str) -> None:
-        topic = (await _topics(servers, [name]))[0]
+    async def act(cluster: _Cluster) -> None:
+        topic = (await cluster.topics([name]))[0]
         if topic.error_code:
             raise error_from_code(topic.error_code, topic=name)
         if as_json:
@@ -135,10 +145,12 @@ def delete(
 ) -> int:
     """Delete a topic and wait until no broker knows it."""
 
-    async def act(servers: str) -> None:
+    async def act(cluster: _Cluster) -> None:
         deleted = True
         try:
-            await delete_topic(servers, name, timeout_s=_TIMEOUT_S)
+            await delete_topic(
+                cluster.servers, name, timeout_s=_TIMEOUT_S, open_link=cluster.open_link
+            )
         except UnknownTopicOrPartitionError:
             if not missing_ok:
                 raise
@@ -151,20 +163,27 @@ def delete(
     return _run(act, connection)
 
 
-def _run(act: Callable[[str], Awaitable[None]], connection: options.Connection) -> int:
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    servers: str
+    open_link: OpenLink
+
+    async def topics(self, names: Iterable[str] | None) -> list[MetadataResponseTopic]:
+        async with WireClient(
+            self.servers, timeout_s=_TIMEOUT_S, open_link=self.open_link
+        ) as client:
+            return (await client.metadata(names)).topics
+
+
+def _run(act: Callable[[_Cluster], Awaitable[None]], connection: options.Connection) -> int:
     config = connection.config()
 
-    async def command(interrupts: Interrupts) -> int:
-        await wait_for_listener(config.bootstrap)
-        await act(",".join(config.bootstrap_servers))
+    async def command(_: Interrupts) -> int:
+        await wait_for_listener(config)
+        await act(_Cluster(",".join(config.bootstrap_servers), link_opener(config)))
         return ExitCode.OK
 
     return run_command(command)
-
-
-async def _topics(servers: str, names: Iterable[str] | None) -> list[MetadataResponseTopic]:
-    async with WireClient(servers, timeout_s=_TIMEOUT_S) as client:
-        return (await client.metadata(names)).topics
 
 
 def _described(topic: MetadataResponseTopic) -> dict[str, Any]:

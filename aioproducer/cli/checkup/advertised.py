@@ -53,6 +53,6 @@ def _advice(node: Node, failed: Finding, bootstrap_hosts: set[str]) -> str | Non
         return (
             f"{node.host} looks like a container's name, which only its own network knows. Give "
             "the broker a second listener for clients outside, as in advertised.listeners="
-            f"INTERNAL://{node.host}:29092,EXTERNAL://localhost:{node.port}"
+            f"INTERNAL://{node.host}:{node.port},EXTERNAL://HOST:PORT, the latter as seen from here"
         )
     return None

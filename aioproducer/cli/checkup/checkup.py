@@ -206,14 +206,15 @@ class Checkup:
 
     async def _compare_clocks(self, name: str, found: MetadataResponseTopic) -> None:
         """By the newest record of the first partitions, each asked of its leader."""
-        newest = -1
+        newest: int | None = None
         for partition in found.partitions[:_MOST_PARTITIONS]:
             leader = self._brokers.get(partition.leader_id)
             if leader is None:
                 continue
             try:
                 question = questions.newest_timestamp(name, partition.partition_index)
-                newest = max(newest, await leader.ask(question))
+                told = await leader.ask(question)
+                newest = told if newest is None else max(newest, told)
             except (TroubleError, KafkaError):
                 continue
         self._report(clock.by_newest_record(name, time.time_ns() // 1_000_000, newest))

@@ -27,12 +27,13 @@ def by_append_time(topic: str, sent_ms: int, acknowledged_ms: int, appended_ms: 
     return Finding.good("clock", topic, f"agrees with the broker's, {how}")
 
 
-def by_newest_record(topic: str, now_ms: int, newest_ms: int) -> Finding:
-    """The largest timestamp of the topic's records."""
-    if newest_ms < 0:
-        return Finding.skipped(
-            "clock", topic, "no record there to compare with", "compare by one with --write"
-        )
+def by_newest_record(topic: str, now_ms: int, newest_ms: int | None) -> Finding:
+    """The largest timestamp of the topic's records: -1 for none, None where nobody told it."""
+    if newest_ms is None or newest_ms < 0:
+        why = "no record there to compare with"
+        if newest_ms is None:
+            why = "no leader told its newest record (brokers before 3.0 cannot)"
+        return Finding.skipped("clock", topic, why)
     ahead_s = (newest_ms - now_ms) / 1000
     if ahead_s > TOLERATED_S:
         return _judged(

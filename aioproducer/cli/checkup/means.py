@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from aioproducer.cli.sessions import hang_up
 from aioproducer.config import ProducerConfig
 from aioproducer.net.dialer import Address, Dialer
 from aioproducer.net.settings import NetSettings
@@ -85,10 +86,3 @@ class Means:
             return "ALERT" in (error.reason or "")
         except OSError:
             return False
-
-
-async def hang_up(writer: asyncio.StreamWriter) -> None:
-    """Ends a connection at once."""
-    writer.transport.abort()
-    with suppress(OSError):
-        await writer.wait_closed()

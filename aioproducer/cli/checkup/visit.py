@@ -18,34 +18,19 @@ from aioproducer.cli.checkup import handshake_troubles as troubles
 from aioproducer.cli.checkup import questions
 from aioproducer.cli.checkup.certificates import Certificate, shown_chain
 from aioproducer.cli.checkup.findings import Finding, Status, TroubleError
-from aioproducer.cli.checkup.means import READ_AHEAD_BYTES, Means, hang_up
+from aioproducer.cli.checkup.means import READ_AHEAD_BYTES, Means
 from aioproducer.cli.checkup.releases import guessed_release
 from aioproducer.cli.exit_codes import ExitCode
+from aioproducer.cli.sessions import end, hang_up, session_on
 from aioproducer.core.coordinator_questions import Question
-from aioproducer.errors import KafkaError, NodeDisconnectedError
-from aioproducer.net.cluster_check import ClusterCheck
-from aioproducer.net.connection import Connection
+from aioproducer.errors import KafkaError
 from aioproducer.net.dialer import Address
 from aioproducer.net.handshake import Session, negotiate_versions
 from aioproducer.net.security.sasl.authentication import authenticate
 from aioproducer.net.security.tls_failures import refusal
-from aioproducer.wire.schema import Message
 
 _EXPIRES_SOON = timedelta(days=21)
 _T = TypeVar("_T")
-
-
-class _Silent:
-    """An observer of a connection for whom nothing is news."""
-
-    def response_received(self, kind: type[Message], version: int, response: Message) -> None:
-        return
-
-    def capacity_freed(self) -> None:
-        return
-
-    def connection_failed(self, connection: Connection, error: KafkaError, lost: int) -> None:
-        return
 
 
 class Visit:
@@ -58,7 +43,6 @@ class Visit:
         self._port = port
         self._addresses: list[Address] = []
         self._stream: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._connection: Connection | None = None
         self._session: Session | None = None
 
     def steps(self) -> Iterator[tuple[str, Callable[[], Awaitable[Finding]]]]:
@@ -73,12 +57,11 @@ class Visit:
 
     async def close(self) -> None:
         """Ends the connection, if there is one."""
-        if self._connection is not None:
-            self._connection.abort(NodeDisconnectedError("the visit is over"))
-            await self._connection.wait_closed()
+        if self._session is not None:
+            await end(self._session)
         elif self._stream is not None:
             await hang_up(self._stream[1])
-        self._connection = self._session = self._stream = None
+        self._session = self._stream = None
 
     # -- the steps -------------------------------------------------------------------------------
 
@@ -256,7 +239,6 @@ class Visit:
         return await self._means.speaks_tls(self._addresses[0], self._host)
 
     async def _open_session(self) -> Session:
-        loop = asyncio.get_running_loop()
         if self._stream is None:
             try:
                 self._stream = await self._bounded(
@@ -266,15 +248,8 @@ class Visit:
                 )
             except OSError as error:
                 raise self._unreachable(_port_code([error]), _reason(error)) from None
-        self._connection = Connection(
-            *self._stream, node_id=-1, observer=_Silent(), loop_time=loop.time
-        )
-        self._session = Session(
-            self._connection,
-            self._means.settings,
-            ClusterCheck(enabled=False, cluster_id=None),
-            self._host,
-            loop.time() + self._means.step_s,
+        self._session = session_on(
+            self._stream, self._means.settings, self._host, self._means.step_s
         )
         return self._session
 

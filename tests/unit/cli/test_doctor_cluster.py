@@ -10,6 +10,7 @@ import pytest
 from aioproducer import Producer
 from aioproducer.cli.checkup import Finding, Status, verdict
 from aioproducer.cli.checkup.advertised import out_of_reach
+from aioproducer.cli.checkup.clock import by_append_time, by_newest_record
 from aioproducer.cli.checkup.topic import topic_findings, write_permission
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.testing import read_topic
@@ -65,7 +66,7 @@ def unreachable(check: str, host: str) -> Finding:
 def test_a_name_of_a_container_gets_the_advice_for_containers() -> None:
     finding = unreachable("name", "kafka-2")
     assert "container" in (finding.advice or "")
-    assert "EXTERNAL://localhost:9092" in (finding.advice or "")
+    assert "INTERNAL://kafka-2:9092,EXTERNAL://" in (finding.advice or "")
 
 
 def test_a_broker_that_advertises_localhost_is_told_whose_that_is() -> None:
@@ -215,3 +216,20 @@ async def test_a_transactional_id_that_may_not_be_used_is_told(cluster: Embedded
 async def test_a_coordinator_that_is_not_there_is_told(cluster: EmbeddedCluster) -> None:
     cluster.faults.every("find_coordinator").answers("COORDINATOR_NOT_AVAILABLE")
     only(await examined(first_of(cluster), transactional_id="x"), "coordinator-unavailable")
+
+
+@pytest.mark.parametrize(
+    ("newest_ms", "why"), [(None, "no leader told"), (-1, "no record there to compare with")]
+)
+def test_without_a_record_the_clocks_cannot_be_compared(newest_ms: int | None, why: str) -> None:
+    finding = by_newest_record("t", NOW_MS, newest_ms)
+    assert finding.status is Status.SKIP
+    assert why in finding.found
+
+
+def test_a_clock_an_hour_ahead_is_a_failure() -> None:
+    hour_ms = 3_600_000
+    finding = by_append_time("t", NOW_MS + hour_ms, NOW_MS + hour_ms + 5, NOW_MS)
+    assert (finding.code, finding.status) == ("clock-skewed", Status.FAIL)
+    assert "3,600.0 s ahead of the broker's" in finding.found
+    assert by_append_time("t", NOW_MS, NOW_MS + 9, NOW_MS + 5).status is Status.OK
