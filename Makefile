@@ -146,20 +146,20 @@ instructions: $(STAMP) ## Count instructions per record, beside those recorded (
 	$(BIN)/python -m bench instructions
 
 docs: $(STAMP) ## Build the site into build/docs/site, strictly; run every snippet of its pages
-	$(BIN)/python -m tools.site
+	PYTHONPATH=.ci $(BIN)/python -m tools.site
 	$(BIN)/python -m pytest tests/test_docs.py tests/test_guides.py tests/test_migration.py tests/test_site.py $(PYTEST_ARGS)
 
 # package: other interpreters to build and try wheels for, as PYTHONS="python3.12 python3.13"
 PYTHONS ?=
 package: $(STAMP) ## Build sdist, wheel and the list of components into dist/, and check them (PYTHONS=)
-	$(BIN)/python -m tools.package $(addprefix --python ,$(PYTHONS))
+	PYTHONPATH=.ci $(BIN)/python -m tools.package $(addprefix --python ,$(PYTHONS))
 
 reproducible: $(STAMP) ## The same, built twice and compared
-	$(BIN)/python -m tools.package --twice
+	PYTHONPATH=.ci $(BIN)/python -m tools.package --twice
 
 newcomer: $(STAMP) ## The first steps of README.md in an empty folder, timed (builds the wheel if needed)
-	test -n "$(wildcard dist/*.whl)" || $(BIN)/python -m tools.package
-	$(BIN)/python -m tools.package.newcomer
+	test -n "$(wildcard dist/*.whl)" || PYTHONPATH=.ci $(BIN)/python -m tools.package
+	PYTHONPATH=.ci $(BIN)/python -m tools.package.newcomer
 
 screenshots: $(STAMP) ## Make the pictures of the command line in the docs anew, from real runs
 	$(BIN)/python .ci/screenshots.py

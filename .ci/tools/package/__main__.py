@@ -83,7 +83,7 @@ def _try(wheel: Path, environment: Path, python: str) -> None:
     _run(python, "-m", "venv", "--without-pip", environment)
     inside = environment / "bin" / "python"
     _run(sys.executable, "-m", "pip", "--python", inside, "install", "--quiet", wheel)
-    _run(inside, "-I", ROOT / "tools" / "package" / "smoke.py")
+    _run(inside, "-I", ROOT / ".ci" / "tools" / "package" / "smoke.py")
 
 
 def _list_components(environment: Path, wheel: Path) -> None:

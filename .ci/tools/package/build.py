@@ -18,7 +18,7 @@ import tarfile
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 _FLAGS = "-g0 -ffile-prefix-map={directory}=."
 
 

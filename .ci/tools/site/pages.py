@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tools.site import api, errors, options
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 class Page(NamedTuple):

@@ -23,7 +23,7 @@ NATIVE: Final = (
 )
 _WHEEL_HAS: Final = ("aioproducer/py.typed", "pyspark_aioproducer/__init__.py")
 _SDIST_HAS: Final = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "PKG-INFO")
-_NOWHERE: Final = ("tests", "tools", "bench", "examples", ".ci")
+_NOWHERE: Final = ("tests", "bench", "examples", ".ci")
 
 
 def wheel_problems(wheel: Path) -> list[str]:
@@ -44,7 +44,7 @@ def wheel_problems(wheel: Path) -> list[str]:
     problems += [
         f"{name} does not belong into a wheel"
         for name in names
-        if name.startswith("aioproducer/docs/") or name.endswith((".c", ".html", ".pyc"))
+        if name.startswith("aioproducer/docs/") or name.endswith((".c", ".pyc"))
     ]
     return problems + _strays(names)
 

@@ -1,4 +1,4 @@
-"""Builds the documentation site: `python -m tools.site`, which `make docs` runs.
+"""Builds the documentation site: `PYTHONPATH=.ci python -m tools.site`, which `make docs` runs.
 
 Owns: which pages there are (`pages`), how repository files become pages (`markdown`), the pages
 generated from the tables of options and errors and from docstrings (`options`, `errors`, `api`),
