@@ -147,7 +147,8 @@ instructions: $(STAMP) ## Count instructions per record, beside those recorded (
 
 docs: $(STAMP) ## Build the site into build/docs/site, strictly; run every snippet of its pages
 	PYTHONPATH=.ci $(BIN)/python -m tools.site
-	$(BIN)/python -m pytest tests/test_docs.py tests/test_guides.py tests/test_migration.py tests/test_site.py $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/test_docs.py tests/test_pages.py tests/test_guides.py tests/test_cli_guide.py \
+		tests/test_migration.py tests/test_site.py $(PYTEST_ARGS)
 
 # package: other interpreters to build and try wheels for, as PYTHONS="python3.12 python3.13"
 PYTHONS ?=

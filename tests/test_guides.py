@@ -2,189 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
-import io
 import os
 import re
-import shlex
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+import textwrap
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from support.pages import DOCS, blocks, page, run_block
 
-import aioproducer
-from aioproducer import (
-    OffsetAndMetadata,
-    Producer,
-    SourcePosition,
-    TopicPartition,
-    fastapi,
-    serializers,
-    testing,
-)
-from aioproducer.cli import main
-from aioproducer.cli.checkup.findings import CODES
-from aioproducer.cli.exit_codes import ExitCode
-from aioproducer.records import IMPLEMENTATION
+from aioproducer import Producer, serializers, testing
 from aioproducer.serializers import SchemaRegistry
-from aioproducer.testing import (
-    EmbeddedCluster,
-    StubSchemaRegistry,
-    ThreadedCluster,
-    end_offsets,
-    read_topic,
-)
-from aioproducer.transaction_admin import TransactionAdmin
+from aioproducer.testing import EmbeddedCluster, StubSchemaRegistry, read_topic
 
 ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "aioproducer" / "docs"
+TESTING = (DOCS / "testing.md").read_text(encoding="utf-8")
+SERIALIZERS = (DOCS / "serializers.md").read_text(encoding="utf-8")
 
 
-async def values(servers: str, topic: str) -> list[bytes]:
-    """The committed values of a topic, sorted."""
-    found = await read_topic(servers, topic, isolation_level="read_committed")
-    return sorted(record.value or b"" for records in found.values() for record in records)
-
-
-def test_every_page_with_snippets_is_run_by_a_test() -> None:
-    tests = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/**/test_*.py"))
-    for path in DOCS.glob("*.md"):
-        if blocks(path.read_text(encoding="utf-8")):
-            assert f'"{path.stem}"' in tests or f'"{path.name}"' in tests, path.name
-
-
-def test_the_programs_of_the_tutorial_work(capsys: pytest.CaptureFixture[str]) -> None:
-    scope: dict[str, Any] = {}
-    *programs, test = blocks(page("tutorial"))
-    with ThreadedCluster(topics={"orders": 3}) as cluster:
-        for program in programs:
-            exec(program.replace("localhost:9092", cluster.bootstrap_servers), scope)
-        ends = asyncio.run(end_offsets(cluster.bootstrap_servers, "orders"))
-    said = capsys.readouterr().out
-    assert re.match(r"partition \d, offset 0\n\d 0 b'customer-7' b'{\"id\": 1}'\n0 records", said)
-    markers = 2  # of the transaction: one for each of its keys' partitions, or for one
-    assert 10_004 < sum(ends.values()) <= 10_004 + markers
-    exec(test, scope)
-    asyncio.run(scope["test_orders_arrive"]())
-
-
-async def test_the_snippets_about_sending_work(capsys: pytest.CaptureFixture[str]) -> None:
-    first, record, columns, threads, options = blocks(page("sending"))
-    async with EmbeddedCluster(topics={"orders": 3}) as cluster:
-        servers = cluster.bootstrap_servers
-        async with Producer(bootstrap_servers=servers) as producer:
-            scope: dict[str, Any] = {"producer": producer}
-            await run_block(first, scope, servers)
-            assert (scope["result"].delivered, scope["left"]) == (2, 0)
-            await run_block(record, scope, servers)
-            assert (await scope["delivery"]).partition == 2
-            await run_block(columns, scope, servers)
-            assert scope["result"].delivered == 2
-        await run_block(threads, scope, servers)
-        offsets = await asyncio.to_thread(scope["work"], servers)
-        assert len(offsets) == 100
-        await run_block(options, scope, "localhost:9092")
-    assert (scope["config"].linger_ms, scope["config"].compression_type) == (20, "zstd")
-    assert capsys.readouterr().out.startswith("2 [] {TopicPartition(")
-
-
-async def test_the_snippets_about_transactions_work() -> None:
-    transaction, _, position, prepared = blocks(page("transactions"))
-    scope: dict[str, Any] = {
-        "Producer": Producer,
-        "SourcePosition": SourcePosition,
-        "TopicPartition": TopicPartition,
-        "TransactionAdmin": TransactionAdmin,
-    }
-    async with EmbeddedCluster(topics={"orders": 3, "payments": 3, "carts": 1}) as cluster:
-        servers, name, place = (
-            cluster.bootstrap_servers,
-            "orders-loader",
-            TopicPartition("carts", 0),
-        )
-        async with Producer(bootstrap_servers=servers, transactional_id="billing-1") as producer:
-            await run_block(transaction, scope | {"producer": producer}, servers)
-        assert await values(servers, "orders") == [b"shipped"]
-        assert await values(servers, "payments") == [b"charged"]
-        async with TransactionAdmin(bootstrap_servers=servers) as admin:
-            found = await admin.committed_offsets("billing", [place])
-        assert found == {place: OffsetAndMetadata(43)}
-
-        async with Producer(bootstrap_servers=servers, transactional_id=name) as producer:
-            scope["producer"] = producer
-            await run_block(position, scope, servers)
-            await run_block(prepared, scope, servers)
-            assert (scope["start"], scope["prepared"].empty) == (None, False)
-            read = await SourcePosition(name, "orders").read(producer)
-        assert read == OffsetAndMetadata(1, "orders.csv")
-        assert await values(servers, "orders") == [b"row 1", b"shipped", b"value"]
-
-
-async def test_the_snippets_about_loading_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    file, rows = tmp_path / "flights.csv", "carrier,flight,origin,time_hour\n"
-    rows += "".join(f"UA,{n},EWR,2013-01-01T10:00:00Z\n" for n in range(10))
-    file.write_text(f"{rows}UA,x,EWR,never\n")
-    scope: dict[str, Any] = {"Producer": Producer}
-    at_least_once, exactly_once = blocks(page("loads"))
-    async with EmbeddedCluster(topics={"flights": 3}) as cluster:
-        servers = cluster.bootstrap_servers
-        await run_block(at_least_once, scope, servers)
-        file.write_text(rows)
-        for _ in range(2):  # the second time there is nothing left to do
-            await run_block(exactly_once, scope, servers)
-        assert len(await values(servers, "flights")) == 20
-    assert capsys.readouterr().out == "10 1\nTrue\nTrue\n"
-
-
-async def test_the_snippets_about_security_work() -> None:
-    plain, function, context = blocks(page("security"))
-    scope: dict[str, Any] = {}
-    await run_block(plain, scope, "localhost:9092")
-    assert scope["producer"].config.sasl_mechanism == "SCRAM-SHA-512"
-    assert "secret" not in repr(scope["producer"].config)
-
-    async def read_from_vault(path: str) -> str:
-        return f"of {path}"
-
-    scope["read_from_vault"] = read_from_vault
-    await run_block(function, scope, "localhost:9092")
-    credentials = await scope["producer"].config.sasl_credentials()
-    assert credentials == ("orders", "of kafka/orders")
-    await run_block(context, scope, "localhost:9092")
-    assert scope["producer"].config.ssl_context is scope["context"]
-
-
-async def test_the_snippets_about_monitoring_work(capsys: pytest.CaptureFixture[str]) -> None:
-    exporters, interceptor = blocks(page("monitoring"))
-    scope: dict[str, Any] = {"Producer": Producer}
-    imports, body = exporters.split("\n\n", 1)
-    registry = "REGISTRY = type(REGISTRY)()\n"  # one that no other test shares
-    async with EmbeddedCluster(topics={"orders": 3}) as cluster:
-        servers = cluster.bootstrap_servers
-        await run_block(f"{imports}\n{registry}{body}", scope, servers)
-        assert float(capsys.readouterr().out) > 0
-        await run_block(interceptor, scope, servers)
-        assert scope["audit"].failed == 0
-        producer = scope["producer"]
-        for name in re.findall(r'metrics\(\)\["(\w+)"\]', page("monitoring")):
-            assert name in producer.metrics()
-
-
-async def test_the_snippet_about_installing_works(capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = blocks(page("install"))
-    await run_block(block, {}, "")
-    assert capsys.readouterr().out == f"{IMPLEMENTATION}\n"
+def blocks(text: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
 
 
 def test_the_tests_in_the_guide_to_testing_pass(tmp_path: Path) -> None:
-    tests = blocks(page("testing"))
+    tests = blocks(TESTING)
     for number, test in enumerate(tests):
         (tmp_path / f"test_{number}.py").write_text(test, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "aioproducer.testing.plugin"]
@@ -214,15 +57,13 @@ async def test_the_snippets_about_serializers_work(capsys: pytest.CaptureFixture
 
     async with EmbeddedCluster(topics={"orders": 1, "customers": 1}) as cluster:
         servers = cluster.bootstrap_servers
-        scope: dict[str, Any] = {"Producer": Producer, "_registry": registry}
-        snippets = [
-            block.replace("SchemaRegistry(", "_registry(") for block in blocks(page("serializers"))
-        ]
+        scope: dict[str, Any] = {"Producer": Producer}
+        snippets = blocks(SERIALIZERS)
         *others, first_registered, deployed = snippets
         # A schema has to be registered before records use it.
         for snippet in (*others, first_registered.split("async with")[0], deployed):
-            await run_block(snippet, scope, servers)
-        await run_block(first_registered, scope, servers)
+            await _run(snippet.replace("localhost:9092", servers), scope, registry)
+        await _run(first_registered.replace("localhost:9092", servers), scope, registry)
         orders = (await read_topic(servers, "orders"))[0]
         customers = (await read_topic(servers, "customers"))[0]
     assert [record.value for record in orders] == [
@@ -235,36 +76,21 @@ async def test_the_snippets_about_serializers_work(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.startswith("orders value id\n(")
 
 
-async def test_the_snippets_about_web_applications_work() -> None:
-    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
-        scope: dict[str, Any] = {}
-        for snippet in blocks(page("web")):
-            exec(snippet.replace("localhost:9092", cluster.bootstrap_servers), scope)
-        app = scope["app"]
-        async with (
-            app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client,
-        ):
-            assert (await client.post("/orders", json={"id": 1})).json() == {"offset": 0}
-            assert "Orders" in (await client.get("/live/")).text
-
-
-def test_files_named_in_the_guides_exist() -> None:
-    for path in DOCS.glob("*.md"):
-        text = path.read_text(encoding="utf-8")
-        for name in re.findall(r"`(examples/[\w./]+)`", text):
-            assert (ROOT / name).exists(), name
-        for name in re.findall(r"\]\((images/[\w.-]+)\)", text):
-            assert (DOCS / name).exists(), name
+async def _run(snippet: str, scope: dict[str, Any], registry: Any) -> None:
+    """Runs a snippet with `await` in it; what it defines, the next one knows."""
+    body = textwrap.indent(snippet, "    ") + "\n    globals().update(locals())\n"
+    scope["_registry"] = registry
+    body = body.replace("SchemaRegistry(", "_registry(")
+    exec(f"async def snippet():\n{body}", scope)
+    await scope["snippet"]()
 
 
 def test_names_in_the_guides_exist() -> None:
-    text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("*.md")))
-    for module in (aioproducer, fastapi, testing, serializers):
-        for names in re.findall(rf"^from {module.__name__} import ([\w, ]+)$", text, re.MULTILINE):
-            for name in names.partition(" as ")[0].split(", "):
+    for text, module in ((TESTING, testing), (SERIALIZERS, serializers)):
+        for names in re.findall(rf"from {module.__name__} import (.*)", text):
+            for name in names.split(", "):
                 assert name in module.__all__
-    for name in re.findall(r"`(\w+Serializer)\b", page("serializers")):
+    for name in re.findall(r"`(\w+Serializer)\b", SERIALIZERS):
         assert name in serializers.__all__
 
 
@@ -274,76 +100,3 @@ def test_every_public_name_can_be_imported() -> None:
             assert getattr(module, name) is not None
         with pytest.raises(AttributeError, match="no attribute 'nothing'"):
             _ = module.nothing
-
-
-# -- the command line -----------------------------------------------------------------------------
-
-CLI = page("cli")
-_COMMAND_S = 60.0
-
-
-def transcripts(text: str) -> list[tuple[str, str]]:
-    """Each command of the console blocks with what it is said to print."""
-    found = []
-    for block in re.findall(r"```console\n(.*?)```", text, flags=re.DOTALL):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, printed = part.partition("\n")
-            found.append((command, printed))
-    return found
-
-
-def tidy(printed: str) -> str:
-    """Without what keeps columns apart."""
-    return "\n".join(" ".join(line.split()) for line in printed.strip().splitlines())
-
-
-def as_pattern(printed: str) -> str:
-    """`...` stands for anything, any number for any other."""
-    pattern = re.escape(tidy(printed))
-    return re.sub(r"\d+", r"[\\d.]+", pattern.replace(re.escape("..."), ".*"))
-
-
-def printed_by(command: str) -> str:
-    """What a command prints, on both streams; what needs no shell costs no process."""
-    if command.startswith("aioproducer ") and not set(command) & set("|;>"):
-        printed = io.StringIO()
-        with redirect_stdout(printed), redirect_stderr(printed):
-            main(shlex.split(command)[1:])
-        return printed.getvalue()
-    done = subprocess.run(
-        ["bash", "-c", command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=_COMMAND_S,
-    )
-    return done.stdout
-
-
-def test_the_commands_in_the_guide_print_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = tmp_path / "aioproducer"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m aioproducer "$@"\n')
-    script.chmod(0o755)
-    (properties,) = re.findall(r"```properties\n(.*?)```", CLI, flags=re.DOTALL)
-    with ThreadedCluster(brokers=3) as cluster:
-        server = cluster.bootstrap_servers.split(",")[0]
-        (tmp_path / "client.properties").write_text(properties.replace("localhost:9092", server))
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-        monkeypatch.setenv("PYTHONPATH", str(ROOT))
-        monkeypatch.setenv("AIOPRODUCER_BOOTSTRAP_SERVERS", server)
-        for command, expected in transcripts(CLI):
-            shown = tidy(printed_by(command).replace(server, "localhost:9092"))
-            assert re.fullmatch(as_pattern(expected), shown, flags=re.DOTALL), (command, shown)
-
-
-def test_the_tables_of_the_guide_to_the_command_line_are_complete() -> None:
-    for code, advice in CODES.items():
-        assert f"| `{code}` | {advice} |" in CLI
-    for exit_code in ExitCode:
-        assert f"| {int(exit_code)} | {exit_code.meaning} |" in CLI
-    for name in re.findall(r"!\[.*?\]\((.*?)\)", CLI):
-        assert (DOCS / name).is_file()

@@ -107,6 +107,7 @@ def test_a_link_to_nothing_is_refused_and_one_to_a_source_becomes_its_text() -> 
     assert translated("[`send`](../producer.py)") == "`send`"
     assert translated("`[a](b)`") == "`[a](b)`"
     assert translated("![plot](../../bench/a.png)") == "![plot](bench/a.png)"
+    assert translated('<img alt="a" src="../../bench/a.png">') == '<img alt="a" src="bench/a.png">'
     assert pictures == {"bench/a.png"}
     assert translated("text:\n- one\n- two") == "text:\n\n- one\n- two"
     with pytest.raises(BrokenLinkError, match=r"nothing\.md"):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[3]
-_FLAGS = "-g0 -ffile-prefix-map={directory}=."
+_FLAGS = {"CFLAGS": "-g0 -ffile-prefix-map={directory}=.", "LDFLAGS": "-Wl,--strip-all"}
 
 
 class Distributions(NamedTuple):
@@ -52,13 +52,13 @@ def build(directory: Path, python: str = sys.executable) -> Distributions:
 
 
 def _run_build(python: str, kind: str, source: Path, directory: Path) -> None:
-    flags = _FLAGS.format(directory=source) if os.name == "posix" else ""
     environment = {
         **os.environ,
         "SOURCE_DATE_EPOCH": str(source_date()),
-        "CFLAGS": f"{os.environ.get('CFLAGS', '')} {flags}".strip(),
         "PYTHONHASHSEED": "0",
     }
+    if sys.platform == "linux":
+        environment |= {name: flags.format(directory=source) for name, flags in _FLAGS.items()}
     command = [python, "-m", "build", "--no-isolation", kind, "--outdir", directory, source]
     done = subprocess.run(
         command,

@@ -10,8 +10,8 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-WHEEL_BYTES: Final = 1_000_000
-"""A core wheel is smaller."""
+WHEEL_BYTES: Final = 1_200_000
+"""A wheel is smaller. Most of it is Python, a fifth of that the brokers for tests."""
 
 NATIVE: Final = (
     "records/_native",
@@ -44,7 +44,7 @@ def wheel_problems(wheel: Path) -> list[str]:
     problems += [
         f"{name} does not belong into a wheel"
         for name in names
-        if name.startswith("aioproducer/docs/") or name.endswith((".c", ".pyc"))
+        if name.endswith((".md", ".c", ".pyx", ".pxd", ".pyc"))
     ]
     return problems + _strays(names)
 

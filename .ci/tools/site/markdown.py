@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 
 _CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
+_PICTURE = re.compile(r"(<img [^>]*?)src=\"(?!https?:)([^\"]+)\"")
 _LIST_AFTER_TEXT = re.compile(
     r"^(?!\s*(?:[-*]|\d+\.) )(?!\s)(?!#|\|)(.+)\n(?=(?:[-*]|1\.) )", re.MULTILINE
 )
@@ -54,15 +55,22 @@ def page_text(
         file = os.path.normpath(PurePosixPath(source).parent / path)
         # Guides link to generated pages by their place on the site.
         place = targets.get(file) or (path if path in targets.values() else None)
+        if not (place or exists(file)):
+            raise BrokenLinkError(f"{source}: {address}")
         if bang:
             pictures.add(file)
             place = file
         elif place is None:
-            if not exists(file):
-                raise BrokenLinkError(f"{source}: {address}")
             return label
-        relative = os.path.relpath(place, PurePosixPath(target).parent)
-        return f"{bang}[{label}]({relative}{'#' * bool(anchor)}{anchor})"
+        return f"{bang}[{label}]({relative(place)}{'#' * bool(anchor)}{anchor})"
+
+    def shown(match: re.Match[str]) -> str:
+        file = os.path.normpath(PurePosixPath(source).parent / match[2])
+        pictures.add(file)
+        return f'{match[1]}src="{relative(file)}"'
+
+    def relative(place: str) -> str:
+        return os.path.relpath(place, PurePosixPath(target).parent)
 
     parts = _CODE.split(_LIST_AFTER_TEXT.sub(r"\1\n\n", text))
     # What is between two pieces of code may be part of a link whose label is code.
@@ -73,5 +81,5 @@ def page_text(
             joined.append(f"\0{len(kept) - 1}\0")
         else:
             joined.append(part)
-    translated = _LINK.sub(linked, "".join(joined))
+    translated = _PICTURE.sub(shown, _LINK.sub(linked, "".join(joined)))
     return re.sub(r"\0(\d+)\0", lambda match: kept[int(match[1])], translated)
