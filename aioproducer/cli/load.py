@@ -16,8 +16,12 @@ from typing import Annotated, Any, Optional, cast
 import typer
 
 from aioproducer.cli import options
+from aioproducer.cli.avro import avro_encoder
+from aioproducer.cli.console import say
+from aioproducer.cli.engines import Engine, Wanted, choose
 from aioproducer.cli.interrupts import run_command
 from aioproducer.cli.loading import LoadJob, run_load
+from aioproducer.cli.spark_loading import SparkJob, run_spark_load, without_identity
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError
 from aioproducer.loader import (
@@ -32,6 +36,8 @@ from aioproducer.loader import (
 )
 from aioproducer.loader.formats import MAX_ROW_BYTES
 from aioproducer.loader.values import TimestampUnit
+from aioproducer.spark.loading.files import is_remote
+from aioproducer.spark.loading.options import SparkLoadOptions
 
 PRODUCER_DEFAULTS: Mapping[str, Any] = {"linger_ms": 20, "batch_size": 128 * 1024}
 """A load has many records at hand: larger batches than a service's cost it no latency."""
@@ -44,6 +50,7 @@ def _about(panel: str, *names: str, **given: Any) -> Any:
 _record = partial(_about, "What becomes of a row")
 _input = partial(_about, "Input")
 _run = partial(_about, "Run")
+_spark = partial(_about, "Spark")
 
 # Typer evaluates these at run time; `Optional` is what its oldest supported release understands.
 Text = Optional[str]  # noqa: UP045
@@ -61,6 +68,12 @@ def load(
     key_join: Annotated[str, _record("--key-join", help="Stands between a key's columns.")] = "+",
     value: Annotated[Text, _record("--value", help="Column; without: the row as JSON.")] = None,
     raw: Annotated[bool, _record("--raw", help="The row's own text is the value.")] = False,
+    value_json: Annotated[bool, _record("--value-json", help="The row as JSON (default).")] = False,
+    value_avro: Annotated[
+        Text, _record("--value-avro", metavar="FILE|latest", help="By a schema of a registry.")
+    ] = None,
+    schema_registry: Annotated[Text, _record("--schema-registry", metavar="URL")] = None,
+    register_schema: Annotated[bool, _record("--register-schema", help="If it is new.")] = False,
     header: Annotated[Texts, _record("--header", metavar="NAME=VALUE", help="For all.")] = None,
     header_column: Annotated[Texts, _record("--header-column", metavar="NAME=COLUMN")] = None,
     timestamp: Annotated[Text, _record("--timestamp", help="Column: ISO 8601 or number.")] = None,
@@ -80,19 +93,26 @@ def load(
     exactly_once: Annotated[bool, _run("--exactly-once", help="In transactions.")] = False,
     transaction_rows: Annotated[int, _run("--transaction-rows", min=1)] = 50_000,
     max_outstanding: Annotated[int, _run("--max-outstanding", min=1)] = 20_000,
+    engine: Annotated[str, _spark("--engine", help="auto, local or spark.")] = "auto",
+    master: Annotated[Text, _spark("--master", help="Where it runs. [default: local[*]]")] = None,
+    spark_conf: Annotated[Texts, _spark("--spark-conf", metavar="KEY=VALUE")] = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
     bootstrap_server: options.BootstrapServer = None,
     config_file: options.ConfigFile = None,
     properties: options.Properties = None,
 ) -> int:
-    """Load CSV, NDJSON, Parquet or text files, gzipped and zipped ones too, into a topic.
+    """Load CSV, NDJSON, Parquet, ORC, Avro or text files, gzipped and zipped too, into a topic.
+
+    Folders, file systems of others and large inputs are loaded by Spark.
 
     Bad rows go to the --dead-letter file; without one the first ends the load. Ctrl-C ends the
     reading, delivers what was accepted and says how to go on. Delivery is at least once; with
     --exactly-once the rows are committed with their position, so that read_committed consumers see
     each once however often a load dies and is run again.
     """
+    if value_json and (value is not None or raw or value_avro is not None):
+        raise ConfigError("--value-json excludes --value, --raw and --value-avro")
     mapping = RecordMapping(
         key=options.names(key),
         key_join=key_join,
@@ -104,6 +124,7 @@ def load(
         timestamp_unit=cast("TimestampUnit", timestamp_unit),
         partition=partition,
         partition_by=options.names(partition_by),
+        value_encoder=avro_encoder(value_avro, schema_registry, topic, register=register_schema),
     )
     table = CsvFormat(
         columns=options.names(columns) or None,
@@ -116,6 +137,35 @@ def load(
     config = options.producer_config(bootstrap_server, config_file, properties, **PRODUCER_DEFAULTS)
     if not exactly_once:
         state = state or _default_state(files, topic)
+    choice = choose(engine, Wanted(files, format_, member, master))
+    if not quiet:
+        say(f"engine: {choice.engine.value} ({choice.reason})")
+    if choice.engine is Engine.SPARK:
+        given = options.producer_properties(bootstrap_server, config_file, properties)
+        named = transactional(config, files, topic) if exactly_once else None
+        named = transactional(config, files, topic) if exactly_once else config
+        given = options.producer_properties(bootstrap_server, config_file, properties)
+        spark_job = SparkJob(
+            config=config,
+            options=SparkLoadOptions(
+                inputs=tuple(files),
+                topic=topic,
+                kafka=without_identity(given),
+                formats=formats,
+                format=format_,
+                mapping=mapping,
+                load_id=named.transactional_id,
+                dead_letter=dead_letter,
+                state=state,
+                resume=resume,
+            ),
+            master=master or "local[*]",
+            settings=dict(options.pair(text, "--spark-conf") for text in spark_conf or ()),
+            keep_state=keep_state or resume,
+            quiet=quiet,
+            as_json=as_json,
+        )
+        return run_command(partial(run_spark_load, spark_job))
     job = LoadJob(
         config=transactional(config, files, topic) if exactly_once else config,
         source=FileSource(files, format=format_, formats=formats, member=member),
@@ -146,7 +196,8 @@ def transactional(config: ProducerConfig, files: Sequence[str], topic: str) -> P
     """
     if config.transactional_id is not None:
         return config
-    what = "\n".join([topic, *(os.path.realpath(file) for file in files)])
+    names = (file if is_remote(file) else os.path.realpath(file) for file in files)
+    what = "\n".join([topic, *names])
     digest = sha256(what.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     # Asked for by name, so that the error says which option excludes it.
     asked = {} if "enable_idempotence" in config.explicitly_set else {"enable_idempotence": True}

@@ -62,17 +62,24 @@ def producer_config(
     **defaults: Any,
 ) -> ProducerConfig:
     """The producer's configuration; `defaults` hold where the user chose nothing."""
-    given: dict[str, str] = {"bootstrap.servers": _DEFAULT_SERVER}
-    if config_file is not None:
-        given |= _from_file(config_file)
-    if bootstrap_server is not None:
-        given["bootstrap.servers"] = bootstrap_server
-    given |= dict(pair(text, "-X") for text in properties or ())
+    given = producer_properties(bootstrap_server, config_file, properties)
     config = ProducerConfig.from_properties(given)
     chosen = config.explicitly_set
     return config.replace(
         **{name: default for name, default in defaults.items() if name not in chosen}
     )
+
+
+def producer_properties(
+    bootstrap_server: str | None, config_file: Path | None, properties: Sequence[str] | None
+) -> dict[str, str]:
+    """The producer's options as they were given, by Kafka's names."""
+    given: dict[str, str] = {"bootstrap.servers": _DEFAULT_SERVER}
+    if config_file is not None:
+        given |= _from_file(config_file)
+    if bootstrap_server is not None:
+        given["bootstrap.servers"] = bootstrap_server
+    return given | dict(pair(text, "-X") for text in properties or ())
 
 
 def _from_file(path: Path) -> dict[str, str]:
