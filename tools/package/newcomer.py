@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import signal
 import socket
@@ -67,7 +68,7 @@ class _Shell:
         # Nothing of the environment this runs in may help.
         self._environment = {
             name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
-        }
+        } | {"PIP_QUIET": "1"}
 
     def __enter__(self) -> _Shell:
         return self
@@ -107,15 +108,12 @@ class _Shell:
 
 
 def _free_port() -> int:
-    """The first of three ports in a row that are free."""
-    for _ in range(100):
-        with socket.socket() as first:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
-            with contextlib.suppress(OSError), socket.socket() as second, socket.socket() as third:
-                second.bind(("127.0.0.1", port + 1))
-                third.bind(("127.0.0.1", port + 2))
-                return port
+    """The first of three ports in a row that are free, below those that systems give away."""
+    for port in random.sample(range(20_000, 30_000, 3), 100):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            for number in range(port, port + 3):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", number))
+            return port
     raise SystemExit("no three ports in a row are free")
 
 
