@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from support.pages import DOCS, blocks, run_block
 
@@ -32,6 +33,23 @@ async def test_the_first_lines_work() -> None:
     async with EmbeddedCluster(topics={"orders": 3}) as cluster:
         await run_block(lines, scope, cluster.bootstrap_servers)
     assert scope["metadata"].offset == 0
+
+
+async def test_the_snippet_about_web_applications_works() -> None:
+    (program,) = (block for block in blocks(README) if "ProducerLifespan" in block)
+    scope: dict[str, object] = {}
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        exec(program.replace("localhost:9092", cluster.bootstrap_servers), scope)
+        app = scope["app"]
+        async with (
+            app.router.lifespan_context(app),  # type: ignore[attr-defined]
+            httpx.AsyncClient(
+                transport=httpx.ASGITransport(app),  # type: ignore[arg-type]
+                base_url="http://test",
+            ) as client,
+        ):
+            assert (await client.post("/orders", json={"id": 1})).json() == {"offset": 0}
+            assert "Kafka producer" in (await client.get("/live/")).text
 
 
 def test_make_targets_named_in_the_documents_exist() -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from support.pages import blocks, page
-
 from tools.package.build import without_traces
 from tools.package.contents import NATIVE, WHEEL_BYTES, sdist_problems, wheel_problems
 from tools.package.newcomer import steps

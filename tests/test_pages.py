@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from support.pages import DOCS, blocks, page, run_block
 
@@ -19,6 +20,7 @@ from aioproducer import (
     Producer,
     SourcePosition,
     TopicPartition,
+    fastapi,
     serializers,
     testing,
 )
@@ -175,7 +177,30 @@ async def test_the_snippet_about_installing_works(capsys: pytest.CaptureFixture[
 
 def test_names_imported_in_the_pages_are_public() -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("*.md")))
-    for module in (aioproducer, testing, serializers):
+    for module in (aioproducer, fastapi, testing, serializers):
         for names in re.findall(rf"^from {module.__name__} import ([\w, ]+)$", text, re.MULTILINE):
             for name in names.partition(" as ")[0].split(", "):
                 assert name in module.__all__
+
+
+async def test_the_snippets_about_web_applications_work() -> None:
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        scope: dict[str, Any] = {}
+        for snippet in blocks(page("web")):
+            exec(snippet.replace("localhost:9092", cluster.bootstrap_servers), scope)
+        app = scope["app"]
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client,
+        ):
+            assert (await client.post("/orders", json={"id": 1})).json() == {"offset": 0}
+            assert "Orders" in (await client.get("/live/")).text
+
+
+def test_files_named_in_the_guides_exist() -> None:
+    for path in DOCS.glob("*.md"):
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r"`(examples/[\w./]+)`", text):
+            assert (ROOT / name).exists(), name
+        for name in re.findall(r"\]\((images/[\w.-]+)\)", text):
+            assert (DOCS / name).exists(), name

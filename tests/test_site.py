@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 from support.pages import DOCS
-
-from aioproducer import errors
-from aioproducer.config import OPTIONS, Status
 from tools.site import errors as catalogue
 from tools.site import options
 from tools.site.__main__ import assemble
 from tools.site.links import broken_links
 from tools.site.markdown import BrokenLinkError, page_text
 from tools.site.pages import every_page
+
+from aioproducer import errors
+from aioproducer.config import OPTIONS, Status
 
 
 @pytest.fixture(scope="module")

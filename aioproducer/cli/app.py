@@ -17,23 +17,28 @@ from typing import Annotated, Any
 import typer
 
 from aioproducer import __version__
-from aioproducer.cli import cluster, load, perf, produce, topics
+from aioproducer.cli import cluster, doctor, load, perf, produce, topics
 from aioproducer.cli.console import OutputClosedError, abandon_stdout, say, write_line
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
 from aioproducer.cli.loading import one_or_two_lines
 from aioproducer.errors import KafkaError
 
+_EXIT_CODES = "\n".join(
+    ["Exit codes:", *(f"  {int(code):>3}  {code.meaning}" for code in ExitCode)]
+)
+
 app: typer.Typer = typer.Typer(
     name="aioproducer",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    epilog=_EXIT_CODES,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(load.load)
-app.command()(produce.produce)
-app.command()(perf.perf)
-app.command()(cluster.cluster)
+app.command(epilog=load.EXAMPLES)(load.load)
+app.command(epilog=produce.EXAMPLES)(produce.produce)
+app.command(epilog=doctor.EXAMPLES)(doctor.doctor)
+app.command(epilog=perf.EXAMPLES)(perf.perf)
+app.command(epilog=cluster.EXAMPLES)(cluster.cluster)
 app.add_typer(topics.app, name="topics")
 
 
@@ -47,10 +52,12 @@ def _print_version(wanted: bool) -> None:
 def aioproducer(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
-    """Send records to Apache Kafka: lines, files, tables."""
+    """Send records to Apache Kafka: lines, files, tables. And see what keeps them from it."""
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -13,13 +13,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Optional, Protocol
 
 import typer
 
+from aioproducer.cli import options
 from aioproducer.cli.console import print_json, say, write_line
 from aioproducer.cli.exit_codes import ExitCode
+from aioproducer.cli.groups import grouped
 from aioproducer.cli.interrupts import Interrupts, run_command
 from aioproducer.errors import ConfigError
 from aioproducer.testing.admin import create_topic
@@ -38,41 +41,94 @@ class _Running(Protocol):
 _Engine = Callable[[], AbstractAsyncContextManager[_Running]]
 
 
-def cluster(
-    *,
-    brokers: Annotated[int, typer.Option("--brokers", min=1, max=100)] = 3,
+EXAMPLES = options.examples(
+    "aioproducer cluster",
+    "aioproducer cluster --brokers 1 --port 19092 --topic orders:6 --topic logs:3:1",
+    "aioproducer cluster --engine kafka --kafka-version 4.3.1",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """What the cluster is made of."""
+
+    brokers: Annotated[
+        int, typer.Option("--brokers", metavar="COUNT", min=1, max=100, help="How many brokers.")
+    ] = 3
     port: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option("--port", min=0, max=65_535, help="The first broker's; 0: any free ones."),
-    ] = None,
-    host: Annotated[str, typer.Option("--host", help="Where the brokers listen.")] = "127.0.0.1",
-    topic: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Option("--topic", metavar="NAME[:PARTITIONS[:REPLICAS]]", help="To create."),
-    ] = None,
+        typer.Option(
+            "--port",
+            metavar="PORT",
+            min=0,
+            max=65_535,
+            help="The first broker's port, the others' follow; 0 takes any free ones.",
+            show_default=str(_DEFAULT_PORT),
+        ),
+    ] = None
+    host: Annotated[
+        str,
+        typer.Option("--host", metavar="HOST", help="Where the brokers listen, and what they say."),
+    ] = "127.0.0.1"
     engine: Annotated[
-        str, typer.Option("--engine", help="embedded (in this process) or kafka (JVMs).")
-    ] = "embedded",
+        str,
+        typer.Option(
+            "--engine",
+            metavar="ENGINE",
+            help="embedded: in this process, up in an instant. kafka: Apache Kafka's own brokers, "
+            "which need Java, and Maven the first time.",
+            autocompletion=options.choices(*_ENGINES),
+        ),
+    ] = "embedded"
     kafka_version: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--kafka-version", help="Of the engine kafka."),
+        options.Text,
+        typer.Option(
+            "--kafka-version",
+            metavar="VERSION",
+            help="Which release the engine kafka runs; without: the one this package is tested on.",
+        ),
+    ] = None
+
+    def maker(self) -> tuple[_Engine, str]:
+        """What makes the cluster, and what it is called.
+
+        Raises:
+            ConfigError: an option is none of the engine's.
+        """
+        if self.engine not in _ENGINES:
+            raise ConfigError(f"--engine is {' or '.join(_ENGINES)}, not {self.engine!r}")
+        if self.engine == "kafka":
+            if self.port:
+                raise ConfigError("--port is for the embedded engine; real brokers take free ports")
+            return partial(_real_brokers, self.brokers, self.kafka_version), "Kafka"
+        first = _DEFAULT_PORT if self.port is None else self.port
+        ports = [first + index if first else 0 for index in range(self.brokers)]
+        where = f"brokers at {self.host}, ports {ports[0]}-{ports[-1]}"
+        return partial(EmbeddedCluster, self.brokers, self.host, ports), where
+
+
+@grouped
+def cluster(
+    *,
+    given: EngineOptions,
+    topic: Annotated[
+        options.Texts,
+        typer.Option(
+            "--topic",
+            metavar="NAME[:PARTITIONS[:REPLICAS]]",
+            help="A topic to create at once; repeat.",
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The ready line as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the ready line as JSON, for scripts.")
+    ] = False,
 ) -> int:
-    """Run a Kafka cluster for development until Ctrl-C; data lives as long as the command."""
+    """Run a Kafka cluster for development until Ctrl-C; data lives as long as the command.
+
+    The first line of output, printed once every broker serves, names the bootstrap servers.
+    """
     topics = dict(_topic(text) for text in topic or ())
-    if engine not in _ENGINES:
-        raise ConfigError(f"--engine is {' or '.join(_ENGINES)}, not {engine!r}")
-    if engine == "kafka":
-        if port:
-            raise ConfigError("--port is for the embedded engine; real brokers take free ports")
-        make: _Engine = partial(_real_brokers, brokers, kafka_version)
-        where = "Kafka"
-    else:
-        first = _DEFAULT_PORT if port is None else port
-        ports = [first + index if first else 0 for index in range(brokers)]
-        make = partial(EmbeddedCluster, brokers, host, ports)
-        where = f"brokers at {host}, ports {ports[0]}-{ports[-1]}"
+    make, where = given.maker()
     return run_command(partial(_serve, make, where, topics, as_json=as_json))
 
 

@@ -10,21 +10,25 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from aioproducer.cli.sessions import hang_up
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import BootstrapError
+from aioproducer.net.dialer import Dialer
 from aioproducer.producer import Producer
+from aioproducer.runtime.settings import make_plain_dialer
 
 _LISTENING_S = 5.0
 _PAUSE_S = 0.25
+_READ_AHEAD_BYTES = 4096
 
 
 @asynccontextmanager
 async def started_producer(config: ProducerConfig) -> AsyncIterator[Producer]:
     """A producer connected to its cluster; closed at the end."""
-    await wait_for_listener(config.bootstrap)
+    await wait_for_listener(config)
     producer = Producer(config)
     await producer.start()
     try:
@@ -36,15 +40,17 @@ async def started_producer(config: ProducerConfig) -> AsyncIterator[Producer]:
         await producer.close()
 
 
-async def wait_for_listener(
-    servers: Sequence[tuple[str, int]], *, within_s: float = _LISTENING_S
-) -> None:
+async def wait_for_listener(config: ProducerConfig, *, within_s: float = _LISTENING_S) -> None:
     """Returns once one of the servers accepts a connection; raises `BootstrapError`."""
+    dialer, servers = make_plain_dialer(config), config.bootstrap
     reasons: dict[str, str] = {}
     try:
         async with asyncio.timeout(within_s):
             while True:
-                if await _any_listens(servers, reasons):
+                found = await asyncio.gather(
+                    *(_listens(dialer, host, port, reasons) for host, port in servers)
+                )
+                if any(found):
                     return
                 await asyncio.sleep(_PAUSE_S)
     except TimeoutError:
@@ -55,20 +61,18 @@ async def wait_for_listener(
         raise BootstrapError(f"cannot reach the cluster: {listed}") from None
 
 
-async def _any_listens(servers: Sequence[tuple[str, int]], reasons: dict[str, str]) -> bool:
-    found = await asyncio.gather(*(_listens(host, port, reasons) for host, port in servers))
-    return any(found)
-
-
-async def _listens(host: str, port: int, reasons: dict[str, str]) -> bool:
+async def _listens(dialer: Dialer, host: str, port: int, reasons: dict[str, str]) -> bool:
     try:
-        _, writer = await asyncio.open_connection(host, port)
+        for address in await dialer.resolve(host, port, canonical=False):
+            try:
+                _, writer = await dialer.connect(
+                    address, server_hostname=host, limit=_READ_AHEAD_BYTES
+                )
+            except OSError as error:
+                reasons[f"{host}:{port}"] = (error.strerror or str(error)).lower()
+                continue
+            await hang_up(writer)
+            return True
     except OSError as error:
         reasons[f"{host}:{port}"] = (error.strerror or str(error)).lower()
-        return False
-    writer.close()
-    try:
-        await writer.wait_closed()
-    except OSError:
-        pass
-    return True
+    return False

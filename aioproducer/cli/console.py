@@ -19,11 +19,19 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
+
+from aioproducer.errors import KafkaError
 
 
 class OutputClosedError(Exception):
     """Nobody reads standard output any more. No `OSError`, for which click exits on its own."""
+
+
+class FileError(KafkaError):
+    """A file a command is to write cannot be written."""
 
 
 class Output(Console):
@@ -62,6 +70,16 @@ def print_table(table: Table) -> None:
     """A table on standard output, at once."""
     with _standard_output():
         Output(highlight=False, soft_wrap=True).print(table)
+
+
+def print_text(text: Text, *, indent: int = 0) -> None:
+    """Styled text on standard output, at once; on a terminal its lines are broken to fit."""
+    console = Output(highlight=False)
+    with _standard_output():
+        if console.is_terminal:
+            console.print(Padding(text, (0, 0, 0, indent)))
+        else:
+            console.print(Text(" " * indent) + text, soft_wrap=True)
 
 
 def print_facts(title: str, facts: Iterable[tuple[str, str]]) -> None:

@@ -1,18 +1,8 @@
 """The exit codes of every command: one table, for scripts to rely on.
 
-| code | meaning |
-|---|---|
-| 0 | everything asked for was done |
-| 1 | it ran to its end, but some records failed or were rejected; or a bad row ended it |
-| 2 | the command line or an option is wrong |
-| 3 | the cluster cannot be reached, stopped answering, or could not be started |
-| 4 | the input is missing, unreadable or damaged |
-| 5 | the cluster refused (authorization, unknown topic, ...) |
-| 6 | the dead-letter or state file cannot be used |
-| 70 | a bug in aioproducer |
-| 130 | interrupted by Ctrl-C (SIGINT); what was accepted is delivered and counted |
-| 141 | standard output was closed by its reader (broken pipe) |
-| 143 | ended by SIGTERM, otherwise as 130 |
+Owns: the codes, what they mean, which error ends a command with which. Must not know: commands.
+
+Invariant: a code keeps its meaning; `aioproducer --help` and the documentation show this table.
 """
 
 from __future__ import annotations
@@ -20,6 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from aioproducer import errors
+from aioproducer.cli.console import FileError
 from aioproducer.loader import (
     DeadLetterError,
     MappingError,
@@ -32,17 +23,29 @@ from aioproducer.loader import (
 class ExitCode(IntEnum):
     """What a command's exit code means."""
 
-    OK = 0
-    SOME_FAILED = 1
-    USAGE = 2
-    UNREACHABLE = 3
-    INPUT = 4
-    REFUSED = 5
-    FILES = 6
-    BUG = 70
-    INTERRUPTED = 130
-    BROKEN_PIPE = 141
-    TERMINATED = 143
+    meaning: str
+
+    def __new__(cls, value: int, meaning: str) -> ExitCode:
+        """A code and its meaning."""
+        code = int.__new__(cls, value)
+        code._value_ = value
+        code.meaning = meaning
+        return code
+
+    OK = 0, "everything asked for was done"
+    SOME_FAILED = (
+        1,
+        "it ran to its end, but some records failed or were rejected; or a bad row ended it",
+    )
+    USAGE = 2, "the command line or an option is wrong"
+    UNREACHABLE = 3, "the cluster cannot be reached, stopped answering, or could not be started"
+    INPUT = 4, "the input is missing, unreadable or damaged"
+    REFUSED = 5, "the cluster refused, or is not as it should be (authorization, topic, TLS, ...)"
+    FILES = 6, "a file the command writes (dead letters, state, histogram) cannot be used"
+    BUG = 70, "a bug in aioproducer"
+    INTERRUPTED = 130, "interrupted by Ctrl-C (SIGINT); what was accepted is delivered and counted"
+    BROKEN_PIPE = 141, "standard output was closed by its reader (broken pipe)"
+    TERMINATED = 143, "ended by SIGTERM, otherwise as 130"
 
 
 _BY_ERROR: tuple[tuple[type[Exception], ExitCode], ...] = (
@@ -51,6 +54,7 @@ _BY_ERROR: tuple[tuple[type[Exception], ExitCode], ...] = (
     (MappingError, ExitCode.USAGE),
     (DeadLetterError, ExitCode.FILES),
     (StateError, ExitCode.FILES),
+    (FileError, ExitCode.FILES),
     (errors.ConfigError, ExitCode.USAGE),
     (errors.UnsupportedCodecError, ExitCode.USAGE),
     (errors.RecordTooLargeError, ExitCode.SOME_FAILED),

@@ -48,6 +48,7 @@ async def run_load(job: LoadJob, interrupts: Interrupts) -> int:
     job.source.check()
     if job.options.exactly_once and job.source.total_bytes is None:
         raise ConfigError("--exactly-once needs inputs that can be read again: regular files")
+    _remark_on_an_unfinished_load(job.options)
     display = display_for(job.source.name, quiet=job.quiet or job.brief)
     options = replace(job.options, on_progress=display.show)
     error: KafkaError | None = None
@@ -67,6 +68,19 @@ async def run_load(job: LoadJob, interrupts: Interrupts) -> int:
     outcome.tidy()
     outcome.report()
     return outcome.exit_code
+
+
+def _remark_on_an_unfinished_load(options: LoadOptions) -> None:
+    """Says that a load starts over where it could go on; a file of something else is refused."""
+    if options.resume or options.exactly_once or options.state is None:
+        return
+    before = LoadState.read(options.state)
+    if before is not None and not before.complete and before.settled.rows:
+        say(
+            f"starting over, though {options.state} tells of {before.settled.rows:,} rows that "
+            f"are done, up to {before.position}; --resume goes on there",
+            style="yellow",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ defaults.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
@@ -19,60 +20,89 @@ from aioproducer._properties import parse_properties
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError
 
-BootstrapServer = Annotated[
-    Optional[str],  # noqa: UP045 - typer reads it at run time
-    typer.Option(
-        "--bootstrap-server",
-        "-b",
-        envvar="AIOPRODUCER_BOOTSTRAP_SERVERS",
-        metavar="HOST:PORT,...",
-        help="Brokers to start from. [default: localhost:9092]",
-        rich_help_panel="Connection",
-    ),
+# Typer evaluates these at run time; `Optional` is what its oldest supported release understands.
+Text = Optional[str]  # noqa: UP045
+Texts = Optional[list[str]]  # noqa: UP045
+File = Optional[Path]  # noqa: UP045
+
+Topic = Annotated[
+    str, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic that records go to.")
 ]
-ConfigFile = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="A Kafka properties file with producer options.",
-        rich_help_panel="Connection",
-    ),
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print the result as one line of JSON, for scripts.")
 ]
-Properties = Annotated[
-    Optional[list[str]],  # noqa: UP045
-    typer.Option(
-        "-X",
-        metavar="KEY=VALUE",
-        help="A producer option by its Kafka name, as linger.ms=5; may be repeated.",
-        rich_help_panel="Connection",
-    ),
-]
-Topic = Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", help="Where records go.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as one line of JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+
 
 _DEFAULT_SERVER = "localhost:9092"
 
 
-def producer_config(
-    bootstrap_server: str | None,
-    config_file: Path | None,
-    properties: Sequence[str] | None,
-    **defaults: Any,
-) -> ProducerConfig:
-    """The producer's configuration; `defaults` hold where the user chose nothing."""
-    given: dict[str, str] = {"bootstrap.servers": _DEFAULT_SERVER}
-    if config_file is not None:
-        given |= _from_file(config_file)
-    if bootstrap_server is not None:
-        given["bootstrap.servers"] = bootstrap_server
-    given |= dict(pair(text, "-X") for text in properties or ())
-    config = ProducerConfig.from_properties(given)
-    chosen = config.explicitly_set
-    return config.replace(
-        **{name: default for name, default in defaults.items() if name not in chosen}
-    )
+def _property_names(incomplete: str) -> list[str]:
+    """For shells: `linger.ms=` for `lin`."""
+    names = (each.name.replace("_", ".") for each in fields(ProducerConfig))
+    return [f"{name}=" for name in names if name.startswith(incomplete)]
+
+
+def choices(*values: str) -> Any:
+    """For shells: those of the values that begin as the text does."""
+    return lambda incomplete: [value for value in values if value.startswith(incomplete)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """Where the cluster is, and all that can be said about the producer."""
+
+    bootstrap_server: Annotated[
+        Text,
+        typer.Option(
+            "--bootstrap-server",
+            "-b",
+            envvar="AIOPRODUCER_BOOTSTRAP_SERVERS",
+            metavar="HOST:PORT,...",
+            help="Brokers to start from; one that answers is enough.",
+            show_default=_DEFAULT_SERVER,
+            rich_help_panel="Connection",
+        ),
+    ] = None
+    config_file: Annotated[
+        File,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="A file of producer options in Kafka's properties syntax: linger.ms=5, a line "
+            "each. -X and --bootstrap-server have the last word.",
+            rich_help_panel="Connection",
+        ),
+    ] = None
+    properties: Annotated[
+        Texts,
+        typer.Option(
+            "-X",
+            metavar="KEY=VALUE",
+            help="A producer option by its Kafka name, as linger.ms=5 or security.protocol=SSL; "
+            "may be repeated.",
+            rich_help_panel="Connection",
+            autocompletion=_property_names,
+        ),
+    ] = None
+
+    def config(self, **defaults: Any) -> ProducerConfig:
+        """The producer's configuration; `defaults` hold where the user chose nothing.
+
+        Raises:
+            ConfigError: an option is wrong, or the file cannot be read.
+        """
+        given: dict[str, str] = {"bootstrap.servers": _DEFAULT_SERVER}
+        if self.config_file is not None:
+            given |= _from_file(self.config_file)
+        if self.bootstrap_server is not None:
+            given["bootstrap.servers"] = self.bootstrap_server
+        given |= dict(pair(text, "-X") for text in self.properties or ())
+        config = ProducerConfig.from_properties(given)
+        chosen = config.explicitly_set
+        return config.replace(
+            **{name: default for name, default in defaults.items() if name not in chosen}
+        )
 
 
 def _from_file(path: Path) -> dict[str, str]:
@@ -102,3 +132,8 @@ def headers(texts: Sequence[str] | None) -> tuple[tuple[str, bytes | None], ...]
     """`name=value` texts as record headers."""
     pairs = (pair(text, "--header") for text in texts or ())
     return tuple((name, value.encode("utf-8", "surrogateescape")) for name, value in pairs)
+
+
+def examples(*lines: str) -> str:
+    """An epilog for a command's help: a heading and each example on a line of its own."""
+    return "\n".join(["Examples:", *(f"  {line}" for line in lines)])

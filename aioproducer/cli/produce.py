@@ -6,37 +6,52 @@ Owns: the command's options. Must not know: how loading works; a line is a row l
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from aioproducer.cli import options
+from aioproducer.cli.groups import grouped
 from aioproducer.cli.interrupts import run_command
 from aioproducer.cli.loading import LoadJob, run_load
 from aioproducer.loader import FileSource, LinesFormat, LoadOptions, RecordMapping
 from aioproducer.loader.formats import KEY_VALUE_COLUMNS
 
+EXAMPLES = options.examples(
+    "echo hello | aioproducer produce -t greetings",
+    "aioproducer produce -t users -K : --header source=shell < users.txt",
+    "tail -f app.log | aioproducer produce -t logs -X linger.ms=100",
+)
 
+
+@grouped
 def produce(
     *,
     topic: options.Topic,
     key_separator: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--key-separator", "-K", help="A line is KEY, this, VALUE."),
+        options.Text,
+        typer.Option(
+            "--key-separator",
+            "-K",
+            metavar="TEXT",
+            help="Parts each line into its key and its value; without: the line is the value.",
+        ),
     ] = None,
     header: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Option("--header", metavar="NAME=VALUE", help="A header of every record."),
+        options.Texts,
+        typer.Option("--header", metavar="NAME=VALUE", help="A header of every record; repeat."),
     ] = None,
     dead_letter: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option("--dead-letter", help="Where lines without a separator go."),
+        options.File,
+        typer.Option(
+            "--dead-letter",
+            metavar="FILE",
+            help="Where lines without a separator go, with the reason, as NDJSON; without: the "
+            "first ends it.",
+        ),
     ] = None,
     as_json: options.AsJson = False,
-    bootstrap_server: options.BootstrapServer = None,
-    config_file: options.ConfigFile = None,
-    properties: options.Properties = None,
+    connection: options.Connection,
 ) -> int:
     """Send every line of standard input as a record.
 
@@ -50,7 +65,7 @@ def produce(
         headers=options.headers(header),
     )
     job = LoadJob(
-        config=options.producer_config(bootstrap_server, config_file, properties),
+        config=connection.config(),
         source=FileSource("-", format=LinesFormat(key_separator=key_separator or None)),
         topic=topic,
         options=LoadOptions(mapping=mapping, dead_letter=dead_letter),

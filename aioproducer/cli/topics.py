@@ -7,7 +7,8 @@ looking at a cluster from outside.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Annotated, Any, Optional
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -16,10 +17,12 @@ from aioproducer.cli import options
 from aioproducer.cli.connecting import wait_for_listener
 from aioproducer.cli.console import print_json, print_table, say, write_line
 from aioproducer.cli.exit_codes import ExitCode
+from aioproducer.cli.groups import grouped
 from aioproducer.cli.interrupts import Interrupts, run_command
+from aioproducer.cli.sessions import link_opener
 from aioproducer.errors import UnknownTopicOrPartitionError, error_from_code
 from aioproducer.testing.admin import create_topic, delete_topic
-from aioproducer.testing.wire_client import WireClient
+from aioproducer.testing.wire_client import OpenLink, WireClient
 from aioproducer.wire.messages import MetadataResponseTopic
 
 app: typer.Typer = typer.Typer(
@@ -28,21 +31,28 @@ app: typer.Typer = typer.Typer(
 
 _TIMEOUT_S = 30.0
 
-Name = Annotated[str, typer.Argument(metavar="TOPIC")]
+EXAMPLES = options.examples(
+    "aioproducer topics list",
+    "aioproducer topics create orders -p 12 -r 3 --topic-config retention.ms=86400000",
+    "aioproducer topics describe orders --json",
+    "aioproducer topics delete orders --missing-ok",
+)
+
+Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 
 
-@app.command("list")
+@app.command("list", epilog=EXAMPLES)
+@grouped
 def list_topics(
-    internal: Annotated[bool, typer.Option("--internal", help="Kafka's own, too.")] = False,
+    *,
+    internal: Annotated[bool, typer.Option("--internal", help="Kafka's own topics, too.")] = False,
     as_json: options.AsJson = False,
-    bootstrap_server: options.BootstrapServer = None,
-    config_file: options.ConfigFile = None,
-    properties: options.Properties = None,
+    connection: options.Connection,
 ) -> int:
-    """Print the names of all topics."""
+    """Print the names of all topics, a line each."""
 
-    async def act(servers: str) -> None:
-        topics = await _topics(servers, None)
+    async def act(cluster: _Cluster) -> None:
+        topics = await cluster.topics(None)
         names = sorted(topic.name or "" for topic in topics if internal or not topic.is_internal)
         if as_json:
             print_json({"topics": names})
@@ -50,47 +60,68 @@ def list_topics(
             for name in names:
                 write_line(name)
 
-    return _run(act, bootstrap_server, config_file, properties)
+    return _run(act, connection)
 
 
-@app.command()
+@app.command(epilog=EXAMPLES)
+@grouped
 def create(
-    name: Name,
     *,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: default.")] = -1,
+    name: Name,
+    partitions: Annotated[
+        int,
+        typer.Option("--partitions", "-p", metavar="COUNT", help="-1: the cluster's own choice."),
+    ] = -1,
     replication: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="-1: default.")
+        int,
+        typer.Option(
+            "--replication-factor", "-r", metavar="COUNT", help="-1: the cluster's own choice."
+        ),
     ] = -1,
     settings: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Option("--topic-config", metavar="KEY=VALUE", help="As retention.ms=1000."),
+        options.Texts,
+        typer.Option(
+            "--topic-config",
+            metavar="KEY=VALUE",
+            help="An option of the topic by its Kafka name, as retention.ms=1000; repeat.",
+        ),
     ] = None,
-    bootstrap_server: options.BootstrapServer = None,
-    config_file: options.ConfigFile = None,
-    properties: options.Properties = None,
+    as_json: options.AsJson = False,
+    connection: options.Connection,
 ) -> int:
     """Create a topic and wait until every broker knows it."""
     configs = dict(options.pair(text, "--topic-config") for text in settings or ())
 
-    async def act(servers: str) -> None:
-        await create_topic(servers, name, partitions, replication, configs, timeout_s=_TIMEOUT_S)
-        say(f"created {name}")
+    async def act(cluster: _Cluster) -> None:
+        await create_topic(
+            cluster.servers,
+            name,
+            partitions,
+            replication,
+            configs,
+            timeout_s=_TIMEOUT_S,
+            open_link=cluster.open_link,
+        )
+        if as_json:
+            print_json(_described((await cluster.topics([name]))[0]))
+        else:
+            say(f"created {name}")
 
-    return _run(act, bootstrap_server, config_file, properties)
+    return _run(act, connection)
 
 
-@app.command()
+@app.command(epilog=EXAMPLES)
+@grouped
 def describe(
+    *,
     name: Name,
     as_json: options.AsJson = False,
-    bootstrap_server: options.BootstrapServer = None,
-    config_file: options.ConfigFile = None,
-    properties: options.Properties = None,
+    connection: options.Connection,
 ) -> int:
     """Print a topic's partitions, leaders and replicas."""
 
-    async def act(servers: str) -> None:
-        topic = (await _topics(servers, [name]))[0]
+    async def act(cluster: _Cluster) -> None:
+        topic = (await cluster.topics([name]))[0]
         if topic.error_code:
             raise error_from_code(topic.error_code, topic=name)
         if as_json:
@@ -98,46 +129,61 @@ def describe(
         else:
             _print_partitions(topic)
 
-    return _run(act, bootstrap_server, config_file, properties)
+    return _run(act, connection)
 
 
-@app.command()
+@app.command(epilog=EXAMPLES)
+@grouped
 def delete(
+    *,
     name: Name,
-    missing_ok: Annotated[bool, typer.Option("--missing-ok", help="It need not exist.")] = False,
-    bootstrap_server: options.BootstrapServer = None,
-    config_file: options.ConfigFile = None,
-    properties: options.Properties = None,
+    missing_ok: Annotated[
+        bool, typer.Option("--missing-ok", help="That there is no such topic is fine.")
+    ] = False,
+    as_json: options.AsJson = False,
+    connection: options.Connection,
 ) -> int:
     """Delete a topic and wait until no broker knows it."""
 
-    async def act(servers: str) -> None:
+    async def act(cluster: _Cluster) -> None:
+        deleted = True
         try:
-            await delete_topic(servers, name, timeout_s=_TIMEOUT_S)
+            await delete_topic(
+                cluster.servers, name, timeout_s=_TIMEOUT_S, open_link=cluster.open_link
+            )
         except UnknownTopicOrPartitionError:
             if not missing_ok:
                 raise
-            say(f"{name} does not exist")
+            deleted = False
+        if as_json:
+            print_json({"topic": name, "deleted": deleted})
         else:
-            say(f"deleted {name}")
+            say(f"deleted {name}" if deleted else f"{name} does not exist")
 
-    return _run(act, bootstrap_server, config_file, properties)
+    return _run(act, connection)
 
 
-def _run(act: Callable[[str], Awaitable[None]], *connection: Any) -> int:
-    config = options.producer_config(*connection)
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    servers: str
+    open_link: OpenLink
 
-    async def command(interrupts: Interrupts) -> int:
-        await wait_for_listener(config.bootstrap)
-        await act(",".join(config.bootstrap_servers))
+    async def topics(self, names: Iterable[str] | None) -> list[MetadataResponseTopic]:
+        async with WireClient(
+            self.servers, timeout_s=_TIMEOUT_S, open_link=self.open_link
+        ) as client:
+            return (await client.metadata(names)).topics
+
+
+def _run(act: Callable[[_Cluster], Awaitable[None]], connection: options.Connection) -> int:
+    config = connection.config()
+
+    async def command(_: Interrupts) -> int:
+        await wait_for_listener(config)
+        await act(_Cluster(",".join(config.bootstrap_servers), link_opener(config)))
         return ExitCode.OK
 
     return run_command(command)
-
-
-async def _topics(servers: str, names: Iterable[str] | None) -> list[MetadataResponseTopic]:
-    async with WireClient(servers, timeout_s=_TIMEOUT_S) as client:
-        return (await client.metadata(names)).topics
 
 
 def _described(topic: MetadataResponseTopic) -> dict[str, Any]:

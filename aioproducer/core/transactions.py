@@ -176,6 +176,10 @@ class TransactionManager:
 
     def abort(self) -> Operation:
         """Aborts; what was not sent yet fails with `TransactionAbortedError`."""
+        return self._abort(TransactionAbortedError("the transaction was aborted meanwhile"))
+
+    def _abort(self, reason: KafkaError) -> Operation:
+        """Aborts; calls that wait for something else end with the reason."""
         untold = self._operations.untold
         if untold is not None and untold.kind is OperationKind.PREPARE:
             # Whoever has not seen the outcome cannot have given it to anybody.
@@ -184,9 +188,8 @@ class TransactionManager:
         if operation is None:
             operation = self._operations.start(OperationKind.ABORT)
             self._move(_S.ABORTING)
-            error = TransactionAbortedError("the transaction was aborted meanwhile")
-            self.contents.drop(error)
-            self._operations.settle(OperationKind.PREPARE, error=error)
+            self.contents.drop(reason)
+            self._operations.settle(OperationKind.PREPARE, error=reason)
         return operation
 
     def send_offsets(
@@ -211,7 +214,7 @@ class TransactionManager:
             return None
         if self.state in CALLABLE_IN[OperationKind.ABORT]:
             self._operations.untold = None
-            return self.abort()
+            return self._abort(ProducerClosedError("the producer was closed meanwhile"))
         return self._operations.end_of_transaction()
 
     def check_send(self) -> int:

@@ -105,20 +105,23 @@ def net_settings(config: ProducerConfig) -> NetSettings:
     )
 
 
+def make_plain_dialer(config: ProducerConfig) -> Dialer:
+    """How connections are made, below TLS."""
+    if config.dialer is not None:
+        from aioproducer.net.opener import OpenerDialer
+
+        return OpenerDialer(config.dialer)
+    proxy = None if config.proxy_url is None else parse_proxy_url(config.proxy_url)
+    return TcpDialer(config.send_buffer_bytes, config.receive_buffer_bytes, proxy=proxy)
+
+
 def make_dialer(config: ProducerConfig) -> Dialer:
     """How connections are made.
 
     Raises:
         ConfigError: a file of the TLS options cannot be used.
     """
-    dialer: Dialer
-    if config.dialer is not None:
-        from aioproducer.net.opener import OpenerDialer
-
-        dialer = OpenerDialer(config.dialer)
-    else:
-        proxy = None if config.proxy_url is None else parse_proxy_url(config.proxy_url)
-        dialer = TcpDialer(config.send_buffer_bytes, config.receive_buffer_bytes, proxy=proxy)
+    dialer = make_plain_dialer(config)
     contexts = tls_contexts(config)
     if contexts is None:
         return dialer

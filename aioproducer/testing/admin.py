@@ -20,7 +20,7 @@ from aioproducer.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from aioproducer.testing.wire_client import WireClient, raise_for_code
+from aioproducer.testing.wire_client import OpenLink, WireClient, raise_for_code
 from aioproducer.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -50,6 +50,7 @@ async def create_topic(
     configs: Mapping[str, str] | None = None,
     *,
     timeout_s: float = 30.0,
+    open_link: OpenLink | None = None,
 ) -> None:
     """Create a topic and wait until every broker knows a leader for each partition.
 
@@ -60,6 +61,7 @@ async def create_topic(
         replication_factor: -1 for the cluster's default.
         configs: Topic options by Kafka's names.
         timeout_s: For all of it.
+        open_link: How to connect; without TLS and SASL if left out.
 
     Raises:
         TopicAlreadyExistsError: It was there before.
@@ -75,13 +77,15 @@ async def create_topic(
         ],
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=int(timeout_s * 1000))
-    async with WireClient(bootstrap, timeout_s=timeout_s) as client:
+    async with WireClient(bootstrap, timeout_s=timeout_s, open_link=open_link) as client:
         change = _Change(client, request, CREATE_VERSIONS, TopicAlreadyExistsError)
         await client.retry(change.attempt)
         await _wait_everywhere(client, name, _has_leaders)
 
 
-async def delete_topic(bootstrap: str, name: str, *, timeout_s: float = 30.0) -> None:
+async def delete_topic(
+    bootstrap: str, name: str, *, timeout_s: float = 30.0, open_link: OpenLink | None = None
+) -> None:
     """Delete a topic and wait until no broker knows it.
 
     Raises:
@@ -90,7 +94,7 @@ async def delete_topic(bootstrap: str, name: str, *, timeout_s: float = 30.0) ->
         KafkaTimeoutError: It did not get done in time.
     """
     request = DeleteTopicsRequest(topic_names=[name], timeout_ms=int(timeout_s * 1000))
-    async with WireClient(bootstrap, timeout_s=timeout_s) as client:
+    async with WireClient(bootstrap, timeout_s=timeout_s, open_link=open_link) as client:
         change = _Change(client, request, DELETE_VERSIONS, UnknownTopicOrPartitionError)
         await client.retry(change.attempt, final=(UnknownTopicOrPartitionError,))
         await _wait_everywhere(client, name, _is_gone)

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
-from typing import Self, TypeVar, cast
+from typing import Protocol, Self, TypeVar, cast
 
 from aioproducer.errors import (
     BrokerError,
@@ -56,8 +56,25 @@ def parse_bootstrap(bootstrap: str | Iterable[str]) -> list[Address]:
     return addresses
 
 
-class _Link:
-    """One connection, its broker's versions known."""
+class Link(Protocol):
+    """One connection to a broker whose versions are known."""
+
+    async def ask(self, request: Message, lowest: int, highest: int) -> Message:
+        """Send a request in the highest common version and await its response."""
+
+    def abort(self) -> None:
+        """Give it up at once."""
+
+    async def close(self) -> None:
+        """End it."""
+
+
+OpenLink = Callable[[Address], Awaitable[Link]]
+"""Connects to a broker; raises `OSError` or `KafkaError`."""
+
+
+class _PlainLink:
+    """A connection without TLS or SASL."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -115,13 +132,26 @@ class WireClient:
         metadata = await client.metadata(["orders"])
     """
 
-    def __init__(self, bootstrap: str | Iterable[str], *, timeout_s: float) -> None:
-        """Nothing is dialed yet; the deadline runs from `__aenter__`."""
+    def __init__(
+        self,
+        bootstrap: str | Iterable[str],
+        *,
+        timeout_s: float,
+        open_link: OpenLink | None = None,
+    ) -> None:
+        """Nothing is dialed yet; the deadline runs from `__aenter__`.
+
+        Args:
+            bootstrap: `host:port` of one or more brokers.
+            timeout_s: For everything that is asked.
+            open_link: How to connect; without TLS and SASL if left out.
+        """
         self._bootstrap = parse_bootstrap(bootstrap)
         self._timeout_s = timeout_s
+        self._open_link: OpenLink = open_link or _PlainLink.open
         self._deadline = 0.0
         self._nodes: dict[int, Address] = {}
-        self._links: dict[Address, _Link] = {}
+        self._links: dict[Address, Link] = {}
 
     async def __aenter__(self) -> Self:
         self._deadline = asyncio.get_running_loop().time() + self._timeout_s
@@ -222,7 +252,7 @@ class WireClient:
         link = self._links.pop(address, None)
         try:
             async with asyncio.timeout(min(left_s, _ATTEMPT_S)):
-                link = link or await _Link.open(address)
+                link = link or await self._open_link(address)
                 response = await link.ask(request, lowest, highest)
         except (OSError, EOFError, TimeoutError, ProtocolError) as error:
             if link is not None:

@@ -201,12 +201,25 @@ async def test_without_dead_letters_a_bad_row_ends_the_load_and_resume_goes_on_t
     assert done.code == 1
     assert "row 2: 1 fields where the header names 2" in done.err
     assert "--resume" in done.err
+    again = await run(*arguments, cwd=tmp_path)
+    assert "starting over, though rows.csv.t.load-state.json tells of 1 rows" in again.err
     file.write_text("a,b\n1,2\n5,6\n3,4\n")
     done = await run(*arguments, "--resume", "--json", cwd=tmp_path)
     assert (done.code, done.json["rows"], done.json["all_runs"]["acknowledged"]) == (0, 2, 3)
-    assert len(await values_in(brokers)) == 3
+    # The first row twice: that load was started over once.
+    assert len(await values_in(brokers)) == 4
     done = await run(*arguments, "--resume", "--json", cwd=tmp_path)
     assert (done.code, done.json["rows"], done.json["complete"]) == (0, 0, True)
+
+
+async def test_a_file_that_holds_no_state_is_not_written_over(
+    brokers: EmbeddedCluster, tmp_path: Path
+) -> None:
+    file = csv_file(tmp_path, 3)
+    done = await run("load", file, "-t", "t", "--state", file, *bootstrap(brokers), cwd=tmp_path)
+    assert done.code == 6
+    assert "is not a state file of a load" in done.err
+    assert file.read_text().startswith("id,name")
 
 
 async def test_missing_file_is_said_at_once(tmp_path: Path) -> None:
@@ -420,8 +433,8 @@ async def test_produce_to_a_topic_that_may_not_exist_is_refused(brokers: Embedde
 
 async def test_topics_are_created_listed_described_and_deleted(brokers: EmbeddedCluster) -> None:
     servers = bootstrap(brokers)
-    done = await run("topics", "create", "new", "-p", "2", "-r", "3", *servers)
-    assert (done.code, done.err) == (0, "aioproducer: created new\n")
+    done = await run("topics", "create", "new", "-p", "2", "-r", "3", "--json", *servers)
+    assert (done.code, len(done.json["partitions"])) == (0, 2)
     done = await run("topics", "create", "new", *servers)
     assert done.code == 5
     assert "TOPIC_ALREADY_EXISTS" in done.err

@@ -15,6 +15,9 @@ from aioproducer.errors import TlsError
 _NAME_MISMATCHES = frozenset({62, 64})
 """X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
 
+_NOT_IN_ITS_TIME = frozenset({9, 10})
+"""X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
+
 _NOT_TLS = (
     "WRONG_VERSION_NUMBER",
     "RECORD_LAYER_FAILURE",
@@ -74,6 +77,11 @@ def _untrusted(error: ssl.SSLCertVerificationError, host: str) -> TlsError:
             f"the broker's certificate is for another host than {host}: {why}",
             advice="connect by a name the certificate has (bootstrap_servers and the brokers' "
             'advertised.listeners); ssl_endpoint_identification_algorithm="" gives up the check',
+        )
+    if error.verify_code in _NOT_IN_ITS_TIME:
+        return TlsError(
+            f"the broker's certificate is not trusted: {why}",
+            advice="renew the broker's certificate, or set this machine's clock",
         )
     return TlsError(
         f"the broker's certificate is not trusted: {why}",

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aioproducer._extras import SCHEMA_REGISTRY, needed
 from aioproducer.errors import ConfigError
 from aioproducer.serializers.json_text import JsonLibrary, JsonSerializer
 from aioproducer.serializers.protocol import SerializationContext, refusal
@@ -54,13 +55,8 @@ class JsonSchemaSerializer(RegistrySerializer):
         normalize: bool = False,
     ) -> None:
         super().__init__(registry, SchemaUse(subject, auto_register, use_latest_version, normalize))
-        try:
+        with needed("jsonschema", "for JsonSchemaSerializer", install=SCHEMA_REGISTRY):
             import jsonschema
-        except ImportError as error:
-            raise ConfigError(
-                "the package jsonschema is needed for JsonSchemaSerializer",
-                advice="pip install 'aioproducer[schema-registry]'",
-            ) from error
         self._json = JsonSerializer(library)
         self._validate = validate
         self._own: Schema | None = None

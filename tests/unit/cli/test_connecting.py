@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from aioproducer import ProducerConfig
 from aioproducer.cli.connecting import wait_for_listener
 from aioproducer.errors import BootstrapError
 
@@ -19,9 +20,9 @@ def closed_port() -> Iterator[int]:
 
 
 async def test_refused_connections_are_told_for_each_server(closed_port: int) -> None:
-    servers = [("127.0.0.1", closed_port), ("localhost", closed_port)]
+    servers = f"127.0.0.1:{closed_port},localhost:{closed_port}"
     with pytest.raises(BootstrapError) as caught:
-        await wait_for_listener(servers, within_s=0.05)
+        await wait_for_listener(ProducerConfig(bootstrap_servers=servers), within_s=0.3)
     text = str(caught.value)
     assert f"127.0.0.1:{closed_port} connect" in text
     assert f"localhost:{closed_port} " in text
@@ -34,4 +35,5 @@ async def test_one_listening_server_is_enough(closed_port: int) -> None:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        await wait_for_listener([("127.0.0.1", closed_port), ("127.0.0.1", port)], within_s=5)
+        servers = f"127.0.0.1:{closed_port},127.0.0.1:{port}"
+        await wait_for_listener(ProducerConfig(bootstrap_servers=servers), within_s=5)

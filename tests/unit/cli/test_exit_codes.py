@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from aioproducer import errors
-from aioproducer.cli import exit_codes
+from aioproducer.cli import main
+from aioproducer.cli.console import FileError
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
 from aioproducer.loader import MappingError, RejectedRowError, SourceError, StateError
 
@@ -17,6 +16,7 @@ from aioproducer.loader import MappingError, RejectedRowError, SourceError, Stat
         (SourceError(), ExitCode.INPUT),
         (MappingError(), ExitCode.USAGE),
         (StateError(), ExitCode.FILES),
+        (FileError(), ExitCode.FILES),
         (errors.ConfigError(), ExitCode.USAGE),
         (errors.BootstrapError(), ExitCode.UNREACHABLE),
         (errors.MetadataTimeoutError(), ExitCode.UNREACHABLE),
@@ -31,6 +31,12 @@ def test_error_has_its_exit_code(error: Exception, code: ExitCode) -> None:
     assert exit_code_for(error) is code
 
 
-def test_table_in_the_documentation_names_every_code() -> None:
-    documented = re.findall(r"^\| (\d+) \|", exit_codes.__doc__ or "", re.MULTILINE)
-    assert [int(code) for code in documented] == sorted(ExitCode)
+def test_the_help_names_every_code_with_its_meaning(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for code in ExitCode:
+        assert f" {int(code)} {code.meaning}" in shown
+
+
+def test_a_code_is_its_number_for_the_shell() -> None:
+    assert (ExitCode.REFUSED, int(ExitCode.TERMINATED)) == (5, 143)

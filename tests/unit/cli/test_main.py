@@ -24,7 +24,7 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--version") == (0, f"aioproducer {__version__}\n", "")
 
 
-@pytest.mark.parametrize("command", ["load", "produce", "topics", "cluster", "perf"])
+@pytest.mark.parametrize("command", ["load", "produce", "topics", "cluster", "perf", "doctor"])
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, command, "--help")
     assert code == 0

@@ -5,43 +5,48 @@ from pathlib import Path
 import pytest
 
 from aioproducer.cli import options
+from aioproducer.cli.options import Connection
 from aioproducer.errors import ConfigError
 
 
 def test_default_server_is_local() -> None:
-    assert options.producer_config(None, None, None).bootstrap == (("localhost", 9092),)
+    assert Connection().config().bootstrap == (("localhost", 9092),)
 
 
 def test_x_beats_bootstrap_server_which_beats_the_file(tmp_path: Path) -> None:
     file = tmp_path / "p.properties"
     file.write_text("bootstrap.servers=file:1\nlinger.ms=7\nbatch.size=1000\n")
-    config = options.producer_config("option:2", file, ["linger.ms=9"])
+    config = Connection(
+        bootstrap_server="option:2", config_file=file, properties=["linger.ms=9"]
+    ).config()
     assert (config.bootstrap, config.linger_ms, config.batch_size) == ((("option", 2),), 9, 1000)
-    config = options.producer_config("option:2", file, ["bootstrap.servers=x:3"])
+    config = Connection(
+        bootstrap_server="option:2", config_file=file, properties=["bootstrap.servers=x:3"]
+    ).config()
     assert config.bootstrap == (("x", 3),)
 
 
 def test_commands_defaults_yield_to_every_choice_of_the_user() -> None:
-    config = options.producer_config(None, None, None, linger_ms=20)
+    config = Connection().config(linger_ms=20)
     assert config.linger_ms == 20
     # librdkafka's name for the same option
-    config = options.producer_config(None, None, ["queue.buffering.max.ms=3"], linger_ms=20)
+    config = Connection(properties=["queue.buffering.max.ms=3"]).config(linger_ms=20)
     assert config.linger_ms == 3
 
 
 @pytest.mark.parametrize("text", ["linger.ms", "=5", ""])
 def test_property_without_a_value_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="-X takes NAME=VALUE"):
-        options.producer_config(None, None, [text])
+        Connection(properties=[text]).config()
 
 
 def test_unreadable_configuration_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot read the configuration .*missing.*No such file"):
-        options.producer_config(None, tmp_path / "missing", None)
+        Connection(config_file=tmp_path / "missing").config()
     binary = tmp_path / "binary"
     binary.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="cannot read the configuration"):
-        options.producer_config(None, binary, None)
+        Connection(config_file=binary).config()
 
 
 @pytest.mark.parametrize("text", ["a+b", "a,b", "a,+b,"])

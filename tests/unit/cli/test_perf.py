@@ -1,11 +1,33 @@
 from __future__ import annotations
 
-from aioproducer.cli.perf import Measurement
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from aioproducer.cli import main, perf_display
+from aioproducer.cli.console import FileError, Output
+from aioproducer.cli.exit_codes import ExitCode
+from aioproducer.cli.perf_display import (
+    PerfDisplay,
+    PerfLines,
+    PerfTable,
+    check_picture,
+    draw_picture,
+    perf_display_for,
+)
+from aioproducer.cli.perf_run import Interval, Measurement, PerfPlan, percentiles_ms
+from aioproducer.errors import ConfigError
+
+PLAN = PerfPlan("t", 1000, 100, 0.0)
+SECOND = Interval(3.0, 2000.0, 1, {"p50": 1.25, "p95": 2.0, "p99": 4.0, "p99.9": 5.0, "max": 9.0})
 
 
 def test_percentiles_are_taken_of_the_sorted_latencies() -> None:
-    seen = Measurement(latencies_s=[n / 1000 for n in reversed(range(1000))])
-    assert dict(seen.percentiles_ms()) == {
+    latencies = [n / 1000 for n in reversed(range(1000))]
+    assert dict(percentiles_ms(latencies)) == {
         "p50": 500.0,
         "p95": 950.0,
         "p99": 990.0,
@@ -15,6 +37,95 @@ def test_percentiles_are_taken_of_the_sorted_latencies() -> None:
 
 
 def test_nothing_measured_has_no_percentiles_and_no_rate() -> None:
-    assert dict(Measurement().percentiles_ms()) == {}
+    assert dict(percentiles_ms([])) == {}
     assert Measurement().rate == 0.0
     assert Measurement(acknowledged=10, elapsed_s=2.0).rate == 5.0
+
+
+# -- while it runs --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=150)
+    monkeypatch.setattr(perf_display, "err", lambda: console)
+    return screen
+
+
+def test_the_table_shows_the_percentiles_of_the_last_seconds(screen: io.StringIO) -> None:
+    with PerfTable(PLAN) as display:
+        for _ in range(20):
+            display.show(SECOND)
+        assert display.table().row_count == 10
+    shown = screen.getvalue()
+    assert "100 byte records -> t" in shown
+    for text in ("p99.9", "2,000", "0.2 MB/s", "1.2", "9.0"):
+        assert text in shown
+
+
+def test_a_line_has_all_of_it_for_logs(capsys: pytest.CaptureFixture[str]) -> None:
+    PerfLines(PLAN).show(SECOND)
+    PerfLines(PLAN).show(Interval(8.0, 0.0, 0, {}))
+    full, empty = capsys.readouterr().err.splitlines()
+    assert full == (
+        "aioproducer: 3 s: 2,000 records/s (0.2 MB/s), 1 failed, "
+        "p50 1.2 ms, p95 2.0 ms, p99 4.0 ms, p99.9 5.0 ms, max 9.0 ms"
+    )
+    assert empty.endswith("nothing acknowledged")
+
+
+def test_a_table_nobody_reads_any_more_goes_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(perf_display, "err", lambda: Output(file=Gone(), force_terminal=True))
+    with PerfTable(PLAN) as display:
+        display.show(SECOND)
+        display.show(SECOND)
+
+
+def test_the_display_fits_where_it_goes(
+    screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert type(perf_display_for(PLAN, quiet=True)) is PerfDisplay
+    assert isinstance(perf_display_for(PLAN, quiet=False), PerfTable)
+    monkeypatch.setattr(perf_display, "err", lambda: Console(file=screen, force_terminal=False))
+    assert isinstance(perf_display_for(PLAN, quiet=False), PerfLines)
+
+
+# -- the picture ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(perf_display, "find_spec", lambda name: None)
+    yield
+
+
+@pytest.mark.usefixtures("without_matplotlib")
+def test_without_matplotlib_the_remedy_is_told_before_anything_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code = main(["perf", "-t", "t", "--histogram", str(tmp_path / "x.png"), "-b", "127.0.0.1:1"])
+    assert code == ExitCode.USAGE
+    assert "pip install matplotlib" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["x.svg", "missing/x.png"])
+def test_a_picture_that_cannot_be_is_refused_at_once(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--histogram"):
+        check_picture(tmp_path / name)
+
+
+def test_a_picture_is_drawn_of_any_latencies(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "x.png"
+    for latencies in ([], [n / 10_000 for n in range(500)]):
+        path.unlink(missing_ok=True)
+        check_picture(path)
+        draw_picture(path, PLAN, latencies, dict(percentiles_ms(latencies)))
+        assert path.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(FileError, match="cannot write the histogram"):
+        draw_picture(tmp_path, PLAN, [0.001], {})

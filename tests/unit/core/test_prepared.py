@@ -15,6 +15,7 @@ from aioproducer.errors import (
     DeliveryTimeoutError,
     FatalTransactionError,
     IllegalStateError,
+    ProducerClosedError,
     TransactionAbortableError,
     TransactionAbortedError,
     UnsupportedVersionError,
@@ -134,9 +135,10 @@ def test_closing_aborts_what_is_being_prepared_and_leaves_what_is() -> None:
     assert stage.manager.state is S.PREPARED
     stage = Stage().begun()
     stage.core.append(0)
-    stage.manager.prepare()
+    preparing = stage.manager.prepare()
     ending = stage.manager.end_for_close()
     assert ending is not None
+    assert isinstance(preparing.error, ProducerClosedError)
     stage.done(ending)
 
 

@@ -34,6 +34,8 @@ from aioproducer.wire.messages.metadata import (
 
 _BROKER_ENDPOINTS = 1
 _FIRST_VERSION_WITH_IDS = 12
+_EVERY_OPERATION = sum(1 << number for number in (3, 4, 5, 6, 7, 8, 10, 11))
+"""All of Java's AclOperation that make sense for a topic, as without an authorizer (KIP-430)."""
 
 
 def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -51,7 +53,7 @@ def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
         ],
         cluster_id=cluster.settings.cluster_id,
         controller_id=cluster.controller_id,
-        topics=[_topic(ctx, each, request.allow_auto_topic_creation) for each in asked],
+        topics=[_topic(ctx, each, request) for each in asked],
     )
 
 
@@ -79,7 +81,7 @@ def describe_cluster(
 
 
 def _topic(
-    ctx: RequestContext, asked: MetadataRequestTopic, may_create: bool
+    ctx: RequestContext, asked: MetadataRequestTopic, request: MetadataRequest
 ) -> MetadataResponseTopic:
     if asked.name is None and ctx.version < _FIRST_VERSION_WITH_IDS:
         raise HangUpError(f"Metadata v{ctx.version} asks for a topic without a name")
@@ -88,12 +90,15 @@ def _topic(
     try:
         topic = ctx.find_topic(asked.name, asked.topic_id, by_id=asked.name is None)
     except RefusedError as refusal:
-        return _unknown(ctx, asked, refusal, may_create)
-    return MetadataResponseTopic(
+        return _unknown(ctx, asked, refusal, request.allow_auto_topic_creation)
+    described = MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=[_partition(ctx, topic, each) for each in topic.partitions],
     )
+    if request.include_topic_authorized_operations:
+        described.topic_authorized_operations = _EVERY_OPERATION
+    return described
 
 
 def _unknown(

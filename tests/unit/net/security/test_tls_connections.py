@@ -149,6 +149,7 @@ async def test_an_expired_certificate_is_refused(
         error = await refused(evidence, **tls(cluster, authority))
     assert type(error) is TlsError
     assert "expired" in str(error)
+    assert "renew" in str(error)
 
 
 @pytest.mark.parametrize("name", ["localhost", "broker.example"])

@@ -1,0 +1,162 @@
+"""What a certificate says of itself: whose it is, who signed it, until when.
+
+Owns: as much of DER and X.509 (RFC 5280) as that takes. Must not know: sockets, whether a
+certificate is to be trusted; `ssl` decides that.
+
+Python's `ssl` describes certificates only after it accepted them; here those matter that it
+refused. Invariant: whatever the bytes are, either a `Certificate` or a ValueError comes out.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+_UTC_TIME, _GENERALIZED_TIME, _OBJECT_ID, _BMP_STRING = 0x17, 0x18, 0x06, 0x1E
+_VERSION, _EXTENSIONS, _DNS_NAME, _IP_ADDRESS = 0xA0, 0xA3, 0x82, 0x87
+_ALTERNATIVE_NAMES = bytes.fromhex("551d11")
+_LABELS = {
+    bytes.fromhex("550403"): "CN",
+    bytes.fromhex("55040a"): "O",
+    bytes.fromhex("55040b"): "OU",
+    bytes.fromhex("550406"): "C",
+}
+_LONGEST_TEXT = 120
+_MOST_NAMES = 12
+_MOST_CERTIFICATES = 10
+
+_Element = tuple[int, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What is shown of a certificate; times are UTC."""
+
+    subject: str
+    issuer: str
+    not_before: datetime
+    not_after: datetime
+    names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        hosts = f", for {', '.join(self.names)}" if self.names else ""
+        return (
+            f"{self.subject}{hosts}; issued by {self.issuer}; "
+            f"valid {self.not_before:%Y-%m-%d %H:%M} to {self.not_after:%Y-%m-%d %H:%M} UTC"
+        )
+
+
+def read_certificate(der: bytes) -> Certificate:
+    """Reads a certificate.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return _read(der)
+    except (IndexError, StopIteration, UnicodeDecodeError) as error:
+        raise ValueError("the certificate is malformed") from error
+
+
+def shown_chain(ssl_object: Any) -> list[Certificate]:
+    """The certificates the other end showed, its own first; those that can be read.
+
+    Python before 3.13 has a way to all of them only below its public face; without it the first
+    one has to do.
+    """
+    chain: list[bytes] = []
+    if hasattr(ssl_object, "get_unverified_chain"):
+        chain = list(ssl_object.get_unverified_chain() or ())
+    else:
+        below: Any = getattr(ssl_object, "_sslobj", None)
+        shown: Any = getattr(below, "get_unverified_chain", tuple)() or ()
+        chain = [ssl.PEM_cert_to_DER_cert(each.public_bytes()) for each in shown]
+    if not chain:
+        own = ssl_object.getpeercert(binary_form=True)
+        chain = [own] if own else []
+    return list(_readable(chain[:_MOST_CERTIFICATES]))
+
+
+def _readable(chain: list[bytes]) -> Iterator[Certificate]:
+    for der in chain:
+        try:
+            yield read_certificate(der)
+        except ValueError:
+            continue
+
+
+def _read(der: bytes) -> Certificate:
+    _, outer = next(_elements(der))
+    _, signed = next(_elements(outer))
+    fields = list(_elements(signed))
+    if fields[0][0] == _VERSION:
+        fields = fields[1:]
+    _serial, _algorithm, issuer, validity, subject, _key, *rest = fields
+    not_before, not_after = (_time(each) for each in _elements(validity[1]))
+    return Certificate(
+        _name(subject[1]), _name(issuer[1]), not_before, not_after, tuple(_hosts(rest))
+    )
+
+
+def _elements(data: bytes) -> Iterator[_Element]:
+    """Tag and content of each element in a row."""
+    at = 0
+    while at < len(data):
+        tag, length, start = data[at], data[at + 1], at + 2
+        if length & 0x80:
+            size = length & 0x7F
+            length = int.from_bytes(data[start : start + size], "big")
+            start += size
+        if start + length > len(data):
+            raise ValueError("the certificate is cut off")
+        yield tag, data[start : start + length]
+        at = start + length
+
+
+def _name(data: bytes) -> str:
+    """`CN=broker, O=Acme` from a distinguished name."""
+    parts = []
+    for _, attributes in _elements(data):
+        for _, attribute in _elements(attributes):
+            (_, kind), (tag, value) = list(_elements(attribute))[:2]
+            if kind in _LABELS:
+                coding = "utf-16-be" if tag == _BMP_STRING else "utf-8"
+                parts.append(f"{_LABELS[kind]}={_printable(value.decode(coding, 'replace'))}")
+    return ", ".join(parts) or "(no name)"
+
+
+def _time(element: _Element) -> datetime:
+    tag, content = element
+    text = content.decode("ascii")
+    if tag == _UTC_TIME:
+        # RFC 5280: two digits below 50 are of this century.
+        text = ("20" if text[:2] < "50" else "19") + text
+    elif tag != _GENERALIZED_TIME:
+        raise ValueError("the certificate has a time of an unknown kind")
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+
+
+def _hosts(fields: list[_Element]) -> Iterator[str]:
+    """The host names and addresses the certificate is for."""
+    extensions = next((content for tag, content in fields if tag == _EXTENSIONS), None)
+    if extensions is None:
+        return
+    _, listed = next(_elements(extensions))
+    for _, extension in _elements(listed):
+        kind, *_, (_, value) = _elements(extension)
+        if kind != (_OBJECT_ID, _ALTERNATIVE_NAMES):
+            continue
+        _, names = next(_elements(value))
+        for tag, name in list(_elements(names))[:_MOST_NAMES]:
+            if tag == _DNS_NAME:
+                yield _printable(name.decode("ascii", "replace"))
+            elif tag == _IP_ADDRESS:
+                yield str(ipaddress.ip_address(name))
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)[:_LONGEST_TEXT]

@@ -1,0 +1,313 @@
+"""The whole examination of a cluster, in the order in which things have to work.
+
+Owns: the order, what is left out when something before it failed, the bounds of time. Must not
+know: how findings are shown.
+
+    each bootstrap server:  name > port > TLS > versions > SASL > the cluster it names
+    each broker it names:   the same at the address it advertises
+    the topic:              partitions, replicas, permission, the clock; --write: one record
+    the transactional id:   its coordinator, its state
+
+Invariants: every step and the whole are bounded; a step is reported as soon as it and those before
+it are done; whatever was opened is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from aioproducer.cli.checkup import advertised, clock, questions, topic, trial
+from aioproducer.cli.checkup.findings import Finding, Status, TroubleError
+from aioproducer.cli.checkup.means import Means
+from aioproducer.cli.checkup.visit import Visit
+from aioproducer.cli.exit_codes import ExitCode, exit_code_for
+from aioproducer.config import ProducerConfig
+from aioproducer.core.coordinator_questions import describe, find_coordinator
+from aioproducer.core.transaction_requests import CoordinatorKey, CoordinatorKind
+from aioproducer.errors import AuthorizationError, ConfigError, KafkaError
+from aioproducer.types import Node
+from aioproducer.wire.messages import MetadataResponse, MetadataResponseTopic
+
+_MOST_BROKERS = 50
+"""More are not visited: a cluster of that size has other tools, too."""
+_MOST_PARTITIONS = 20
+"""Whose newest records are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What is to be looked at.
+
+    Attributes:
+        topic: A topic; None for none.
+        write: Whether one record may be written there.
+        step_s: The bound of each step.
+        total_s: The bound of all of it.
+    """
+
+    topic: str | None = None
+    write: bool = False
+    step_s: float = 5.0
+    total_s: float = 60.0
+
+
+class Checkup:
+    """One examination; `findings` grows as it goes on."""
+
+    def __init__(
+        self, config: ProducerConfig, wishes: Wishes, on_finding: Callable[[Finding], None]
+    ) -> None:
+        self.findings: list[Finding] = []
+        self._config = config
+        self._wishes = wishes
+        self._on_finding = on_finding
+        self._visits: list[Visit] = []
+        self._brokers: dict[int, Visit] = {}
+
+    async def run(self) -> None:
+        """Examines everything there is to examine."""
+        try:
+            means = Means.of(self._config, self._wishes.step_s)
+        except ConfigError as error:
+            self._report_trouble("options", "", _refused_options(error))
+            return
+        try:
+            async with asyncio.timeout(self._wishes.total_s):
+                await self._examine(means)
+        except TimeoutError:
+            late = TroubleError(
+                "out-of-time",
+                f"not done within {self._wishes.total_s:g} s",
+                exit_code=ExitCode.UNREACHABLE,
+            )
+            self._report_trouble("time", "", late)
+        finally:
+            await asyncio.gather(*(visit.close() for visit in self._visits))
+
+    async def _examine(self, means: Means) -> None:
+        servers = [Visit(means, host, port) for host, port in self._config.bootstrap]
+        self._visits += servers
+        reached = await self._walk_all(servers)
+        cluster = await self._find_cluster(reached)
+        if cluster is None:
+            return
+        await self._visit_advertised(means, cluster, {each.place: each for each in reached})
+        guide = next(iter(self._brokers.values()), reached[0])
+        if self._wishes.topic is not None:
+            await self._examine_topic(guide, self._wishes.topic, cluster)
+        else:
+            self._report(
+                Finding.skipped("topic", "", "none was named", "name one with --topic"),
+                Finding.skipped("clock", "", "Kafka tells its time by records only"),
+            )
+        if self._config.transactional_id is not None:
+            await self._examine_transactional_id(guide, self._config.transactional_id)
+
+    # -- the way to a cluster --------------------------------------------------------------------
+
+    async def _walk_all(self, visits: Iterable[Visit]) -> list[Visit]:
+        """Goes to every server at the same time; returns those that were reached."""
+        reached = []
+        walks = [(visit, asyncio.ensure_future(_walk(visit))) for visit in visits]
+        try:
+            for visit, walk in walks:
+                findings = await walk
+                self._report(*findings)
+                if _is_well(findings):
+                    reached.append(visit)
+        finally:
+            await _ended(walk for _, walk in walks)
+        return reached
+
+    async def _find_cluster(self, reached: list[Visit]) -> MetadataResponse | None:
+        """What the servers say of their cluster, which should be one."""
+        first: MetadataResponse | None = None
+        for visit in list(reached):
+            try:
+                told = await visit.ask(questions.cluster_and_topic(self._wishes.topic))
+                self._report(_cluster(visit.place, told, first))
+                first = first or told
+            except TroubleError as trouble:
+                self._report_trouble("cluster", visit.place, await self._why_mute(visit, trouble))
+                reached.remove(visit)
+            except KafkaError as error:
+                self._report_trouble("cluster", visit.place, _refused("metadata-refused", error))
+                reached.remove(visit)
+        return first if first is not None and first.brokers else None
+
+    async def _why_mute(self, visit: Visit, trouble: TroubleError) -> TroubleError:
+        """A listener for SASL tells its versions to anybody, and hangs up on anything else."""
+        if self._wants_sasl or not (mechanisms := await visit.offered_mechanisms()):
+            return trouble
+        return TroubleError(
+            "sasl-expected",
+            f"the listener wants SASL and offers {', '.join(sorted(mechanisms))}; "
+            f"security.protocol={self._config.security_protocol} has none",
+        )
+
+    @property
+    def _wants_sasl(self) -> bool:
+        return "SASL" in self._config.security_protocol
+
+    async def _visit_advertised(
+        self, means: Means, cluster: MetadataResponse, known: Mapping[str, Visit]
+    ) -> None:
+        nodes = [Node(each.node_id, each.host, each.port) for each in cluster.brokers]
+        nodes.sort(key=lambda node: node.id)
+        self._report(*advertised.shared(nodes))
+        hosts = [host for host, _ in self._config.bootstrap]
+        walks = []
+        for node in nodes[:_MOST_BROKERS]:
+            visit = Visit(means, node.host, node.port)
+            if visit.place in known:
+                self._brokers[node.id] = known[visit.place]
+                self._report(_reachable(node, visit.place, "is reached as above"))
+                continue
+            self._visits.append(visit)
+            walks.append((node, visit, asyncio.ensure_future(_walk(visit))))
+        try:
+            for node, visit, walk in walks:
+                findings = await walk
+                failed = next((each for each in findings if each.status is Status.FAIL), None)
+                if failed is not None:
+                    self._report(advertised.out_of_reach(node, failed, hosts))
+                    continue
+                self._brokers[node.id] = visit
+                self._report(*(each for each in findings if each.status is Status.WARN))
+                self._report(_reachable(node, visit.place, "can be reached"))
+        finally:
+            await _ended(walk for *_, walk in walks)
+
+    # -- what is asked there ---------------------------------------------------------------------
+
+    async def _examine_topic(self, guide: Visit, name: str, cluster: MetadataResponse) -> None:
+        found = next((each for each in cluster.topics if each.name == name), None)
+        configs = await self._topic_configs(guide, name) if found is not None else None
+        findings = list(topic.topic_findings(name, found, configs, acks=str(self._config.acks)))
+        self._report(*findings)
+        if found is None or found.error_code or not found.partitions:
+            return
+        self._report(topic.write_permission(name, found))
+        written = []
+        if self._wishes.write:
+            written = await trial.write_one(self._config, name, self._wishes.step_s)
+            self._report(*written)
+        if not any(each.check == "clock" for each in written):
+            await self._compare_clocks(name, found)
+
+    async def _topic_configs(self, guide: Visit, name: str) -> Mapping[str, str] | None:
+        try:
+            return await guide.ask(questions.topic_configs(name, topic.MIN_IN_SYNC))
+        except (TroubleError, KafkaError):
+            return None
+
+    async def _compare_clocks(self, name: str, found: MetadataResponseTopic) -> None:
+        """By the newest record of the first partitions, each asked of its leader."""
+        newest: int | None = None
+        for partition in found.partitions[:_MOST_PARTITIONS]:
+            leader = self._brokers.get(partition.leader_id)
+            if leader is None:
+                continue
+            try:
+                question = questions.newest_timestamp(name, partition.partition_index)
+                told = await leader.ask(question)
+                newest = told if newest is None else max(newest, told)
+            except (TroubleError, KafkaError):
+                continue
+        self._report(clock.by_newest_record(name, time.time_ns() // 1_000_000, newest))
+
+    async def _examine_transactional_id(self, guide: Visit, name: str) -> None:
+        """By looking only: to ask for a producer id would shut out who has it now."""
+        check, key = "transactional id", CoordinatorKey(CoordinatorKind.TRANSACTION, name)
+        try:
+            node = await guide.ask(find_coordinator(key))
+            coordinator = self._brokers.get(node.id)
+            if coordinator is None:
+                trouble = TroubleError(
+                    "coordinator-unavailable",
+                    f"its coordinator, broker {node.id}, cannot be reached (see above)",
+                    exit_code=ExitCode.UNREACHABLE,
+                )
+                self._report_trouble(check, name, trouble)
+                return
+            state = await coordinator.ask(describe(name))
+        except AuthorizationError as error:
+            self._report_trouble(check, name, _refused("transactional-id-unauthorized", error))
+        except TroubleError as trouble:
+            self._report_trouble(check, name, trouble)
+        except KafkaError as error:
+            code = "coordinator-unavailable" if error.retriable else "transaction-state-unknown"
+            self._report_trouble(check, name, _refused(code, error, warns=not error.retriable))
+        else:
+            known = "not used yet" if state is None else f"state {state.state}"
+            self._report(Finding.good(check, name, f"coordinated by broker {node.id}, {known}"))
+
+    # -- reporting -------------------------------------------------------------------------------
+
+    def _report(self, *findings: Finding) -> None:
+        for finding in findings:
+            self.findings.append(finding)
+            self._on_finding(finding)
+
+    def _report_trouble(self, check: str, about: str, trouble: TroubleError) -> None:
+        self._report(trouble.finding(check, about))
+
+
+async def _walk(visit: Visit) -> list[Finding]:
+    """Takes a visit's steps until one fails."""
+    findings = []
+    for check, step in visit.steps():
+        try:
+            findings.append(await step())
+        except TroubleError as trouble:
+            findings.append(trouble.finding(check, visit.place))
+            if trouble.status is Status.FAIL:
+                break
+    return findings
+
+
+async def _ended(tasks: Iterable[asyncio.Future[list[Finding]]]) -> None:
+    """Cancels what still runs, when nobody waits for it any more."""
+    running = [task for task in tasks if not task.done()]
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+def _is_well(findings: Iterable[Finding]) -> bool:
+    return all(each.status is not Status.FAIL for each in findings)
+
+
+def _cluster(place: str, told: MetadataResponse, first: MetadataResponse | None) -> Finding:
+    if first is not None and told.cluster_id != first.cluster_id:
+        found = f"cluster {told.cluster_id}, but the server before is of {first.cluster_id}"
+        return TroubleError("clusters-differ", found).finding("cluster", place)
+    if not told.brokers:
+        trouble = TroubleError(
+            "no-brokers",
+            "it knows of no broker, not even of itself",
+            exit_code=ExitCode.UNREACHABLE,
+        )
+        return trouble.finding("cluster", place)
+    count = f"{len(told.brokers)} broker{'s' if len(told.brokers) > 1 else ''}"
+    return Finding.good("cluster", place, f"cluster {told.cluster_id}, {count}")
+
+
+def _reachable(node: Node, place: str, how: str) -> Finding:
+    return Finding.good("advertised", place, f"broker {node.id} {how}")
+
+
+def _refused(code: str, error: KafkaError, *, warns: bool = False) -> TroubleError:
+    return TroubleError(
+        code,
+        str(error).partition(" -> ")[0],
+        status=Status.WARN if warns else Status.FAIL,
+        exit_code=exit_code_for(error),
+    )
+
+
+def _refused_options(error: ConfigError) -> TroubleError:
+    return TroubleError("options-refused", error.message, error.advice, exit_code=ExitCode.USAGE)

@@ -1,0 +1,88 @@
+"""How the doctor gets to brokers: as the producer would with the same options.
+
+Owns: what is made of the options once, the looks that verify nothing. Must not know: findings, the
+order of the steps.
+
+Invariant: on a connection that is not verified nothing is said but TLS's own greeting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from aioproducer.cli.sessions import hang_up
+from aioproducer.config import ProducerConfig
+from aioproducer.net.dialer import Address, Dialer
+from aioproducer.net.settings import NetSettings
+from aioproducer.runtime import settings as made
+
+READ_AHEAD_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What every visit needs.
+
+    Attributes:
+        settings: the network's, SASL included.
+        plain: connects without TLS.
+        dialer: connects as the producer does.
+        uses_tls: whether that means TLS.
+        step_s: the bound of each step.
+    """
+
+    settings: NetSettings
+    plain: Dialer
+    dialer: Dialer
+    uses_tls: bool
+    step_s: float
+
+    @classmethod
+    def of(cls, config: ProducerConfig, step_s: float) -> Means:
+        """Made from the options.
+
+        Raises:
+            ConfigError: a store of certificates or a library is of no use.
+        """
+        return cls(
+            made.net_settings(config),
+            made.make_plain_dialer(config),
+            made.make_dialer(config),
+            "SSL" in config.security_protocol,
+            step_s,
+        )
+
+    @asynccontextmanager
+    async def shown(self, address: Address, name: str) -> AsyncIterator[Any]:
+        """The `ssl` object of a connection on which anything was accepted, to look at.
+
+        Raises:
+            OSError: no TLS came about.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        async with asyncio.timeout(self.step_s):
+            _, writer = await self.plain.connect(
+                address, server_hostname=name, limit=READ_AHEAD_BYTES
+            )
+            try:
+                await writer.start_tls(context, server_hostname=name)
+                yield writer.get_extra_info("ssl_object")
+            finally:
+                await hang_up(writer)
+
+    async def speaks_tls(self, address: Address, name: str) -> bool:
+        """Whether TLS is spoken there, on whatever terms."""
+        try:
+            async with self.shown(address, name):
+                return True
+        except ssl.SSLError as error:
+            return "ALERT" in (error.reason or "")
+        except OSError:
+            return False

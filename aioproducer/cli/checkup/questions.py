@@ -1,0 +1,105 @@
+"""What a healthy-looking broker is asked, beyond the questions that coordinators are asked.
+
+Owns: the messages' shapes in every version. Must not know: connections, what an answer means.
+
+Invariant: no question changes anything on the cluster; none creates a topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from aioproducer.core.coordinator_questions import Question
+from aioproducer.errors import error_from_code
+from aioproducer.wire.messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from aioproducer.wire.schema import Message
+
+_WITHOUT_CREATION = 4
+_WITH_OPERATIONS = 8
+_LAST_BY_NAME = 12
+_TOPIC_RESOURCE = 2
+_MAX_TIMESTAMP = -3
+_FIRST_WITH_MAX_TIMESTAMP = 7
+_NO_MECHANISM = "?"
+
+
+def cluster_and_topic(topic: str | None) -> Question[MetadataResponse]:
+    """The cluster, and the topic with what this principal may do to it (KIP-430)."""
+
+    def make(version: int) -> Message:
+        wanted = [] if topic is None else [MetadataRequestTopic(name=topic)]
+        if version < _WITHOUT_CREATION:
+            # Asking for one topic would create it; for all of them does not.
+            return MetadataRequest(topics=None if topic is not None and version else [])
+        return MetadataRequest(
+            topics=wanted,
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=version >= _WITH_OPERATIONS and bool(wanted),
+        )
+
+    def read(answer: Message) -> MetadataResponse:
+        response = cast(MetadataResponse, answer)
+        if response.error_code:
+            raise error_from_code(response.error_code)
+        return response
+
+    return Question(MetadataRequest, make, read, max_version=_LAST_BY_NAME)
+
+
+def topic_configs(topic: str, *names: str) -> Question[Mapping[str, str]]:
+    """The named options of a topic."""
+
+    def read(answer: Message) -> Mapping[str, str]:
+        result = cast(DescribeConfigsResponse, answer).results[0]
+        if result.error_code:
+            raise error_from_code(result.error_code, result.error_message, topic=topic)
+        return {each.name: each.value for each in result.configs if each.value is not None}
+
+    resource = DescribeConfigsResource(
+        resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=list(names)
+    )
+    return Question(
+        DescribeConfigsRequest, lambda _: DescribeConfigsRequest(resources=[resource]), read
+    )
+
+
+def newest_timestamp(topic: str, partition: int) -> Question[int]:
+    """The largest timestamp in a partition, -1 for none (KIP-734); its leader knows."""
+
+    def read(answer: Message) -> int:
+        found = cast(ListOffsetsResponse, answer).topics[0].partitions[0]
+        if found.error_code:
+            raise error_from_code(found.error_code, topic=topic, partition=partition)
+        return found.timestamp
+
+    wanted = ListOffsetsPartition(partition_index=partition, timestamp=_MAX_TIMESTAMP)
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
+    )
+    return Question(
+        ListOffsetsRequest, lambda _: request, read, min_version=_FIRST_WITH_MAX_TIMESTAMP
+    )
+
+
+def offered_mechanisms() -> Question[list[str]]:
+    """The SASL mechanisms of a listener, which names them to whom asks for none of them."""
+    return Question(
+        SaslHandshakeRequest,
+        lambda _: SaslHandshakeRequest(mechanism=_NO_MECHANISM),
+        lambda answer: list(cast(SaslHandshakeResponse, answer).mechanisms),
+        min_version=1,
+    )

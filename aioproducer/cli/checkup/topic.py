@@ -1,0 +1,122 @@
+"""What a topic's description says about its health.
+
+Owns: the rules. Must not know: connections, which broker answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from aioproducer.cli.checkup.findings import Finding, Status, TroubleError
+from aioproducer.cli.exit_codes import ExitCode
+from aioproducer.errors import (
+    InvalidTopicError,
+    LeaderNotAvailableError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    error_for_code,
+)
+from aioproducer.wire.messages import MetadataResponseTopic
+from aioproducer.wire.messages.metadata import MetadataResponsePartition
+
+MIN_IN_SYNC = "min.insync.replicas"
+TIMESTAMP_TYPE = "message.timestamp.type"
+
+_WRITE = 4
+"""Its number in Java's AclOperation."""
+_NOT_TOLD = -(2**31)
+_NO_LEADER = -1
+_MOST_NAMED = 8
+
+_BY_CODE: Mapping[int, str] = {
+    UnknownTopicOrPartitionError.code: "topic-missing",
+    InvalidTopicError.code: "topic-name-invalid",
+    TopicAuthorizationFailedError.code: "topic-unauthorized",
+}
+
+
+def topic_findings(
+    name: str, topic: MetadataResponseTopic | None, configs: Mapping[str, str] | None, *, acks: str
+) -> Iterator[Finding]:
+    """What there is to say; `configs` are None where they may not be seen."""
+    code = UnknownTopicOrPartitionError.code if topic is None else topic.error_code
+    if topic is None or (code and code != LeaderNotAvailableError.code):
+        yield _missing(name, code).finding("topic", name)
+        return
+    troubles = list(_troubles(topic, configs or {}, acks=acks))
+    for trouble in troubles:
+        yield trouble.finding("topic", name)
+    if not troubles:
+        yield Finding.good("topic", name, _summary(topic, configs))
+
+
+def write_permission(name: str, topic: MetadataResponseTopic) -> Finding:
+    """Whether this principal may write, by what the broker says (KIP-430)."""
+    allowed = topic.topic_authorized_operations
+    if allowed == _NOT_TOLD:
+        return Finding.skipped(
+            "authorization",
+            name,
+            "brokers before 2.3 do not say what one may do",
+            "try it with --write",
+        )
+    if not allowed & 1 << _WRITE:
+        trouble = TroubleError("write-unauthorized", "this principal may not WRITE to the topic")
+        return trouble.finding("authorization", name)
+    return Finding.good("authorization", name, "this principal may WRITE to the topic")
+
+
+def _missing(name: str, code: int) -> TroubleError:
+    error = error_for_code(code)
+    known = _BY_CODE.get(code, "topic-unavailable")
+    advice = f"create it: aioproducer topics create {name}" if known == "topic-missing" else None
+    return TroubleError(known, f"{error.error_name}: {error.default_message}", advice)
+
+
+def _troubles(
+    topic: MetadataResponseTopic, configs: Mapping[str, str], *, acks: str
+) -> Iterator[TroubleError]:
+    headless = [each for each in topic.partitions if each.leader_id == _NO_LEADER]
+    if headless:
+        yield TroubleError(
+            "partition-without-leader",
+            f"{_named(headless)} without a leader: nothing can be written there",
+            exit_code=ExitCode.UNREACHABLE,
+        )
+    needed = int(configs.get(MIN_IN_SYNC, 0))
+    scarce = [each for each in topic.partitions if len(each.isr_nodes) < needed]
+    if scarce:
+        yield TroubleError(
+            "too-few-in-sync",
+            f"{_named(scarce)} with fewer replicas in sync than {MIN_IN_SYNC}={needed}",
+            status=Status.FAIL if acks == "all" else Status.WARN,
+        )
+    lagging = [
+        each
+        for each in topic.partitions
+        if len(each.isr_nodes) < len(each.replica_nodes) and each not in scarce
+    ]
+    if lagging:
+        yield TroubleError(
+            "under-replicated", f"{_named(lagging)} with replicas out of sync", status=Status.WARN
+        )
+
+
+def _named(partitions: Iterable[MetadataResponsePartition]) -> str:
+    numbers = sorted(each.partition_index for each in partitions)
+    shown = ", ".join(map(str, numbers[:_MOST_NAMED]))
+    more = f" and {len(numbers) - _MOST_NAMED} more" if len(numbers) > _MOST_NAMED else ""
+    return f"partition{'s' if len(numbers) > 1 else ''} {shown}{more}"
+
+
+def _summary(topic: MetadataResponseTopic, configs: Mapping[str, str] | None) -> str:
+    replicas = {len(each.replica_nodes) for each in topic.partitions}
+    parts = [
+        f"{len(topic.partitions)} partition(s)",
+        f"{'/'.join(map(str, sorted(replicas)))} replica(s), all in sync",
+    ]
+    if configs is None:
+        parts.append(f"{MIN_IN_SYNC} may not be seen")
+    elif MIN_IN_SYNC in configs:
+        parts.append(f"{MIN_IN_SYNC}={configs[MIN_IN_SYNC]}")
+    return ", ".join(parts)

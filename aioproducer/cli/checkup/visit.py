@@ -1,0 +1,276 @@
+"""One broker visited step by step: name, port, TLS, versions, SASL.
+
+Owns: the connection, what each step's failure means. Must not know: other brokers, what is asked
+once the broker is reached.
+
+Invariants: a step needs those before it; each ends within its bound and either finds something
+(`Finding`) or raises `TroubleError`; `close` leaves nothing open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+from aioproducer.cli.checkup import handshake_troubles as troubles
+from aioproducer.cli.checkup import questions
+from aioproducer.cli.checkup.certificates import Certificate, shown_chain
+from aioproducer.cli.checkup.findings import Finding, Status, TroubleError
+from aioproducer.cli.checkup.means import READ_AHEAD_BYTES, Means
+from aioproducer.cli.checkup.releases import guessed_release
+from aioproducer.cli.exit_codes import ExitCode
+from aioproducer.cli.sessions import end, hang_up, session_on
+from aioproducer.core.coordinator_questions import Question
+from aioproducer.errors import KafkaError
+from aioproducer.net.dialer import Address
+from aioproducer.net.handshake import Session, negotiate_versions
+from aioproducer.net.security.sasl.authentication import authenticate
+from aioproducer.net.security.tls_failures import refusal
+
+_EXPIRES_SOON = timedelta(days=21)
+_T = TypeVar("_T")
+
+
+class Visit:
+    """A visit to the broker at one place."""
+
+    def __init__(self, means: Means, host: str, port: int) -> None:
+        self.place: str = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._means = means
+        self._host = host
+        self._port = port
+        self._addresses: list[Address] = []
+        self._stream: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._session: Session | None = None
+
+    def steps(self) -> Iterator[tuple[str, Callable[[], Awaitable[Finding]]]]:
+        """The steps to take, in order, each with its name."""
+        yield "name", self.resolve
+        yield "port", self.knock
+        if self._means.uses_tls:
+            yield "tls", self.encrypt
+        yield "versions", self.greet
+        if self._means.settings.sasl is not None:
+            yield "sasl", self.authenticate
+
+    async def close(self) -> None:
+        """Ends the connection, if there is one."""
+        if self._session is not None:
+            await end(self._session)
+        elif self._stream is not None:
+            await hang_up(self._stream[1])
+        self._session = self._stream = None
+
+    # -- the steps -------------------------------------------------------------------------------
+
+    async def resolve(self) -> Finding:
+        """Turns the name into addresses."""
+        try:
+            self._addresses = await self._bounded(
+                self._means.plain.resolve(self._host, self._port, canonical=False)
+            )
+        except TimeoutError:
+            raise self._unreachable(
+                "name-slow", f"no answer about the name {self._host} within {self._bound}"
+            ) from None
+        except OSError as error:
+            raise self._unreachable(
+                "name-unresolved",
+                f"the name {self._host} has no address ({error.strerror or error})",
+            ) from None
+        return self._good("name", ", ".join(str(each) for each in self._addresses))
+
+    async def knock(self) -> Finding:
+        """Connects to every address; the first that accepts is used from now on."""
+        outcomes = await asyncio.gather(*map(self._knock, self._addresses))
+        reasons = dict(zip(self._addresses, outcomes, strict=True))
+        accepting = [address for address, error in reasons.items() if error is None]
+        failed = {address: error for address, error in reasons.items() if error is not None}
+        told = "; ".join(f"{at}: {_reason(error)}" for at, error in failed.items())
+        if not accepting:
+            raise self._unreachable(_port_code(list(failed.values())), told)
+        self._addresses = accepting
+        silent = [error for error in failed.values() if isinstance(error, TimeoutError)]
+        if silent:
+            raise TroubleError(
+                "address-silent", f"{accepting[0]} accepts, but {told}", status=Status.WARN
+            )
+        return self._good("port", f"{accepting[0]} accepts" + (f" ({told})" if told else ""))
+
+    async def encrypt(self) -> Finding:
+        """TLS as the producer does it, certificates and host name verified."""
+        address, name = self._addresses[0], self._host.rstrip(".")
+        try:
+            self._stream = await self._bounded(
+                self._means.dialer.connect(
+                    address, server_hostname=self._host, limit=READ_AHEAD_BYTES
+                )
+            )
+        except TimeoutError:
+            raise self._unreachable(
+                "no-answer", f"no answer to the TLS handshake within {self._bound}"
+            ) from None
+        except OSError as error:
+            chain = await self._shown_to_anybody(address, name)
+            raise troubles.of_tls(error, name, chain) from None
+        ssl_object = self._stream[1].get_extra_info("ssl_object")
+        chain = shown_chain(ssl_object)
+        soon = [each for each in chain if each.not_after < datetime.now(UTC) + _EXPIRES_SOON]
+        if soon:
+            raise TroubleError(
+                "certificate-expires-soon",
+                f"the certificate of {soon[0].subject} ends on {soon[0].not_after:%Y-%m-%d}",
+                None,
+                *map(str, chain),
+                status=Status.WARN,
+            )
+        cipher = (ssl_object.cipher() or ("?",))[0]
+        return Finding.good(
+            "tls", self.place, f"{ssl_object.version()}, {cipher}", *map(str, chain)
+        )
+
+    async def greet(self) -> Finding:
+        """Asks for the versions the broker speaks."""
+        session = await self._open_session()
+        try:
+            await negotiate_versions(session)
+        except KafkaError as error:
+            refused = refusal(error.__cause__, self._host)
+            if refused is not None:
+                raise troubles.of_tls_refusal(refused, ()) from None
+            if not self._means.uses_tls and await self._is_for_tls():
+                raise TroubleError(
+                    "tls-expected", f"the port {self._port} speaks TLS, and we did not"
+                ) from None
+            raise troubles.of_first_exchange(error, uses_tls=self._means.uses_tls) from None
+        if session.versions is None:
+            raise TroubleError("not-kafka", "the broker named no versions")
+        features = [f"{name} {level}" for name, level in sorted(session.versions.features.items())]
+        release = guessed_release(session.versions)
+        found = f"speaks as Kafka {release} or later does"
+        return self._good("versions", f"{found} ({', '.join(features)})" if features else found)
+
+    async def authenticate(self) -> Finding:
+        """Proves who we are."""
+        mechanism = self._means.settings.sasl
+        name = "nothing" if mechanism is None else mechanism.name
+        session = self._renewed_session()
+        try:
+            await authenticate(session)
+        except KafkaError as error:
+            raise troubles.of_sasl(error, name) from None
+        lasts = f" for {session.lifetime_s:,.0f} s" if session.lifetime_s is not None else ""
+        return self._good("sasl", f"{name}: accepted{lasts}")
+
+    # -- questions -------------------------------------------------------------------------------
+
+    async def ask(self, question: Question[_T]) -> _T:
+        """The answer to a question.
+
+        Raises:
+            TroubleError: none came.
+            KafkaError: the error it is.
+        """
+        session = self._renewed_session()
+        if session.versions is None:
+            raise TypeError("a question comes after the versions")
+        version = session.versions.choose(
+            question.request_type, question.min_version, question.max_version
+        )
+        try:
+            answer = await session.request(question.make(version), version)
+        except KafkaError as error:
+            raise troubles.of_exchange(error) from None
+        return question.read(answer)
+
+    async def offered_mechanisms(self) -> list[str]:
+        """The SASL mechanisms of the listener; none where it wants no SASL, or does not say."""
+        again = Visit(self._means, self._host, self._port)
+        again._addresses = self._addresses
+        try:
+            if self._means.uses_tls:
+                await again.encrypt()
+            await again.greet()
+            return await again.ask(questions.offered_mechanisms())
+        except (TroubleError, KafkaError):
+            return []
+        finally:
+            await again.close()
+
+    # -- in between ------------------------------------------------------------------------------
+
+    @property
+    def _bound(self) -> str:
+        return f"{self._means.step_s:g} s"
+
+    def _good(self, check: str, found: str) -> Finding:
+        return Finding.good(check, self.place, found)
+
+    @staticmethod
+    def _unreachable(code: str, found: str) -> TroubleError:
+        return TroubleError(code, found, exit_code=ExitCode.UNREACHABLE)
+
+    async def _bounded(self, work: Awaitable[_T]) -> _T:
+        async with asyncio.timeout(self._means.step_s):
+            return await work
+
+    async def _knock(self, address: Address) -> OSError | None:
+        try:
+            _, writer = await self._bounded(
+                self._means.plain.connect(
+                    address, server_hostname=self._host, limit=READ_AHEAD_BYTES
+                )
+            )
+        except OSError as error:
+            return error
+        await hang_up(writer)
+        return None
+
+    async def _shown_to_anybody(self, address: Address, name: str) -> list[Certificate]:
+        try:
+            async with self._means.shown(address, name) as ssl_object:
+                return shown_chain(ssl_object)
+        except OSError:
+            return []
+
+    async def _is_for_tls(self) -> bool:
+        return await self._means.speaks_tls(self._addresses[0], self._host)
+
+    async def _open_session(self) -> Session:
+        if self._stream is None:
+            try:
+                self._stream = await self._bounded(
+                    self._means.plain.connect(
+                        self._addresses[0], server_hostname=self._host, limit=READ_AHEAD_BYTES
+                    )
+                )
+            except OSError as error:
+                raise self._unreachable(_port_code([error]), _reason(error)) from None
+        self._session = session_on(
+            self._stream, self._means.settings, self._host, self._means.step_s
+        )
+        return self._session
+
+    def _renewed_session(self) -> Session:
+        if self._session is None:
+            raise TypeError("there is no session yet")
+        self._session.deadline = asyncio.get_running_loop().time() + self._means.step_s
+        return self._session
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    return error.strerror or str(error) or type(error).__name__
+
+
+def _port_code(errors: list[OSError]) -> str:
+    if any(isinstance(error, TimeoutError) for error in errors):
+        return "port-silent"
+    if any(isinstance(error, ConnectionRefusedError) for error in errors):
+        return "port-refused"
+    return "port-unreachable"

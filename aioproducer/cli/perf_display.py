@@ -1,0 +1,185 @@
+"""How a performance run looks while it goes on, and its latencies as a picture.
+
+Owns: the live table on a terminal, the lines elsewhere, the histogram. Must not know: how anything
+is measured. A display that nobody reads any more goes silent; the run goes on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Self
+
+from rich.live import Live
+from rich.table import Table
+
+from aioproducer.cli.console import FileError, err, megabytes, say
+from aioproducer.cli.perf_run import Interval, PerfPlan
+from aioproducer.errors import ConfigError
+
+_ROWS = 10
+_BINS = 80
+_COLUMNS = ("p50", "p95", "p99", "p99.9", "max")
+
+
+class PerfDisplay:
+    """Shows a run while the context is open; this one shows nothing."""
+
+    every_s: float = float("inf")
+
+    def __init__(self, plan: PerfPlan) -> None:
+        self._plan = plan
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return
+
+    def show(self, interval: Interval) -> None:
+        """Shows what was seen since the last time."""
+
+
+class PerfLines(PerfDisplay):
+    """A line now and then, for logs."""
+
+    every_s = 5.0
+
+    def show(self, interval: Interval) -> None:
+        """See `PerfDisplay`."""
+        latencies = ", ".join(
+            f"{name} {interval.latencies_ms[name]:,.1f} ms"
+            for name in _COLUMNS
+            if name in interval.latencies_ms
+        )
+        say(
+            f"{interval.until_s:,.0f} s: {interval.rate:,.0f} records/s "
+            f"({megabytes(interval.rate * self._plan.size)}/s), {interval.failed:,} failed, "
+            f"{latencies or 'nothing acknowledged'}"
+        )
+
+
+class PerfTable(PerfDisplay):
+    """The last seconds as a table, on a terminal."""
+
+    every_s = 1.0
+
+    def __init__(self, plan: PerfPlan) -> None:
+        super().__init__(plan)
+        self._intervals: deque[Interval] = deque(maxlen=_ROWS)
+        # Drawn when the run reports, never from a thread of its own.
+        self._live = Live(console=err(), auto_refresh=False, transient=True)
+        self._is_read = True
+
+    def __enter__(self) -> Self:
+        self._guarded(self._live.start)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._guarded(self._live.stop)
+
+    def show(self, interval: Interval) -> None:
+        """See `PerfDisplay`."""
+        self._intervals.append(interval)
+        self._guarded(lambda: self._live.update(self.table(), refresh=True))
+
+    def table(self) -> Table:
+        """The last seconds, each a row."""
+        title = f"{self._plan.size} byte records -> {self._plan.topic}; latencies in ms"
+        table = Table(title=title, title_justify="left", box=None, padding=(0, 2))
+        for column in ("seconds", "records/s", "data/s", *_COLUMNS, "failed"):
+            table.add_column(column, justify="right")
+        for each in self._intervals:
+            table.add_row(
+                f"{each.until_s:,.0f}",
+                f"{each.rate:,.0f}",
+                f"{megabytes(each.rate * self._plan.size)}/s",
+                *(_ms(each.latencies_ms, name) for name in _COLUMNS),
+                f"{each.failed:,}",
+            )
+        return table
+
+    def _guarded(self, draw: Callable[[], None]) -> None:
+        if not self._is_read:
+            return
+        try:
+            draw()
+        except OSError:
+            self._is_read = False
+
+
+def perf_display_for(plan: PerfPlan, *, quiet: bool) -> PerfDisplay:
+    """The display that fits standard error."""
+    if quiet:
+        return PerfDisplay(plan)
+    return PerfTable(plan) if err().is_terminal else PerfLines(plan)
+
+
+def _ms(latencies: Mapping[str, float], name: str) -> str:
+    return f"{latencies[name]:,.1f}" if name in latencies else "-"
+
+
+# -- the picture ----------------------------------------------------------------------------------
+
+
+def check_picture(path: Path) -> None:
+    """Finds out before a run whether its histogram can be drawn.
+
+    Raises:
+        ConfigError: a package is missing, or the name is no PNG file's.
+    """
+    if path.suffix.lower() != ".png":
+        raise ConfigError(f"--histogram takes the name of a .png file, not {str(path)!r}")
+    if find_spec("matplotlib") is None:
+        raise ConfigError(
+            "--histogram needs the package 'matplotlib', which is not installed",
+            advice="install it with: pip install matplotlib",
+        )
+    if not path.parent.is_dir():
+        raise ConfigError(f"--histogram: there is no directory {path.parent}")
+
+
+def draw_picture(
+    path: Path, plan: PerfPlan, latencies_s: Sequence[float], percentiles: Mapping[str, float]
+) -> None:
+    """Draws how many records took how long, on a logarithmic scale.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    canvas = FigureCanvasAgg(Figure(figsize=(9, 5), layout="constrained"))
+    axes = canvas.figure.subplots()
+    latencies = [latency * 1000 for latency in latencies_s]
+    axes.hist(latencies, bins=_edges(latencies), color="#4477aa")
+    axes.set_xscale("log")
+    axes.set_xlabel("from send() to the acknowledgement [ms]")
+    axes.set_ylabel("records")
+    axes.set_title(f"{len(latencies):,} latencies, {plan.size} byte records -> {plan.topic}")
+    for name, latency in percentiles.items():
+        axes.axvline(latency, color="#cc3311", linewidth=1, linestyle="--")
+        axes.annotate(
+            f"{name} {latency:,.1f}",
+            (latency, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(2, -2),
+            textcoords="offset points",
+            rotation=90,
+            verticalalignment="top",
+        )
+    try:
+        canvas.figure.savefig(path, format="png", dpi=110)
+    except OSError as error:
+        raise FileError(f"cannot write the histogram {path}: {error.strerror}") from error
+
+
+def _edges(latencies: Sequence[float]) -> list[float]:
+    """Bins of equal width on the logarithmic scale."""
+    lowest = max(min(latencies, default=1.0), 1e-3)
+    highest = max(max(latencies, default=1.0), lowest * 1.1)
+    step = (highest / lowest) ** (1 / _BINS)
+    return [lowest * step**number for number in range(_BINS)] + [highest]

@@ -1,0 +1,110 @@
+"""Connections to single brokers, dialed and authenticated as the producer's are.
+
+Owns: sessions that nobody observes, links for the tools that look at a cluster from outside. Must
+not know: what is asked.
+
+Invariant: a session that fails leaves no connection behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from aioproducer.config import ProducerConfig
+from aioproducer.errors import KafkaError, NodeDisconnectedError
+from aioproducer.net.cluster_check import ClusterCheck
+from aioproducer.net.connection import Connection
+from aioproducer.net.dialing import Streams, open_stream
+from aioproducer.net.handshake import Session, shake_hands
+from aioproducer.net.settings import NetSettings
+from aioproducer.runtime import settings as made
+from aioproducer.testing.wire_client import Address, Link, OpenLink
+from aioproducer.types import Node
+from aioproducer.wire.schema import Message
+
+_NOBODY = -1
+"""Whoever answers at an address; who that is does not matter."""
+
+
+class _Unobserved:
+    """An observer of a connection for whom nothing is news."""
+
+    def response_received(self, kind: type[Message], version: int, response: Message) -> None:
+        return
+
+    def capacity_freed(self) -> None:
+        return
+
+    def connection_failed(self, connection: Connection, error: KafkaError, lost: int) -> None:
+        return
+
+
+def session_on(streams: Streams, settings: NetSettings, host: str, within_s: float) -> Session:
+    """A session on an open stream, with so much time for its first steps."""
+    loop_time = asyncio.get_running_loop().time
+    connection = Connection(*streams, node_id=_NOBODY, observer=_Unobserved(), loop_time=loop_time)
+    check = ClusterCheck(enabled=False, cluster_id=None)
+    return Session(connection, settings, check, host, loop_time() + within_s)
+
+
+async def end(session: Session) -> None:
+    """Closes a session's connection; nothing of it is left on the loop."""
+    session.connection.abort(NodeDisconnectedError("the session was closed"))
+    await session.connection.wait_closed()
+
+
+async def hang_up(writer: asyncio.StreamWriter) -> None:
+    """Ends a connection without a session at once."""
+    writer.transport.abort()
+    with suppress(OSError):
+        await writer.wait_closed()
+
+
+class _SessionLink:
+    """A session as a `Link`."""
+
+    def __init__(self, session: Session, within_s: float) -> None:
+        self._session = session
+        self._within_s = within_s
+
+    async def ask(self, request: Message, lowest: int, highest: int) -> Message:
+        session = self._session
+        if session.versions is None:
+            raise TypeError("a question comes after the handshake")
+        version = session.versions.choose(type(request), lowest, highest)
+        session.deadline = asyncio.get_running_loop().time() + self._within_s
+        return await session.request(request, version)
+
+    def abort(self) -> None:
+        self._session.connection.abort(NodeDisconnectedError("the link was given up"))
+
+    async def close(self) -> None:
+        await end(self._session)
+
+
+def link_opener(config: ProducerConfig) -> OpenLink:
+    """What connects as the producer would with these options: proxy, TLS, SASL.
+
+    Raises:
+        ConfigError: a store of certificates or a library is of no use.
+    """
+    settings, dialer = made.net_settings(config), made.make_dialer(config)
+
+    async def open_link(address: Address) -> Link:
+        _, streams = await open_stream(
+            dialer,
+            Node(_NOBODY, *address),
+            canonical=settings.dns_canonical,
+            timeout_s=settings.connection_setup_timeout_s,
+            loop_time=asyncio.get_running_loop().time,
+        )
+        session = session_on(streams, settings, address[0], settings.request_timeout_s)
+        try:
+            await shake_hands(session)
+        except BaseException:
+            await end(session)
+            raise
+        return _SessionLink(session, settings.request_timeout_s)
+
+    return open_link

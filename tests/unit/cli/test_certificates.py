@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import ssl
+from datetime import UTC
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
+from hypothesis import given
+from hypothesis import strategies as st
+from support.security.certificates import Authority
+
+from aioproducer.cli.checkup.certificates import Certificate, read_certificate
+
+AUTHORITY = Authority()
+IDENTITY = AUTHORITY.issue("broker", "kafka.example", "192.0.2.1", "2001:db8::1")
+DER = IDENTITY.certificate.public_bytes(Encoding.DER)
+
+
+def test_a_certificate_is_read_as_others_read_it() -> None:
+    read = read_certificate(DER)
+    assert (read.subject, read.issuer) == ("CN=broker", "CN=Test CA")
+    assert read.names == ("kafka.example", "192.0.2.1", "2001:db8::1")
+    assert read.not_before == IDENTITY.certificate.not_valid_before_utc.astimezone(UTC)
+    assert read.not_after == IDENTITY.certificate.not_valid_after_utc.astimezone(UTC)
+
+
+def test_an_authority_is_for_no_host() -> None:
+    read = read_certificate(AUTHORITY.identity.certificate.public_bytes(Encoding.DER))
+    assert (read.subject, read.issuer, read.names) == ("CN=Test CA", "CN=Test CA", ())
+
+
+def test_the_systems_authorities_can_all_be_read() -> None:
+    for der in ssl.create_default_context().get_ca_certs(binary_form=True):
+        assert read_certificate(der).subject
+
+
+@given(st.binary(max_size=200))
+def test_whatever_it_is_it_is_a_certificate_or_none(data: bytes) -> None:
+    try:
+        assert isinstance(read_certificate(data), Certificate)
+    except ValueError:
+        pass
+
+
+@given(at=st.integers(0, len(DER) - 1), byte=st.integers(0, 255), cut=st.booleans())
+def test_a_damaged_certificate_is_a_certificate_or_none(at: int, byte: int, cut: bool) -> None:
+    damaged = DER[:at] if cut else DER[:at] + bytes([byte]) + DER[at + 1 :]
+    try:
+        read = read_certificate(damaged)
+    except ValueError:
+        return
+    assert str(read).isprintable()
+
+
+def test_nothing_is_no_certificate() -> None:
+    with pytest.raises(ValueError, match="malformed"):
+        read_certificate(b"")

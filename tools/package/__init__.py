@@ -1,5 +1,0 @@
-"""Builds what is published and checks it: `python -m tools.package`, which `make package` runs.
-
-Owns: building (`build`), what a distribution may contain and weigh (`contents`), the first program
-of somebody who installs it (`newcomer`). Must not know: where it is published.
-"""
