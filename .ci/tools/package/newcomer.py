@@ -41,6 +41,7 @@ def steps(readme: str) -> Iterator[tuple[str, str]]:
 
 def main(wheel: Path) -> int:
     """Do all steps; 0 if they worked within the bar."""
+    wheel = wheel.resolve()
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     port = _free_port()
     begin = time.monotonic()
@@ -107,6 +108,16 @@ class _Shell:
         )
 
 
+def _wheel() -> Path:
+    """The wheel in `dist/` that the README's `python3` can install."""
+    version = "import sys; print('cp%d%d' % sys.version_info[:2])"
+    tag = subprocess.check_output(["python3", "-c", version], text=True).strip()
+    wheels = list((ROOT / "dist").glob(f"*-{tag}-*.whl"))
+    if not wheels:
+        raise SystemExit(f"dist/ has no wheel for python3, which is {tag}: see `make package`")
+    return wheels[0]
+
+
 def _free_port() -> int:
     """The first of three ports in a row that are free, below those that systems give away."""
     for port in random.sample(range(20_000, 30_000, 3), 100):
@@ -127,5 +138,4 @@ def _await_listener(port: int) -> None:
 
 
 if __name__ == "__main__":
-    given = Path(sys.argv[1]) if len(sys.argv) > 1 else max((ROOT / "dist").glob("*.whl"))
-    sys.exit(main(given.resolve()))
+    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else _wheel()))
