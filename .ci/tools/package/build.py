@@ -59,9 +59,9 @@ def _run_build(python: str, kind: str, source: Path, directory: Path) -> None:
     }
     if sys.platform == "linux":
         environment |= {name: flags.format(directory=source) for name, flags in _FLAGS.items()}
-    command = [python, "-m", "build", "--no-isolation", kind, "--outdir", directory, source]
+    command = [python, "-m", "build", "--no-isolation", kind, "--outdir", str(directory)]
     done = subprocess.run(
-        command,
+        [*command, str(source)],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import signal
 import socket
@@ -40,6 +41,7 @@ def steps(readme: str) -> Iterator[tuple[str, str]]:
 
 def main(wheel: Path) -> int:
     """Do all steps; 0 if they worked within the bar."""
+    wheel = wheel.resolve()
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     port = _free_port()
     begin = time.monotonic()
@@ -67,7 +69,7 @@ class _Shell:
         # Nothing of the environment this runs in may help.
         self._environment = {
             name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
-        }
+        } | {"PIP_QUIET": "1"}
 
     def __enter__(self) -> _Shell:
         return self
@@ -106,16 +108,23 @@ class _Shell:
         )
 
 
+def _wheel() -> Path:
+    """The wheel in `dist/` that the README's `python3` can install."""
+    version = "import sys; print('cp%d%d' % sys.version_info[:2])"
+    tag = subprocess.check_output(["python3", "-c", version], text=True).strip()
+    wheels = list((ROOT / "dist").glob(f"*-{tag}-*.whl"))
+    if not wheels:
+        raise SystemExit(f"dist/ has no wheel for python3, which is {tag}: see `make package`")
+    return wheels[0]
+
+
 def _free_port() -> int:
-    """The first of three ports in a row that are free."""
-    for _ in range(100):
-        with socket.socket() as first:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
-            with contextlib.suppress(OSError), socket.socket() as second, socket.socket() as third:
-                second.bind(("127.0.0.1", port + 1))
-                third.bind(("127.0.0.1", port + 2))
-                return port
+    """The first of three ports in a row that are free, below those that systems give away."""
+    for port in random.sample(range(20_000, 30_000, 3), 100):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            for number in range(port, port + 3):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", number))
+            return port
     raise SystemExit("no three ports in a row are free")
 
 
@@ -129,5 +138,4 @@ def _await_listener(port: int) -> None:
 
 
 if __name__ == "__main__":
-    given = Path(sys.argv[1]) if len(sys.argv) > 1 else max((ROOT / "dist").glob("*.whl"))
-    sys.exit(main(given.resolve()))
+    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else _wheel()))

@@ -26,6 +26,7 @@ site_name = "aioproducer"
 site_description = "The asyncio-native producer client for Apache Kafka"
 docs_dir = "pages"
 site_dir = "site"
+extra_css = ["site.css"]
 strict = true
 nav = [
 {nav}
@@ -68,7 +69,7 @@ paths = ["{root}"]
 
 [project.plugins.mkdocstrings.handlers.python.options]
 docstring_style = "google"
-heading_level = 2
+heading_level = 3
 show_root_heading = false
 show_root_toc_entry = false
 show_source = false
@@ -78,6 +79,11 @@ show_signature_annotations = true
 members_order = "source"
 filters = ["!^_"]
 inherited_members = ["aioproducer"]
+"""
+
+_STYLE = """\
+/* Names in a table's first column stay in one piece where there is room. */
+.md-typeset table:has(td > a[id]) td:first-child { min-width: 13rem; }
 """
 
 
@@ -105,6 +111,7 @@ def assemble(folder: Path) -> None:
         place = folder / "pages" / picture
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / picture, place)
+    (folder / "pages" / "site.css").write_text(_STYLE, encoding="utf-8")
     configuration = _CONFIGURATION.format(root=ROOT, nav=_navigation())
     (folder / "zensical.toml").write_text(configuration, encoding="utf-8")
 

@@ -125,8 +125,11 @@ def client_errors() -> list[type[KafkaError]]:
 
 def _rows_of(table: ModuleType) -> list[type[BrokerError]]:
     """The codes that a table gives a class to."""
-    found = vars(table).values()
-    rows = [each for each in found if inspect.isclass(each) and "code" in vars(each)]
+    rows: list[type[BrokerError]] = [
+        each
+        for each in vars(table).values()
+        if inspect.isclass(each) and issubclass(each, BrokerError) and "code" in vars(each)
+    ]
     return sorted((row for row in rows if row is not BrokerError), key=lambda row: row.code)
 
 

@@ -72,12 +72,11 @@ def _sections() -> list[tuple[str, list[str]]]:
 
 
 def _table(title: str, rows: list[Option]) -> str:
-    lines = [f"## {title}\n\n", "| option | Java's name | default | unit | meaning |\n"]
-    lines.append("|---|---|---|---|---|\n")
+    lines = [f"## {title}\n\n", "| option, Java's name | default | unit | meaning |\n"]
+    lines.append("|---|---|---|---|\n")
     for row in rows:
         cells = (
-            f'<a id="{row.name}"></a>`{row.name}`',
-            _foreign_name(row),
+            f'<a id="{row.name}"></a>`{row.name}`<br>{_foreign_name(row)}',
             "**required**" if row.required else f"`{_shown(row)}`",
             unit(row),
             _meaning(row),
