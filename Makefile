@@ -20,7 +20,7 @@ TEST_JOBS   ?= 2
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless valgrind
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-spark test lint type bench bench-full bench-spark instructions sim mutants fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs screenshots clean system-deps
+.PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs package reproducible newcomer screenshots clean system-deps
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -40,6 +40,13 @@ demo: $(STAMP) ## Load 336,776 flights into a cluster and verify them (CLUSTER=e
 
 demo-spark: $(STAMP) ## The same flights from Parquet through Spark, exactly once (needs Java)
 	CLUSTER=$(CLUSTER) $(BIN)/python examples/spark_demo.py
+
+PORT ?= 8000
+gateway: $(STAMP) ## The example gateway with a cluster and some traffic: open http://localhost:8000/ (PORT=)
+	$(BIN)/python -m examples.gateway --port $(PORT)
+
+gateway-load: $(STAMP) ## POST /events at 2,000/s beside the same app on aiokafka (5 minutes)
+	$(BIN)/python -m bench gateway
 
 TEST = $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile $(PYTEST_ARGS)
 test: $(STAMP) ## Run the whole suite: native x asyncio in full, then pure and uvloop
@@ -138,8 +145,22 @@ bench-spark: $(STAMP) ## Spark into Kafka beside Spark's own sink (needs Java an
 instructions: $(STAMP) ## Count instructions per record, beside those recorded (needs valgrind)
 	$(BIN)/python -m bench instructions
 
-docs: $(STAMP) ## Check the snippets of README and guides, and ARCHITECTURE.md, against the code
-	$(BIN)/python -m pytest tests/test_docs.py tests/test_guides.py $(PYTEST_ARGS)
+docs: $(STAMP) ## Build the site into build/docs/site, strictly; run every snippet of its pages
+	PYTHONPATH=.ci $(BIN)/python -m tools.site
+	$(BIN)/python -m pytest tests/test_docs.py tests/test_pages.py tests/test_guides.py tests/test_cli_guide.py \
+		tests/test_migration.py tests/test_site.py $(PYTEST_ARGS)
+
+# package: other interpreters to build and try wheels for, as PYTHONS="python3.12 python3.13"
+PYTHONS ?=
+package: $(STAMP) ## Build sdist, wheel and the list of components into dist/, and check them (PYTHONS=)
+	PYTHONPATH=.ci $(BIN)/python -m tools.package $(addprefix --python ,$(PYTHONS))
+
+reproducible: $(STAMP) ## The same, built twice and compared
+	PYTHONPATH=.ci $(BIN)/python -m tools.package --twice
+
+newcomer: $(STAMP) ## The first steps of README.md in an empty folder, timed (builds the wheel if needed)
+	test -n "$(wildcard dist/*.whl)" || PYTHONPATH=.ci $(BIN)/python -m tools.package
+	PYTHONPATH=.ci $(BIN)/python -m tools.package.newcomer
 
 screenshots: $(STAMP) ## Make the pictures of the command line in the docs anew, from real runs
 	$(BIN)/python .ci/screenshots.py

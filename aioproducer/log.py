@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from typing import Final, Literal
 
-Layer = Literal["net", "core", "runtime", "producer", "loader", "spark", "testing"]
+Layer = Literal["net", "core", "runtime", "producer", "loader", "spark", "starlette", "testing"]
 """The layers that have a logger, `aioproducer.<layer>` each."""
 
 _INTERVAL_S: Final = 1.0

@@ -3,7 +3,7 @@
 Words and variables:
 
     import instructions reliability memory soak    measurements of their own
-    transactions transaction-faults spark          more of these
+    transactions transaction-faults spark gateway  more of these
     full                                           the whole matrix of clients
     names of sections, clients, modes              a part of it: see `bench.cells.select`
 
@@ -52,7 +52,15 @@ def spark() -> None:
     measurement.main()
 
 
+def gateway() -> None:
+    """Imported when asked for: it needs FastAPI and uvicorn."""
+    from bench import gateway as measurement
+
+    measurement.main()
+
+
 MEASUREMENTS["spark"] = spark
+MEASUREMENTS["gateway"] = gateway
 
 
 def compare_clients(words: Iterable[str]) -> None:

@@ -43,10 +43,13 @@ class LoopThread:
         self._ident: int | None = None
         self._warned = False
         self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._name = name
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Returns when the loop runs."""
+        # Made here: after a fork CPython takes every thread that existed for one that has ended.
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._thread.start()
         while not self._ready.wait(_LOOK_S):
             self.check_alive()
@@ -55,7 +58,8 @@ class LoopThread:
         """Ends the loop and waits for the thread, at most `timeout` seconds."""
         if self._end is not None:
             self.post(self._end.set)
-        self._thread.join(timeout)
+        if self._thread is not None:
+            self._thread.join(timeout)
 
     @property
     def is_here(self) -> bool:
@@ -124,7 +128,7 @@ class LoopThread:
                 "this producer was started before fork(); its thread is the parent's",
                 advice="create a producer in each process after the fork",
             )
-        if not self._thread.is_alive():
+        if self._thread is None or not self._thread.is_alive():
             raise _ended()
 
     def check_may_wait(self) -> None:

@@ -1,40 +1,25 @@
-"""RecordAccumulator: the batches of every partition, and which of them may be sent when.
+"""RecordAccumulator: the batches of every partition, from their first record to their end.
 
-Owns: one deque of batches per partition, the heap of partitions by the time they become ready, the
-per-node queues of those that are, muting, expiry order. Must not know: sockets, asyncio, what a
-response says.
-
-Where a partition with batches is, exactly one of:
-
-    waiting (heap, by ready_at) --collect_ready--> placed on its leader's queue --drain--> waiting
-                                       |                       ^                        or empty
-                                       +--> leaderless --------+ on_metadata_update
-    muted: has batches, waits for unmute (order must hold and a batch is on its way)
+Owns: one deque of batches per partition, their memory, their order, muting, expiry. Must not know:
+when a partition's turn comes (`readiness.py`), sockets, asyncio, what a response says.
 
 Invariants
-- The cost of `collect_ready` and `drain` grows with the partitions that are ready, never with the
-  partitions known: each `PartitionQueue` enters the heap when its time changes; stale entries
-  are recognised by `ready_at` and dropped.
-- A batch that backs off after a failure is never ready early, except when its leader changed
-  (KIP-580) or the producer is closing by force.
 - A retried batch goes back in front of every younger batch of its partition (`ordinal`).
-- Draining rotates: a partition that gave a batch queues again behind the others.
+- A batch gives its memory back once it has its outcome and no transport holds it.
+- The cost of `drain` grows with the partitions that are ready or linger, never with those known.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
-from math import inf
 from typing import TYPE_CHECKING
 
 from aioproducer.core.buffer_pool import BufferPool
-from aioproducer.core.crowd import Crowd
 from aioproducer.core.idempotence import Sequencer
 from aioproducer.core.incomplete import IncompleteBatches
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
+from aioproducer.core.readiness import PartitionQueue, Readiness
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.types import TopicPartition
 
@@ -42,10 +27,7 @@ if TYPE_CHECKING:
     from aioproducer.core.metadata import Metadata
     from aioproducer.core.outgoing import OutgoingRecord
 
-_NOWHERE = None
-_SMALLEST_HEAP = 64
 _FIRST_SIZE = 4096
-_LEADERLESS = -(1 << 40)  # no node id: bootstrap servers count down from -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +47,6 @@ class AccumulatorSettings:
         """Bytes for a new batch whose first record takes up to `record_size`, header included."""
         size = min(self.batch_size, _FIRST_SIZE) if self.grows else self.batch_size
         return max(size, record_size)
-
-
-class PartitionQueue:
-    """The batches of one partition, oldest first."""
-
-    __slots__ = ("batches", "muted", "placed", "ready_at", "topic_partition")
-
-    def __init__(self, topic_partition: TopicPartition) -> None:
-        self.topic_partition: TopicPartition = topic_partition
-        self.batches: deque[ProducerBatch] = deque()
-        self.muted: bool = False
-        self.ready_at: float = inf
-        self.placed: int | None = _NOWHERE
-
-    def is_full_up(self) -> bool:
-        """Whether the next record needs a new batch (Java: `allBatchesFull`)."""
-        return not self.batches or self.batches[-1].full
 
 
 class RecordAccumulator:
@@ -108,7 +73,6 @@ class RecordAccumulator:
     ) -> None:
         self.settings = settings
         self.pool = pool
-        self.leaderless: dict[PartitionQueue, None] = {}
         self.closing = False
         self.growth_per_record = 0
         """Bytes a record may grow by in a request, in the formats of old brokers."""
@@ -117,16 +81,16 @@ class RecordAccumulator:
         self._owner = owner
         self._on_unretrieved = on_unretrieved
         self._queues: dict[str, dict[int, PartitionQueue]] = {}
-        self._heap: list[tuple[float, int, PartitionQueue]] = []
-        self._compact_at = _SMALLEST_HEAP
-        self._lingering: dict[PartitionQueue, None] = {}
-        self._ready: dict[int, deque[PartitionQueue]] = {}
         self._incomplete = IncompleteBatches(settings.delivery_timeout)
-        self._crowd = Crowd()
+        self._readiness = Readiness(
+            settings.linger,
+            lambda topic_partition: metadata.leader(*topic_partition),
+            lambda: self.expedited,
+            self._incomplete,
+        )
         self._flushes = 0
         self._holds = 0
         self._ordinal = 0
-        self._ticket = 0
 
     # -- appending -------------------------------------------------------------------------------
 
@@ -155,7 +119,7 @@ class RecordAccumulator:
             self._make_room(batch, record)
         has_room = batch.try_append(record)
         if batch.full and not was_full:
-            self._replan(queue)
+            self._readiness.replan(queue)
         return batch if has_room else None
 
     def _make_room(self, batch: ProducerBatch, record: OutgoingRecord) -> None:
@@ -204,7 +168,7 @@ class RecordAccumulator:
         self._incomplete.add(batch)
         self._metadata.add_topic(record.meta.name, now)
         self._sequencer.on_opened(topic_partition)
-        self._replan(queue)
+        self._readiness.replan(queue)
         return batch
 
     # -- what is due -----------------------------------------------------------------------------
@@ -217,50 +181,47 @@ class RecordAccumulator:
     @property
     def next_ready_at(self) -> float:
         """Loop time at which the next partition becomes ready; a lower bound, inf for never."""
-        return self._heap[0][0] if self._heap else inf
+        return self._readiness.next_at
 
     @property
     def next_expiry_at(self) -> float:
         """Loop time at which the oldest batch's delivery timeout ends."""
         return self._incomplete.next_expiry_at
 
+    @property
+    def leaderless(self) -> Collection[PartitionQueue]:
+        """Partitions whose time has come, and who have nobody to go to."""
+        return self._readiness.leaderless.keys()
+
     def collect_ready(self, now: float) -> None:
         """Places every partition whose time has come on its leader's queue."""
-        if self._lingering and self.settings.linger:
-            self._hurry_for_crowd(now)
-        while self._heap and self._heap[0][0] <= now:
-            ready_at, _, queue = heappop(self._heap)
-            if ready_at == queue.ready_at:
-                queue.ready_at = inf
-                self._place(queue)
+        self._readiness.collect(now)
 
     def ready_nodes(self) -> list[int]:
         """Nodes that lead at least one ready partition."""
-        return [node_id for node_id, queues in self._ready.items() if queues]
+        return self._readiness.nodes()
 
     def drain(self, node_id: int, now: float) -> list[ProducerBatch]:
         """Takes at most one batch of each ready partition of a node, for one request.
 
         The batches add up to at most `max_request_size`, unless the first alone exceeds it.
         """
-        ready = self._ready.get(node_id)
+        readiness = self._readiness
         drained: list[ProducerBatch] = []
         size = 0
-        for _ in range(len(ready) if ready else 0):
-            queue = ready.popleft()  # type: ignore[union-attr]
-            queue.placed = _NOWHERE
+        for _ in range(readiness.begin_request(node_id)):
+            queue = readiness.take(node_id)
             if queue.muted or not queue.batches:
                 continue
             head = queue.batches[0]
-            if self._ready_at(queue) > now or self._leader(queue) != node_id:
-                self._replan(queue)
+            if readiness.ready_at(queue) > now or readiness.leader(queue) != node_id:
+                readiness.replan(queue)
                 continue
             head_size = head.wire_size
             if head.encoded is None:
                 head_size += self.growth_per_record * head.count
             if drained and size + head_size > self.settings.max_request_size:
-                ready.appendleft(queue)  # type: ignore[union-attr]
-                queue.placed = node_id
+                readiness.put_back(node_id, queue)
                 break
             if not self._sequencer.may_drain(head):
                 continue
@@ -272,29 +233,20 @@ class RecordAccumulator:
             drained.append(head)
             if self.settings.guarantee_order:
                 queue.muted = True
-            self._replan(queue)
+            readiness.replan(queue)
         return drained
 
     def on_metadata_update(self, now: float) -> None:
         """Leaders may have moved: looks again at whoever is ready, leaderless or backing off."""
         self._forget_topics()
-        again = list(self.leaderless)
-        self.leaderless.clear()
-        for node_id, queues in self._ready.items():
-            moved = [queue for queue in queues if self._leader(queue) != node_id]
-            if moved:
-                again += moved
-                self._ready[node_id] = deque(q for q in queues if self._leader(q) == node_id)
-        for queue in again:
-            queue.placed = _NOWHERE
-            self._replan(queue)
+        self._readiness.on_leaders_changed()
         for batch in self.incomplete():
             # Only batches queued for a retry: the leader epoch tells that the wait is pointless.
             if batch.attempts and not batch.holds and batch.retry_at > now:
                 epoch = self._metadata.leader_epoch(*batch.topic_partition)
                 if epoch > batch.leader_epoch:
                     batch.retry_at = now
-                    self._replan(self._queue_of(batch.topic_partition))
+                    self._readiness.replan(self._queue_of(batch.topic_partition))
 
     # -- after an attempt ------------------------------------------------------------------------
 
@@ -308,7 +260,7 @@ class RecordAccumulator:
                 break
             position += 1
         queue.batches.insert(position, batch)
-        self._replan(queue)
+        self._readiness.replan(queue)
 
     def enqueue_parts(self, batch: ProducerBatch, parts: list[ProducerBatch], now: float) -> None:
         """Puts the parts of a split batch in its place; it is done when they are.
@@ -335,7 +287,7 @@ class RecordAccumulator:
         """The answer for a partition has come: whatever held it back may be over."""
         queue = self._queue_of(topic_partition)
         queue.muted = False
-        self._replan(queue)
+        self._readiness.replan(queue)
 
     def hold(self, batch: ProducerBatch) -> None:
         """A transport may read the batch's memory from now on."""
@@ -402,13 +354,12 @@ class RecordAccumulator:
 
     def expedite(self) -> None:
         """Makes every partition that lingers ready; call when `expedited` becomes true."""
-        for queue in list(self._lingering):
-            self._replan(queue)
+        self._readiness.expedite()
 
     def replan_all(self) -> None:
         """Looks again at every partition with batches: what held them all back is over."""
         for topic_partition in {batch.topic_partition: None for batch in self.incomplete()}:
-            self._replan(self._queue_of(topic_partition))
+            self._readiness.replan(self._queue_of(topic_partition))
 
     # -- private ---------------------------------------------------------------------------------
 
@@ -420,82 +371,13 @@ class RecordAccumulator:
             queue = partitions[partition] = PartitionQueue(topic_partition)
         return queue
 
-    def _leader(self, queue: PartitionQueue) -> int | None:
-        return self._metadata.leader(*queue.topic_partition)
-
-    def _ready_at(self, queue: PartitionQueue) -> float:
-        head = queue.batches[0]
-        if head.attempts:
-            return head.retry_at
-        if self._lingers(queue):
-            return head.created_at + self.settings.linger
-        return head.created_at
-
-    def _lingers(self, queue: PartitionQueue) -> bool:
-        head = queue.batches[0]
-        return not (len(queue.batches) > 1 or head.full or head.urgent or self.expedited)
-
-    def _hurry_for_crowd(self, now: float) -> None:
-        """Ends all lingers when nobody is left to add a record."""
-        oldest = next(iter(self._lingering))
-        if oldest.batches[0].watchers < oldest.batches[0].count:
-            return  # what most turns find; the rest is for `Crowd`
-        lingered = oldest.ready_at <= now
-        if self._crowd.has_waited(self._incomplete, len(self._lingering), lingered=lingered):
-            for queue in list(self._lingering):
-                queue.batches[0].urgent = True
-                self._replan(queue)
-
-    def _replan(self, queue: PartitionQueue) -> None:
-        """Decides anew when a partition is ready; one already placed stays where it is."""
-        if queue.placed is not _NOWHERE or queue.muted or not queue.batches:
-            self._lingering.pop(queue, None)
-            return
-        if self._lingers(queue):
-            self._lingering[queue] = None
-        else:
-            self._lingering.pop(queue, None)
-        ready_at = self._ready_at(queue)
-        if queue.ready_at == ready_at:
-            return
-        queue.ready_at = ready_at
-        self._ticket += 1
-        heappush(self._heap, (ready_at, self._ticket, queue))
-        if len(self._heap) >= self._compact_at:
-            # Entries that no longer hold would pile up behind a long linger.
-            self._heap = [entry for entry in self._heap if entry[0] == entry[2].ready_at]
-            heapify(self._heap)
-            self._compact_at = max(_SMALLEST_HEAP, 2 * len(self._heap))
-
-    def _place(self, queue: PartitionQueue) -> None:
-        self._lingering.pop(queue, None)
-        if queue.muted or not queue.batches:
-            return
-        leader = self._leader(queue)
-        if leader is None:
-            queue.placed = _LEADERLESS
-            self.leaderless[queue] = None
-        else:
-            queue.placed = leader
-            self._ready.setdefault(leader, deque()).append(queue)
-
     def _forget(self, batches: Iterable[ProducerBatch]) -> None:
         for batch in batches:
             self._incomplete.discard(batch)
             queue = self._queue_of(batch.topic_partition)
             if not batch.holds and batch in queue.batches:
                 queue.batches.remove(batch)
-                self._take_back(queue)
-
-    def _take_back(self, queue: PartitionQueue) -> None:
-        """The head may be gone: a partition without batches must not be waited or dialed for."""
-        if queue.placed == _LEADERLESS:
-            del self.leaderless[queue]
-        elif queue.placed is not _NOWHERE:
-            self._ready[queue.placed].remove(queue)
-        queue.placed = _NOWHERE
-        queue.ready_at = inf
-        self._replan(queue)
+                self._readiness.take_back(queue)
 
     def _forget_topics(self) -> None:
         """Drops the queues of topics that expired from the metadata; sequences live elsewhere."""
@@ -503,7 +385,7 @@ class RecordAccumulator:
             queues = self._queues[topic].values()
             if not any(queue.batches or queue.muted for queue in queues):
                 for queue in queues:
-                    self._lingering.pop(queue, None)
+                    self._readiness.forget(queue)
                 del self._queues[topic]
 
     def _maybe_deallocate(self, batch: ProducerBatch) -> None:

@@ -61,7 +61,7 @@ class IncompleteBatches:
     @property
     def next_expiry_at(self) -> float:
         """Loop time at which the oldest batch's delivery timeout ends; inf without batches."""
-        earliest = min(map(self._expires_at, self._parts), default=inf)
+        earliest = min(map(self._expires_at, self._parts)) if self._parts else inf
         for batch in self._whole:
             return min(earliest, self._expires_at(batch))
         return earliest

@@ -41,7 +41,7 @@ from aioproducer.core.produce_rules import (
     action_for,
 )
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
-from aioproducer.core.stats import ProducerStats
+from aioproducer.core.stats import FailedBatch, ProducerStats
 from aioproducer.core.transaction_rules import concurrent_backoff
 from aioproducer.errors import (
     AuthenticationError,
@@ -247,7 +247,7 @@ class Sender:
         """Reads the answer; None stands for a written request with acks=0."""
         if response is None:
             for batch in batches:
-                self._succeed(batch, BatchOutcome())
+                self._succeed(batch, BatchOutcome(), now)
             self._let_go(batches)
             return
         self._stats.tick(now)
@@ -323,7 +323,7 @@ class Sender:
         code = answer.error_code
         action = action_for(code, idempotent=batch.has_sequence)
         if action is ProduceAction.SUCCEED:
-            self._succeed(batch, success_outcome(answer))
+            self._succeed(batch, success_outcome(answer), now)
             return
         error = error_from_code(code, answer.error_message).with_context(node_id=node_id)
         batch.last_error = error
@@ -394,10 +394,10 @@ class Sender:
     def _wants_identity(self) -> bool:
         return self._sequencer.wants_identity and not self._identity_requested
 
-    def _succeed(self, batch: ProducerBatch, outcome: BatchOutcome) -> None:
+    def _succeed(self, batch: ProducerBatch, outcome: BatchOutcome, now: float) -> None:
         self._sequencer.on_acknowledged(batch)
         if self.accumulator.complete(batch, outcome):
-            self._stats.records_acknowledged += batch.count
+            self._stats.on_batch_acknowledged(batch.count, now - batch.created_at)
 
     def _fail(
         self,
@@ -412,7 +412,8 @@ class Sender:
             self._transactions.on_batch_failed(batch, error)
         outcome = failure_outcome(batch, error, record_errors, now)
         if self.accumulator.complete(batch, outcome):
-            self._stats.on_batch_failed(batch.topic_partition.topic, batch.count)
+            where, since = batch.topic_partition, batch.created_at
+            self._stats.on_batch_failed(FailedBatch(where, batch.count, since, str(outcome.error)))
 
     def _let_go(self, batches: Sequence[ProducerBatch]) -> None:
         for batch in batches:

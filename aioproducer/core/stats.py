@@ -8,11 +8,25 @@ Invariant: nothing here is counted per record; a batch or a request is the unit 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
+from aioproducer.metrics.durations import Durations
 from aioproducer.metrics.sampling import Sampled
+from aioproducer.types import TopicPartition
+
+_FAILURES_KEPT = 20
+
+
+class FailedBatch(NamedTuple):
+    """A batch that failed for good; its first record was accepted at `created_at`."""
+
+    topic_partition: TopicPartition
+    records: int
+    created_at: float
+    error: str
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +79,10 @@ class ProducerStats(Sampled):
     latency_max: float = 0.0
     throttle_time_max: float = 0.0
     topics: dict[str, TopicStats] = field(default_factory=dict, repr=False)
+    delivery_times: Durations = field(default_factory=Durations, repr=False)
+    recent_failures: deque[FailedBatch] = field(
+        default_factory=lambda: deque(maxlen=_FAILURES_KEPT), repr=False
+    )
 
     @property
     def records_appended(self) -> int:
@@ -117,7 +135,13 @@ class ProducerStats(Sampled):
             self.throttle_time += throttle_s
             self.throttle_time_max = max(self.throttle_time_max, throttle_s)
 
-    def on_batch_failed(self, topic: str, records: int) -> None:
+    def on_batch_acknowledged(self, records: int, took_s: float) -> None:
+        """A batch was acknowledged, so long after its first record was accepted."""
+        self.records_acknowledged += records
+        self.delivery_times.add(took_s, records)
+
+    def on_batch_failed(self, failed: FailedBatch) -> None:
         """A batch failed for good."""
-        self.records_failed += records
-        self.topic(topic).records_failed += records
+        self.records_failed += failed.records
+        self.topic(failed.topic_partition.topic).records_failed += failed.records
+        self.recent_failures.append(failed)

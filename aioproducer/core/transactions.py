@@ -166,6 +166,22 @@ class TransactionManager:
             empty=not self.contents.begun,
         )
 
+    def assume(self, transactional_id: str) -> None:
+        """Goes on under another transactional id, not initialized; for a prepared transaction.
+
+        That one is left to whoever ends it, as when the producer is closed.
+
+        Raises:
+            IllegalStateError: no transaction is prepared.
+        """
+        if not self.is_prepared:
+            raise self._refusal("assume")
+        self.transactional_id, self.identity = transactional_id, None
+        v2, self.contents = self.contents.v2, TransactionContents(transactional_id)
+        self.contents.v2 = v2
+        self._must_renew = self._renew_to_be_sure = False
+        self._move(_S.UNINITIALIZED)
+
     def commit(self) -> Operation:
         """Commits once every record is acknowledged."""
         operation = self._repeated(OperationKind.COMMIT)
@@ -176,6 +192,10 @@ class TransactionManager:
 
     def abort(self) -> Operation:
         """Aborts; what was not sent yet fails with `TransactionAbortedError`."""
+        return self._abort(TransactionAbortedError("the transaction was aborted meanwhile"))
+
+    def _abort(self, reason: KafkaError) -> Operation:
+        """Aborts; calls that wait for something else end with the reason."""
         untold = self._operations.untold
         if untold is not None and untold.kind is OperationKind.PREPARE:
             # Whoever has not seen the outcome cannot have given it to anybody.
@@ -184,9 +204,8 @@ class TransactionManager:
         if operation is None:
             operation = self._operations.start(OperationKind.ABORT)
             self._move(_S.ABORTING)
-            error = TransactionAbortedError("the transaction was aborted meanwhile")
-            self.contents.drop(error)
-            self._operations.settle(OperationKind.PREPARE, error=error)
+            self.contents.drop(reason)
+            self._operations.settle(OperationKind.PREPARE, error=reason)
         return operation
 
     def send_offsets(
@@ -211,7 +230,7 @@ class TransactionManager:
             return None
         if self.state in CALLABLE_IN[OperationKind.ABORT]:
             self._operations.untold = None
-            return self.abort()
+            return self._abort(ProducerClosedError("the producer was closed meanwhile"))
         return self._operations.end_of_transaction()
 
     def check_send(self) -> int:

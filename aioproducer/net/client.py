@@ -21,6 +21,7 @@ from random import Random
 from aioproducer import log
 from aioproducer.errors import KafkaConnectionError, KafkaError
 from aioproducer.net.cluster_check import ClusterCheck
+from aioproducer.net.connection import OnEnd
 from aioproducer.net.dialer import Dialer
 from aioproducer.net.link import BrokerLink
 from aioproducer.net.settings import NetSettings
@@ -271,10 +272,12 @@ class NetworkClient:
         *,
         timeout_s: float | None = None,
         now: float,
+        on_end: OnEnd | None = None,
     ) -> asyncio.Future[Message | None]:
         """Sends in the highest common version; the future is done with the response.
 
-        With `expect_response=False` the result is None, once the bytes are out.
+        With `expect_response=False` the result is None, once the bytes are out. For `on_end` see
+        `Connection.send`.
 
         Raises:
             NodeNotReady: nothing was sent; see `is_ready`.
@@ -299,6 +302,7 @@ class NetworkClient:
             version=version,
             deadline=now + timeout_s,
             expect_response=request.expect_response,
+            on_end=on_end,
         )
 
     def throttle(self, node_id: int, until: float) -> None:

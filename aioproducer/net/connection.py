@@ -52,6 +52,9 @@ _MAX_CORRELATION_ID = 2**31 - 1
 _logger = log.get("net")
 
 
+OnEnd = Callable[["asyncio.Future[Message | None]"], None]
+
+
 class IdleConnectionError(KafkaConnectionError):
     """The connection was closed by us because nobody used it (connections.max.idle.ms)."""
 
@@ -81,6 +84,7 @@ class _Request:
         "end",
         "future",
         "kind",
+        "on_end",
         "sent_at",
         "version",
     )
@@ -96,6 +100,7 @@ class _Request:
         sent_at: float,
         deadline: float,
         future: asyncio.Future[Message | None],
+        on_end: OnEnd | None,
     ) -> None:
         self.kind = kind
         self.version = version
@@ -105,10 +110,26 @@ class _Request:
         self.sent_at = sent_at
         self.deadline = deadline
         self.future = future
+        self.on_end = on_end
 
     def finish(self, response: Message | None) -> None:
         if not self.future.done():
             self.future.set_result(response)
+        self.tell()
+
+    def finish_soon(self, loop: asyncio.AbstractEventLoop, error: KafkaError | None) -> None:
+        """`finish` for whoever is in the middle of something that `on_end` may look at."""
+        if not self.future.done():
+            if error is None:
+                self.future.set_result(None)
+            else:
+                self.future.set_exception(error)
+        if self.on_end is not None:
+            loop.call_soon(self.tell)
+
+    def tell(self) -> None:
+        if self.on_end is not None:
+            self.on_end(self.future)
 
 
 class Connection:
@@ -194,11 +215,14 @@ class Connection:
         version: int,
         deadline: float,
         expect_response: bool = True,
+        on_end: OnEnd | None = None,
     ) -> asyncio.Future[Message | None]:
         """Hands a framed request to the transport; the future is done when it is answered.
 
         Without an answer to expect (acks=0) the future is done, with None, as soon as the bytes
-        have left the process. The buffers must not change until the future is done.
+        have left the process. The buffers must not change until the future is done. `on_end` is
+        called with it then, of an answer at once: a callback of the future is one turn of the
+        loop later. It must not raise.
 
         Raises:
             KafkaConnectionError: the connection is over; nothing was written.
@@ -223,11 +247,12 @@ class Connection:
             sent_at=now,
             deadline=deadline,
             future=self._loop.create_future(),
+            on_end=on_end,
         )
         if expect_response:
             self._awaiting.append(request)
         elif self._is_flushed(request):
-            request.finish(None)
+            request.finish_soon(self._loop, None)
             return request.future
         else:
             self._unflushed.append(request)
@@ -257,8 +282,7 @@ class Connection:
         self._awaiting.clear()
         self._unflushed.clear()
         for request in requests:
-            if not request.future.done():
-                request.future.set_exception(error.with_context())
+            request.finish_soon(self._loop, error.with_context())
         self._observer.connection_failed(self, error, len(requests))
 
     async def flush(self) -> None:
@@ -351,7 +375,7 @@ class Connection:
         finally:
             self._flush_task = None
         while self._unflushed and self._is_flushed(self._unflushed[0]):
-            self._unflushed.popleft().finish(None)
+            self._unflushed.popleft().finish_soon(self._loop, None)
         if self._unflushed:
             self._watch_flush()
         if self.error is None:

@@ -49,12 +49,14 @@ from aioproducer.runtime._delivery cimport (
 
 from collections.abc import Coroutine
 from inspect import signature
+from sys import version_info
 from warnings import warn
 from weakref import ref
 
 cdef extern from "Python.h":
     int PyLong_CheckExact(object number) noexcept
     int64_t PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
+    unsigned long PyThread_get_thread_ident()
 
 cdef extern from *:
     """
@@ -106,6 +108,8 @@ cdef class FastLane:
     cdef public object check_admission
     cdef readonly bint open
     cdef object loop
+    cdef object is_running  # None: `runs_here` is quick with this loop
+    cdef unsigned long thread  # in which the loop ran when `adopt` was called last
     cdef object metadata
     cdef object wall_ms  # None: the wall clock
     cdef object on_full_turn
@@ -127,6 +131,8 @@ cdef class FastLane:
         self.topics = {}
         self.ceiling = INT64_MAX
         self.open = True
+        if version_info < (3, 12) and not hasattr(loop, "_thread_id"):
+            self.is_running = loop.is_running
 
     def append(self, topic, value, key, headers, partition, timestamp_ms):
         """The record's delivery, or None when the general lane has to take it."""
@@ -147,7 +153,7 @@ cdef class FastLane:
             or self.waiting
             or self.appended >= self.ceiling
             or (may_pause and self.records_this_turn >= self.records_per_turn)
-            or not runs_here(self.loop)
+            or not self.is_in_loop()
             or not (key is None or PyBytes_CheckExact(key))
             or not (value is None or PyBytes_CheckExact(value))
             or not PyUnicode_CheckExact(topic)
@@ -195,6 +201,12 @@ cdef class FastLane:
         else:
             return None
         return self.put(lane, number, by_stickiness, timestamp, key, value, headers, contents)
+
+    cdef bint is_in_loop(self) except -1:
+        """Whether the caller runs in the loop, without a system call: see `runs_here`."""
+        if self.is_running is None:
+            return runs_here(self.loop)
+        return self.thread == PyThread_get_thread_ident() and self.is_running()
 
     cdef put(self, TopicLane lane, Py_ssize_t partition, bint by_stickiness, int64_t timestamp,
              key, value, headers, Py_ssize_t contents):
@@ -249,6 +261,7 @@ cdef class FastLane:
             lane.meta = meta
             lane.builders = [None] * len(meta.partitions)
             lane.sticky_partition = -1
+        self.thread = PyThread_get_thread_ident()
         lane.builders[<Py_ssize_t> batch.topic_partition.partition] = batch.builder
         batch.builder.owner = batch
         if sticky is not None and self.sticks:

@@ -212,7 +212,8 @@ class SenderTask:
             version = self._client.api_version(node_id, ApiKey.PRODUCE, lowest, highest)
             magic = magic_for(version)
             if self._encoder.encode_inline(batches, magic):
-                self._dispatch(node_id, batches, magic)
+                first, last = produce_versions_for(magic)
+                self._dispatch(node_id, batches, max(lowest, first), min(highest, last))
                 return
         except Exception as error:
             self._not_dispatched(node_id, batches, error)
@@ -237,27 +238,33 @@ class SenderTask:
             self._not_dispatched(node_id, batches, error)
         self.wake()
 
-    def _dispatch(self, node_id: int, batches: list[ProducerBatch], magic: int) -> None:
+    def _dispatch(
+        self, node_id: int, batches: list[ProducerBatch], lowest: int, highest: int
+    ) -> None:
         """Hands the request to the connection; batches that ended meanwhile stay behind."""
         live = self._sender.without_done(node_id, batches)
         if not live:
             return
         now = self._now()
         try:
-            request = self._request_of(live, magic)
-            future = self._client.send(node_id, request, timeout_s=self._request_timeout, now=now)
+            self._client.send(
+                node_id,
+                self._request_of(live, lowest, highest),
+                timeout_s=self._request_timeout,
+                now=now,
+                on_end=lambda done: self._on_answer(node_id, live, done),
+            )
         except Exception as error:
             self._not_dispatched(node_id, live, error)
             return
         self._sender.on_dispatched(node_id, live)
-        future.add_done_callback(lambda done: self._on_answer(node_id, live, done))
         if self._after_dispatch is not None:
             self._after_dispatch()
 
-    def _request_of(self, batches: list[ProducerBatch], magic: int) -> PreparedRequest:
+    def _request_of(
+        self, batches: list[ProducerBatch], lowest: int, highest: int
+    ) -> PreparedRequest:
         transactions = self._transactions
-        lowest, highest = self._versions(batches)
-        first, last = produce_versions_for(magic)
         return PreparedRequest(
             ProduceRequest,
             lambda version, correlation_id, client_id: encode_produce_request(
@@ -270,8 +277,8 @@ class SenderTask:
                 topics=_topics(batches, self._topic_id if version >= _TOPIC_IDS_SINCE else _no_id),
             ),
             expect_response=self._acks != 0,
-            min_version=max(lowest, first),
-            max_version=min(highest, last),
+            min_version=lowest,
+            max_version=highest,
         )
 
     def _on_answer(
@@ -301,13 +308,13 @@ class SenderTask:
 
     def _versions(self, batches: Sequence[ProducerBatch]) -> tuple[int, int]:
         """The Produce versions that can carry the batches."""
-        lowest = self._encoder.min_produce_version
-        if any(batch.has_sequence for batch in batches):
-            lowest = max(lowest, _SEQUENCES_SINCE)
-        # Some services lack the topic ids that v13 needs (KIP-516).
-        names = dict.fromkeys(batch.topic_partition.topic for batch in batches)
-        nameless = all(self._topic_id(name) != _NO_TOPIC_ID for name in names)
-        highest = _TOPIC_IDS_SINCE if nameless else _TOPIC_IDS_SINCE - 1
+        lowest, highest = self._encoder.min_produce_version, _TOPIC_IDS_SINCE
+        for batch in batches:
+            if batch.has_sequence and lowest < _SEQUENCES_SINCE:
+                lowest = _SEQUENCES_SINCE
+            # Some services lack the topic ids that v13 needs (KIP-516).
+            if not self._topic_id(batch.topic_partition.topic).int:
+                highest = _TOPIC_IDS_SINCE - 1
         if self._transactions is None:
             return lowest, highest
         if self._transactions.uses_v2:

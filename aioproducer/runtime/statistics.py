@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from aioproducer.metrics.durations import DurationCounts
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -54,8 +55,23 @@ class BrokerStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class FailureStatistics:
+    """A batch that failed for good; `age_s` is how long ago its first record was accepted."""
+
+    topic_partition: TopicPartition
+    records: int
+    age_s: float
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class Statistics:
-    """A snapshot; memory and sizes in bytes, `uptime_s` since `start()`."""
+    """A snapshot; memory and sizes in bytes, `uptime_s` since `start()`.
+
+    `delivery_times` counts the records acknowledged so far by the time from the first record of
+    their batch to the acknowledgement; `recent_failures` are the last 20 batches that failed,
+    newest last.
+    """
 
     client_id: str
     state: str
@@ -67,6 +83,8 @@ class Statistics:
     records_in_flight: int = 0
     brokers: Mapping[int, BrokerStatistics] = field(default_factory=dict)
     partitions: Mapping[TopicPartition, PartitionStatistics] = field(default_factory=dict)
+    delivery_times: DurationCounts = field(default_factory=DurationCounts)
+    recent_failures: tuple[FailureStatistics, ...] = ()
 
 
 @dataclass(slots=True)
@@ -100,6 +118,11 @@ def statistics(engine: ProducerEngine | None, client_id: str, state: str) -> Sta
             node_id: _broker(engine, node_id, now) for node_id in engine.metadata.cluster.nodes
         },
         partitions=partitions,
+        delivery_times=engine.stats.delivery_times.snapshot(),
+        recent_failures=tuple(
+            FailureStatistics(each.topic_partition, each.records, now - each.created_at, each.error)
+            for each in engine.stats.recent_failures
+        ),
     )
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aioproducer.errors import ConfigError, SerializationError
+from aioproducer._extras import needed
+from aioproducer.errors import SerializationError
 from aioproducer.serializers.protocol import SerializationContext, refusal
 
 if TYPE_CHECKING:
@@ -30,13 +31,8 @@ class PydanticSerializer:
     """
 
     def __init__(self, type_: Any, *, by_alias: bool = True, exclude_none: bool = False) -> None:
-        try:
+        with needed("pydantic", "for PydanticSerializer", install="pydantic>=2"):
             import pydantic
-        except ImportError as error:
-            raise ConfigError(
-                "the package pydantic is needed for PydanticSerializer",
-                advice="pip install 'pydantic>=2'",
-            ) from error
         self._adapter = pydantic.TypeAdapter(type_)
         self._invalid = pydantic.ValidationError
         self._by_alias = by_alias

@@ -56,7 +56,16 @@ class RequestHeader:
 class _RequestTypes(Mapping[ApiKey, type[Message]]):
     """The request class of each declared API; its module is imported on first look-up."""
 
+    def __init__(self) -> None:
+        self._found: dict[ApiKey, type[Message]] = {}
+
     def __getitem__(self, key: ApiKey) -> type[Message]:
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._find(key)
+        return found
+
+    def _find(self, key: ApiKey) -> type[Message]:
         try:
             name = ApiKey(key).name
         except ValueError:

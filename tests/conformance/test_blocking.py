@@ -483,6 +483,20 @@ def test_after_a_fork_the_child_is_refused_and_the_parent_goes_on(
     assert handle.result(WAIT_S).offset == 1
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_one_that_was_made_before_a_fork_can_be_started_in_the_child(brokers: Brokers) -> None:
+    producer = Producer(bootstrap_servers=brokers.address)
+    child = os.fork()
+    if child == 0:
+        producer.start()
+        producer.send_and_wait("t", b"child")
+        producer.close()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert brokers.values("t") == {0: [b"child"]}
+
+
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 def test_what_was_sent_is_delivered_at_the_interpreters_exit(
     brokers: Brokers, compression: str

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
+import io
 import json
 import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import ModuleType
 
 import httpx
 import pytest
+from support.programs import EXAMPLES, example
 
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
@@ -26,21 +24,11 @@ async def brokers() -> AsyncIterator[EmbeddedCluster]:
         yield cluster
 
 
-def example(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 async def test_service_places_every_order_in_its_customers_partition(
     brokers: EmbeddedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     brokers.create_topic("orders", 3)
-    assert await example("service").main(brokers.bootstrap_servers) == 0
+    assert await example("service.py").main(brokers.bootstrap_servers) == 0
     assert "999 more placed, 0 failed" in capsys.readouterr().out
     found = await read_topic(brokers.bootstrap_servers, "orders")
     records = [record for partition in found.values() for record in partition]
@@ -56,7 +44,7 @@ async def test_loader_loads_and_goes_on_where_it_ended(
     file = tmp_path / "f.csv"
     rows = "".join(f"UA,{n},EWR,2013-01-01T10:00:00Z\n" for n in range(100))
     file.write_text(f"carrier,flight,origin,time_hour\n{rows}")
-    load = example("loader").load
+    load = example("loader.py").load
     for expected in (100, 0):
         result = await load([str(file)], "flights", brokers.bootstrap_servers, tmp_path)
         assert (result.complete, result.progress.acknowledged) == (True, expected)
@@ -66,23 +54,35 @@ async def test_loader_loads_and_goes_on_where_it_ended(
     assert tuple(record.headers) == (("origin", b"EWR"),)
 
 
-async def test_fastapi_application_publishes_and_reports_readiness(
-    brokers: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_aiohttp_application_publishes_and_refuses(brokers: EmbeddedCluster) -> None:
+    pytest.importorskip("aiohttp")
+    from aiohttp.test_utils import TestClient, TestServer
+
     brokers.create_topic("events", 1)
-    monkeypatch.setenv("AIOPRODUCER_BOOTSTRAP_SERVERS", brokers.bootstrap_servers)
-    app = example("fastapi_app").app
+    app = example("aiohttp_app.py").create_app(brokers.bootstrap_servers)
+    async with TestClient(TestServer(app)) as client:
+        async with client.post("/events", json={"n": 1}) as stored:
+            assert (stored.status, await stored.json()) == (201, {"partition": 0, "offset": 0})
+        too_large = io.BytesIO(json.dumps({"text": "x" * 1_100_000}).encode())
+        async with client.post("/events", data=too_large) as refused:
+            assert (refused.status, (await refused.json())["persistence"]) == (413, "not persisted")
+    found = await read_topic(brokers.bootstrap_servers, "events")
+    assert [json.loads(record.value or b"") for record in found[0]] == [{"n": 1}]
+
+
+async def test_a_litestar_application_publishes_and_refuses(brokers: EmbeddedCluster) -> None:
+    pytest.importorskip("litestar")
+    brokers.create_topic("events", 1)
+    app = example("litestar_app.py").create_app(brokers.bootstrap_servers)
+    transport = httpx.ASGITransport(app)
     async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client,
+        app.lifespan(),
+        httpx.AsyncClient(transport=transport, base_url="http://x") as client,
     ):
         stored = await client.post("/events", json={"n": 1})
         assert (stored.status_code, stored.json()) == (201, {"partition": 0, "offset": 0})
-        accepted = await client.post("/events/background", json={"n": 2})
-        assert (accepted.status_code, accepted.json()) == (202, {"accepted": True})
-        assert (await client.get("/ready")).json() == {"ready": True}
-    found = await read_topic(brokers.bootstrap_servers, "events")
-    assert [json.loads(record.value or b"") for record in found[0]] == [{"n": 1}, {"n": 2}]
+        refused = await client.post("/events", json={"text": "x" * 1_100_000})
+        assert (refused.status_code, refused.json()["persistence"]) == (413, "not persisted")
 
 
 async def test_demo_loads_all_flights_and_finds_them_again() -> None:
@@ -100,7 +100,7 @@ async def test_demo_loads_all_flights_and_finds_them_again() -> None:
 
 
 def test_demo_notices_a_record_that_is_missing_doubled_or_changed() -> None:
-    demo = example("demo")
+    demo = example("demo.py")
     rows = [(b"k1", b"v1"), (b"k1", b"v2"), (b"k2", b"v3")]
 
     def content(*pairs: tuple[bytes, bytes]) -> object:
@@ -118,7 +118,7 @@ def test_demo_notices_a_record_that_is_missing_doubled_or_changed() -> None:
 
 def test_demos_own_key_hash_is_kafkas() -> None:
     # Values of org.apache.kafka.common.utils.UtilsTest, as unsigned numbers.
-    murmur2 = example("demo").murmur2
+    murmur2 = example("demo.py").murmur2
     known = {
         b"21": -973932308,
         b"foobar": -790332482,

@@ -84,7 +84,7 @@ MUTANTS = (
     ),
     Mutant(
         "never look at leaderless partitions again",
-        "core/accumulator.py",
+        "core/readiness.py",
         "        again = list(self.leaderless)\n        self.leaderless.clear()\n",
         "        again: list[PartitionQueue] = []\n",
     ),
@@ -187,12 +187,12 @@ MUTANTS = (
         "                batch.possibly_persisted = True\n"
         "                self._retry_or_fail(batch, error, node_id, now)\n"
         "            else:",
-        "                self._succeed(batch, BatchOutcome())\n            else:",
+        "                self._succeed(batch, BatchOutcome(), now)\n            else:",
     ),
     Mutant(
         "forget who waited for an answer",
         "core/accumulator.py",
-        "        queue.muted = False\n        self._replan(queue)\n",
+        "        queue.muted = False\n        self._readiness.replan(queue)\n",
         "        queue.muted = False\n",
     ),
     Mutant(

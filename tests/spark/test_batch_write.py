@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
+from support.pages import blocks, page
 from support.spark import EmbeddedKafka
 
 from aioproducer.spark import register
@@ -158,10 +157,8 @@ def test_a_secret_of_the_environment_stays_out_of_the_plan(
         write(spark.sql("SELECT '1' AS value"), embedded, options)
 
 
-def test_the_snippet_in_the_readme_works(spark: Any, embedded: EmbeddedKafka) -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    section = readme.partition("\n## Spark\n")[2]
-    snippet = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)[0]
+def test_the_snippet_in_the_guide_works(spark: Any, embedded: EmbeddedKafka) -> None:
+    (snippet,) = blocks(page("spark"))
     topic = embedded.topic()
     snippet = snippet.replace("localhost:9092", embedded.servers).replace('"orders"', repr(topic))
     exec(snippet, {"spark": spark, "frame": spark.range(3)})

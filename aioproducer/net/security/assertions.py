@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aioproducer.errors import AuthenticationError, ConfigError
+from aioproducer._extras import needed
+from aioproducer.errors import AuthenticationError
 
 _EC_BYTES = 32
 
@@ -44,13 +45,8 @@ def signed_assertions(settings: AssertionSettings) -> Callable[[], Awaitable[str
     Raises:
         ConfigError: `cryptography` is not installed.
     """
-    try:
+    with needed("cryptography", "to sign assertions", install="aioproducer[oauth]"):
         import cryptography  # noqa: F401
-    except ImportError:
-        raise ConfigError(
-            "the package cryptography is needed to sign assertions",
-            advice='pip install "aioproducer[oauth]"',
-        ) from None
 
     async def make() -> str:
         return await asyncio.to_thread(make_assertion, settings, time.time())

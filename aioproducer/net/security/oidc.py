@@ -24,8 +24,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
+from aioproducer._extras import needed
 from aioproducer.backoff import ExponentialBackoff
-from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnectionError
+from aioproducer.errors import AuthenticationError, KafkaConnectionError
 from aioproducer.net.security.tokens import as_token
 from aioproducer.types import OAuthToken
 
@@ -83,13 +84,8 @@ class TokenEndpoint:
         assertions: Assertions | None,
         rng: Random,
     ) -> None:
-        try:
+        with needed("httpx", "to ask a token endpoint", install="aioproducer[oauth]"):
             import httpx  # noqa: F401
-        except ImportError:
-            raise ConfigError(
-                "the package httpx is needed to ask a token endpoint",
-                advice='pip install "aioproducer[oauth]"',
-            ) from None
         self._settings = settings
         self._extensions = extensions
         self._assertions = assertions

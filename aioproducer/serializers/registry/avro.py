@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
+from aioproducer._extras import SCHEMA_REGISTRY, needed
 from aioproducer.errors import ConfigError
 from aioproducer.serializers.protocol import SerializationContext, refusal, type_refusal
 from aioproducer.serializers.registry.base import Encode, RegistrySerializer, SchemaUse
@@ -59,13 +60,8 @@ class AvroSerializer(RegistrySerializer):
         ignore_unknown_fields: bool = False,
     ) -> None:
         super().__init__(registry, SchemaUse(subject, auto_register, use_latest_version, normalize))
-        try:
+        with needed("fastavro", "for AvroSerializer", install=SCHEMA_REGISTRY):
             import fastavro
-        except ImportError as error:
-            raise ConfigError(
-                "the package fastavro is needed for AvroSerializer",
-                advice="pip install 'aioproducer[schema-registry]'",
-            ) from error
         self._fastavro = fastavro
         self._to_dict = to_dict
         self._strict = not ignore_unknown_fields

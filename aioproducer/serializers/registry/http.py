@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from aioproducer._extras import SCHEMA_REGISTRY, needed
 from aioproducer.backoff import ExponentialBackoff
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.serializers.registry.answers import RETRIABLE_STATUSES, refusal_of
@@ -99,13 +100,8 @@ class RegistryConnection:
         transport: httpx.AsyncBaseTransport | None,
         rng: random.Random,
     ) -> None:
-        try:
+        with needed("httpx", "to talk to a schema registry", install=SCHEMA_REGISTRY):
             import httpx
-        except ImportError as error:
-            raise ConfigError(
-                "the package httpx is needed to talk to a schema registry",
-                advice="pip install 'aioproducer[schema-registry]'",
-            ) from error
         self._httpx = httpx
         self._settings = settings
         self._transport = transport

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aioproducer._extras import SCHEMA_REGISTRY, needed
 from aioproducer.errors import ConfigError
 from aioproducer.serializers.json_text import JsonLibrary, JsonSerializer
 from aioproducer.serializers.protocol import SerializationContext, refusal
@@ -31,8 +32,10 @@ class JsonSchemaSerializer(RegistrySerializer):
         references: schemas of the registry that it refers to by `$ref`.
         validate: whether values are checked against the schema.
         library: what writes JSON, see `JsonSerializer`.
-        subject, auto_register, use_latest_version, normalize: see `AvroSerializer`. The schema's
-            name is its `title`.
+        subject: see `AvroSerializer`, as for the next three; the schema's name is its `title`.
+        auto_register: see there.
+        use_latest_version: see there.
+        normalize: see there.
 
     Raises:
         ConfigError: jsonschema is not installed, the schema is none, or options contradict.
@@ -52,13 +55,8 @@ class JsonSchemaSerializer(RegistrySerializer):
         normalize: bool = False,
     ) -> None:
         super().__init__(registry, SchemaUse(subject, auto_register, use_latest_version, normalize))
-        try:
+        with needed("jsonschema", "for JsonSchemaSerializer", install=SCHEMA_REGISTRY):
             import jsonschema
-        except ImportError as error:
-            raise ConfigError(
-                "the package jsonschema is needed for JsonSchemaSerializer",
-                advice="pip install 'aioproducer[schema-registry]'",
-            ) from error
         self._json = JsonSerializer(library)
         self._validate = validate
         self._own: Schema | None = None

@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
+from aioproducer._extras import SCHEMA_REGISTRY, needed
 from aioproducer.errors import ConfigError
 from aioproducer.serializers.protocol import SerializationContext, refusal, type_refusal
 from aioproducer.serializers.registry.base import Encode, RegistrySerializer, SchemaUse
@@ -35,9 +36,11 @@ class ProtobufSerializer(RegistrySerializer):
     Args:
         registry: where the schema stands.
         message_type: the generated class.
-        subject, auto_register, use_latest_version, normalize: see `AvroSerializer`. The schema's
-            name is the message's. With `use_latest_version` messages are written by their class;
-            only the id is that of the newest schema.
+        subject: see `AvroSerializer`, as for the next three; the schema's name is the message's.
+        auto_register: see there.
+        use_latest_version: messages are still written by their class; only the id is that of the
+            newest schema.
+        normalize: see there.
 
     Raises:
         ConfigError: protobuf is not installed, this is no generated class, or options contradict.
@@ -54,13 +57,8 @@ class ProtobufSerializer(RegistrySerializer):
         normalize: bool = False,
     ) -> None:
         super().__init__(registry, SchemaUse(subject, auto_register, use_latest_version, normalize))
-        try:
+        with needed("protobuf", "for ProtobufSerializer", install=SCHEMA_REGISTRY):
             from google.protobuf.message import EncodeError
-        except ImportError as error:
-            raise ConfigError(
-                "the package protobuf is needed for ProtobufSerializer",
-                advice="pip install 'aioproducer[schema-registry]'",
-            ) from error
         if not hasattr(getattr(message_type, "DESCRIPTOR", None), "containing_type"):
             raise ConfigError(f"{message_type!r} is no generated Protobuf class")
         self._type = message_type

@@ -27,6 +27,20 @@ def test_full_batch_is_sent_before_linger_ends() -> None:
     assert core.drain(1) == []
 
 
+def test_what_lingers_goes_along_with_a_request_to_its_node() -> None:
+    core = Core(leaders=(1, 1, 2, 1), linger=5.0)
+    lingering, elsewhere = core.append(1), core.append(2)
+    again = core.fill(3)
+    core.drain(1)
+    core.accumulator.reenqueue(again, core.now + 60)
+    full = core.fill(0)
+    after = core.append(1)
+    assert core.drain(1) == [full, after] and after is not lingering
+    assert core.drain(1) == core.drain(2) == []
+    core.now += 5
+    assert core.drain(2) == [elsewhere]
+
+
 def test_a_drained_batch_takes_no_more_records() -> None:
     core = Core()
     batch = core.append()

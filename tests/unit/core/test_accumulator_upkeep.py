@@ -92,7 +92,7 @@ def test_delivered_batches_leave_nothing_behind_a_long_linger() -> None:
         core.now += 0.001
         for batch in core.drain(1):
             core.accumulator.complete(batch, BatchOutcome())
-    assert len(core.accumulator._heap) <= 64
+    assert len(core.accumulator._readiness._heap) <= 64
 
 
 def test_partitions_of_topics_that_left_the_metadata_are_forgotten() -> None:

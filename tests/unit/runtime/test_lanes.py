@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -231,6 +233,26 @@ async def test_lane_takes_nothing_from_another_loop(lane_form):
     assert await asyncio.to_thread(bench.lane.append, "a", b"v", None, None, None, None) is None
     assert await elsewhere() is not None
     bench.end()
+
+
+def test_lane_takes_nothing_in_the_thread_of_its_uvloop_while_another_runs(lane_form):
+    uvloop = pytest.importorskip("uvloop", reason="needs uvloop (the extra `uvloop`)")
+    own, other = uvloop.new_event_loop(), uvloop.new_event_loop()
+    with closing(own), closing(other):
+
+        async def begin():
+            bench = Bench()
+            bench.know(a=1)
+            await bench.producer.send("a", b"v")
+            return bench
+
+        async def append():
+            return bench.lane.append("a", b"v", None, None, None, None)
+
+        bench = own.run_until_complete(begin())
+        assert other.run_until_complete(append()) is None
+        assert own.run_until_complete(append()) is not None
+        bench.end()
 
 
 # -- the line for memory ---------------------------------------------------------------------------

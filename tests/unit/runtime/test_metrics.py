@@ -123,6 +123,32 @@ def test_statistics_show_what_is_queued_and_in_flight_per_partition():
     play(act, **ROOMY)
 
 
+def test_statistics_show_how_long_deliveries_took_and_the_last_failures():
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.send_and_wait("t", b"v")
+            before = producer.statistics().delivery_times
+            stage.faults.add(Fault(ConnectionFault(delay_ms=2000), api=ApiKey.PRODUCE))
+            for delivery in [await producer.send("t", b"v") for _ in range(3)]:
+                await delivery
+            added = producer.statistics().delivery_times.since(before)
+            assert (before.total, added.total) == (1, 3)
+            assert 2 < (added.percentile(0.99) or 0) < 2.3
+            assert producer.statistics().recent_failures == ()
+            stage.faults.add(Fault(ErrorAnswer(87), api=ApiKey.PRODUCE, topic="u"))
+            with pytest.raises(KafkaError):
+                await producer.send_and_wait("u", b"secret")
+            await asyncio.sleep(1)
+            (failure,) = producer.statistics().recent_failures
+            assert failure.topic_partition == TopicPartition("u", 0)
+            assert (failure.records, round(failure.age_s)) == (1, 1)
+            assert "INVALID_RECORD" in failure.error
+            assert "not persisted" in failure.error
+            assert "secret" not in failure.error
+
+    play(act, **ROOMY)
+
+
 def test_a_refusal_for_want_of_memory_is_counted():
     async def act(stage: Stage) -> None:
         async with stage.producer as producer:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 
 import pytest
+from support.pages import page
 
 from aioproducer.errors import ConfigError
 from aioproducer.spark.options import OWN_OPTIONS, Guarantee, SourceOptions
@@ -111,9 +111,9 @@ def test_no_repr_and_no_error_shows_a_secret() -> None:
     assert "hush" not in str(caught.value)
 
 
-def test_the_readme_has_every_own_option() -> None:
-    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+def test_the_guide_has_every_own_option() -> None:
+    guide = page("spark")
     for option in OWN_OPTIONS:
         assert set(option.used.split()) <= {"write", "stream", "read"}
         used = option.used.replace(" ", ", ")
-        assert f"| `{option.name}` | {used} | {option.default} | {option.doc} |" in readme
+        assert f"| `{option.name}` | {used} | {option.default} | {option.doc} |" in guide

@@ -1,0 +1,67 @@
+"""What a wheel and a source distribution may contain and weigh.
+
+Owns: the rules. Must not know: how they are built.
+"""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Final
+
+WHEEL_BYTES: Final = 1_200_000
+"""A wheel is smaller. Most of it is Python, a fifth of that the brokers for tests."""
+
+NATIVE: Final = (
+    "records/_native",
+    "records/_bulk",
+    "records/_arrow_chunk",
+    "records/_arrow",
+    "runtime/_delivery",
+    "runtime/_fastlane",
+)
+_WHEEL_HAS: Final = ("aioproducer/py.typed", "pyspark_aioproducer/__init__.py")
+_SDIST_HAS: Final = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "PKG-INFO")
+_NOWHERE: Final = ("tests", "bench", "examples", ".ci")
+
+
+def wheel_problems(wheel: Path) -> list[str]:
+    """What is wrong with a wheel; nothing if it may be published."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    size = wheel.stat().st_size
+    problems = [f"{size:,} bytes, {WHEEL_BYTES:,} are allowed"] if size >= WHEEL_BYTES else []
+    problems += [f"{name} is missing" for name in _WHEEL_HAS if name not in names]
+    problems += [
+        f"the native module {module} is missing"
+        for module in NATIVE
+        if not any(
+            name.startswith(f"aioproducer/{module}.") and name.endswith((".so", ".pyd"))
+            for name in names
+        )
+    ]
+    problems += [
+        f"{name} does not belong into a wheel"
+        for name in names
+        if name.endswith((".md", ".c", ".pyx", ".pxd", ".pyc"))
+    ]
+    return problems + _strays(names)
+
+
+def sdist_problems(sdist: Path) -> list[str]:
+    """What is wrong with a source distribution."""
+    with tarfile.open(sdist) as archive:
+        names = [name.partition("/")[2] for name in archive.getnames()]
+    problems = [f"{name} is missing" for name in _SDIST_HAS if name not in names]
+    problems += [
+        f"the source of {module} is missing"
+        for module in NATIVE
+        if f"aioproducer/{module}.pyx" not in names
+    ]
+    problems += [f"{name} is compiled" for name in names if name.endswith((".so", ".pyd", ".pyc"))]
+    return problems + _strays(names)
+
+
+def _strays(names: list[str]) -> list[str]:
+    return [f"{name} does not belong here" for name in names if name.split("/")[0] in _NOWHERE]

@@ -1,0 +1,9 @@
+"""Builds the documentation site: `PYTHONPATH=.ci python -m tools.site`, which `make docs` runs.
+
+Owns: which pages there are (`pages`), how repository files become pages (`markdown`), the pages
+generated from the tables of options and errors and from docstrings (`options`, `errors`, `api`),
+the check of links and anchors in what was built (`links`). Must not know: what the pages say.
+
+Sources stand in `aioproducer/docs` and where GitHub looks for them; everything is put together
+under `build/`, and nothing of it is part of a distribution.
+"""

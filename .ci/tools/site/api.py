@@ -1,0 +1,123 @@
+"""The pages of the programming interface, made from docstrings.
+
+Owns: which modules have a page, and what each shows: the names in its `__all__`. Must not know: what
+the docstrings say.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from aioproducer import ProducerConfig
+
+CONFIG_CALLS = ["from_properties", "from_env", "from_file", "replace"]
+
+# Classes of native code are shown by their twins in Python.
+_TWINS = {"aioproducer.runtime._delivery.Delivery": "aioproducer.runtime._puredelivery.Delivery"}
+
+
+class Module(NamedTuple):
+    """A module with a page: `first` and `more` besides the names it lists, or `only` those.
+
+    `more` are what its calls give back, with the modules they come from.
+    """
+
+    title: str
+    file: str
+    name: str
+    first: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+    whole: bool = False
+
+    @property
+    def exists(self) -> bool:
+        """Whether this version has the module."""
+        return importlib.util.find_spec(self.name) is not None
+
+    def page(self) -> str:
+        """The page in Markdown, for mkdocstrings to fill in."""
+        module = importlib.import_module(self.name)
+        about = inspect.getdoc(module) or ""
+        parts = [f"# `{self.name}`\n\n", _as_text(about, whole=self.whole)]
+        names = self.only or (*self.first, *_names(module))
+        parts += [_entry(getattr(module, name)) for name in dict.fromkeys(names)]
+        parts += [_entry(_found(path)) for path in self.more]
+        return "".join(parts)
+
+
+def _names(module: ModuleType) -> list[str]:
+    """A module's public names: those it lists, or those it defines."""
+    defined = (
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    )
+    return sorted(getattr(module, "__all__", defined), key=str.lower)
+
+
+def _as_text(doc: str, *, whole: bool) -> str:
+    """A module's docstring: its first line, or all of it as it stands."""
+    if whole:
+        return f"```text\n{doc}\n```\n\n"
+    return doc.split("\n\n", 1)[0].replace("\n", " ") + "\n\n"
+
+
+def _found(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def _entry(value: Any) -> str:
+    """A class or a function, for mkdocstrings to fill in; nothing else has a docstring of its own."""
+    if not (inspect.isclass(value) or inspect.isroutine(value)):
+        return ""
+    path = f"{value.__module__}.{value.__qualname__}"
+    text = f"## {value.__name__}\n\n::: {_TWINS.get(path, path)}\n"
+    if value is ProducerConfig:  # its fields are a page of their own
+        text += f"    options:\n      members: {CONFIG_CALLS}\n"
+    return f"{text}\n"
+
+
+MODULES = (
+    Module(
+        "producer",
+        "producer",
+        "aioproducer",
+        first=("Producer", "ProducerConfig"),
+        more=(
+            "aioproducer.runtime.delivery.Delivery",
+            "aioproducer.runtime.bulk.SendManyResult",
+            "aioproducer.runtime.health.Health",
+            "aioproducer.runtime.statistics.Statistics",
+        ),
+    ),
+    Module("blocking producer", "blocking", "aioproducer.blocking"),
+    Module("transactions from outside", "transaction_admin", "aioproducer.transaction_admin"),
+    Module("serializers", "serializers", "aioproducer.serializers"),
+    Module("partitioners", "partitioners", "aioproducer.partitioners"),
+    Module(
+        "interceptors",
+        "interceptors",
+        "aioproducer.interceptors",
+        only=("Interceptor", "ClusterListener", "ClusterInfo"),
+    ),
+    Module("loading", "loader", "aioproducer.loader"),
+    Module("testing", "testing", "aioproducer.testing"),
+    Module("Prometheus", "prometheus", "aioproducer.metrics.prometheus"),
+    Module("OpenTelemetry", "opentelemetry", "aioproducer.metrics.opentelemetry"),
+    Module("FastAPI", "fastapi", "aioproducer.fastapi"),
+    Module("Starlette", "starlette", "aioproducer.starlette"),
+    Module("Spark", "spark", "aioproducer.spark"),
+    Module(
+        "aiokafka's interface",
+        "compat",
+        "aioproducer.compat.aiokafka",
+        only=("AIOKafkaProducer",),
+        whole=True,
+    ),
+)

@@ -1,0 +1,85 @@
+"""Makes pages of the repository's Markdown: links that lead to pages, lists as GitHub shows them.
+
+Owns: both translations. Must not know: which pages there are.
+
+Invariants: code, fenced or in backticks, stays as it is; a link to a file of the repository that is
+neither a page nor a picture becomes its text; one to nothing is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
+
+_CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
+_PICTURE = re.compile(r"(<img [^>]*?)src=\"(?!https?:)([^\"]+)\"")
+_LIST_AFTER_TEXT = re.compile(
+    r"^(?!\s*(?:[-*]|\d+\.) )(?!\s)(?!#|\|)(.+)\n(?=(?:[-*]|1\.) )", re.MULTILINE
+)
+
+
+class BrokenLinkError(Exception):
+    """A page links to a file that does not exist."""
+
+
+def page_text(
+    text: str,
+    source: str,
+    target: str,
+    targets: Mapping[str, str],
+    exists: Callable[[str], bool],
+    pictures: set[str],
+) -> str:
+    """Translate a page.
+
+    Args:
+        text: the Markdown.
+        source: the file it comes from, from the repository's root.
+        target: where it goes on the site.
+        targets: the place on the site of each file that is a page.
+        exists: whether the repository has a file.
+        pictures: collects the pictures that are shown, from the repository's root.
+
+    Raises:
+        BrokenLinkError: a link leads to no file.
+    """
+
+    def linked(match: re.Match[str]) -> str:
+        bang, label, address = match.groups()
+        if re.match(r"[a-z]+:|#", address):
+            return match[0]
+        path, _, anchor = address.partition("#")
+        file = os.path.normpath(PurePosixPath(source).parent / path)
+        # Guides link to generated pages by their place on the site.
+        place = targets.get(file) or (path if path in targets.values() else None)
+        if not (place or exists(file)):
+            raise BrokenLinkError(f"{source}: {address}")
+        if bang:
+            pictures.add(file)
+            place = file
+        elif place is None:
+            return label
+        return f"{bang}[{label}]({relative(place)}{'#' * bool(anchor)}{anchor})"
+
+    def shown(match: re.Match[str]) -> str:
+        file = os.path.normpath(PurePosixPath(source).parent / match[2])
+        pictures.add(file)
+        return f'{match[1]}src="{relative(file)}"'
+
+    def relative(place: str) -> str:
+        return os.path.relpath(place, PurePosixPath(target).parent)
+
+    parts = _CODE.split(_LIST_AFTER_TEXT.sub(r"\1\n\n", text))
+    # What is between two pieces of code may be part of a link whose label is code.
+    joined, kept = [], []
+    for number, part in enumerate(parts):
+        if number % 2:
+            kept.append(part)
+            joined.append(f"\0{len(kept) - 1}\0")
+        else:
+            joined.append(part)
+    translated = _PICTURE.sub(shown, _LINK.sub(linked, "".join(joined)))
+    return re.sub(r"\0(\d+)\0", lambda match: kept[int(match[1])], translated)

@@ -1,0 +1,97 @@
+"""Which pages the site has, in the order of its navigation.
+
+Owns: the table. Must not know: how a page is made.
+
+A page whose source does not exist is left out, so that optional ones need no switch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tools.site import api, errors, options
+
+ROOT = Path(__file__).parents[3]
+
+
+class Page(NamedTuple):
+    """One page: its title, its place on the site, and the file or the function it comes from."""
+
+    title: str
+    target: str
+    source: str | Callable[[], str]
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is something to show."""
+        return not isinstance(self.source, str) or (ROOT / self.source).exists()
+
+    def text(self) -> str:
+        """The page in Markdown, links as in its source."""
+        if isinstance(self.source, str):
+            return (ROOT / self.source).read_text(encoding="utf-8")
+        return self.source()
+
+
+def _guide(title: str, name: str) -> Page:
+    return Page(title, f"{name}.md", f"aioproducer/docs/{name}.md")
+
+
+_ALL: dict[str, list[Page]] = {
+    "": [
+        Page("Start", "index.md", "README.md"),
+        _guide("Tutorial", "tutorial"),
+        _guide("Installing", "install"),
+    ],
+    "How to": [
+        _guide("Send", "sending"),
+        _guide("Use transactions", "transactions"),
+        _guide("Load files", "loads"),
+        _guide("Load folders by Spark", "spark_loading"),
+        _guide("Serialize", "serializers"),
+        _guide("Secure the way to the brokers", "security"),
+        _guide("Publish from a web application", "web"),
+        _guide("Write from Spark", "spark"),
+        _guide("Load by Spark", "spark_loading"),
+        _guide("Test", "testing"),
+        _guide("Watch it", "monitoring"),
+        _guide("Use the command line", "cli"),
+        _guide("Come from another client", "migration"),
+    ],
+    "Reference": [
+        Page("Options", "reference/options.md", options.page),
+        Page("Errors", "reference/errors.md", errors.page),
+        *(
+            Page(f"API: {module.title}", f"reference/api/{module.file}.md", module.page)
+            for module in api.MODULES
+            if module.exists
+        ),
+        Page("KIPs", "reference/kips.md", "aioproducer/KIPS.md"),
+        Page("Changes", "reference/changes.md", "CHANGELOG.md"),
+    ],
+    "Background": [
+        _guide("Performance", "performance"),
+        Page("Measurements", "measurements/results.md", "bench/RESULTS.md"),
+        Page("How it is measured", "measurements/method.md", "bench/README.md"),
+        Page("What measuring taught", "measurements/notes.md", "bench/NOTES.md"),
+        _guide("Reliability", "reliability"),
+        Page("Reliability, measured", "measurements/reliability.md", "bench/RELIABILITY.md"),
+        Page("Architecture", "architecture.md", "aioproducer/ARCHITECTURE.md"),
+        Page(
+            "Exactly once from Spark", "spark-exactly-once.md", "aioproducer/spark/EXACTLY_ONCE.md"
+        ),
+        Page("Contributing", "contributing.md", "CONTRIBUTING.md"),
+        Page("Security policy", "security-policy.md", "SECURITY.md"),
+    ],
+}
+
+SECTIONS = {title: [page for page in pages if page.exists] for title, pages in _ALL.items()}
+"""The pages there are, by section; the section without a name is the top."""
+
+
+def every_page() -> Iterator[Page]:
+    """All pages, in order."""
+    for pages in SECTIONS.values():
+        yield from pages

@@ -1,0 +1,30 @@
+"""Packages that only some users need.
+
+Owns: how it is said that one is missing. Must not know: what any of them is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from aioproducer.errors import ConfigError
+
+SCHEMA_REGISTRY = "aioproducer[schema-registry]"
+
+
+@contextmanager
+def needed(package: str, purpose: str, *, install: str) -> Iterator[None]:
+    """Makes an import that fails in this block a `ConfigError`.
+
+    Args:
+        package: what is imported.
+        purpose: what it is needed for, as in "to do this" or "for that".
+        install: what pip is told to install.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigError(
+            f"the package {package} is needed {purpose}", advice=f"pip install '{install}'"
+        ) from error

@@ -1,0 +1,41 @@
+"""A producer in a FastAPI application.
+
+Owns: the dependency. Must not know: anything else; `aioproducer.starlette` does the work, and its
+names are here too. Needs the extra `aioproducer[fastapi]`.
+
+    app = FastAPI(lifespan=ProducerLifespan(bootstrap_servers="localhost:9092"))
+    answer_kafka_errors(app)  # 503 with Retry-After
+
+    @app.post("/orders", status_code=201)
+    async def place(order: Order, producer: ProducerDependency) -> None:
+        await producer.send_and_wait("orders", order.model_dump_json().encode())
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends
+
+from aioproducer.producer import Producer
+from aioproducer.starlette import (
+    LivePage,
+    ProducerLifespan,
+    Refusal,
+    answer_kafka_errors,
+    producer_of,
+    publish_quietly,
+)
+
+__all__ = [
+    "LivePage",
+    "ProducerDependency",
+    "ProducerLifespan",
+    "Refusal",
+    "answer_kafka_errors",
+    "producer_of",
+    "publish_quietly",
+]
+
+ProducerDependency = Annotated[Producer, Depends(producer_of)]
+"""The application's producer as a parameter of a handler; `producer_of` is what tests override."""

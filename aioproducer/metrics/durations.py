@@ -1,0 +1,70 @@
+"""How long things took: counts by duration, of which percentiles are made.
+
+Owns: the buckets. Must not know: what is measured, clocks.
+
+Invariants: a bucket ends a tenth above where it begins, so a percentile is at most a tenth too
+high; adding is one increment, whatever was added before; counts never fall, so that two snapshots
+give the percentiles of the time between them.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from math import ceil, log
+from typing import NamedTuple
+
+__all__ = ["DurationCounts", "Durations"]
+
+_SHORTEST_S = 1e-4
+_GROWTH = 1.1
+_BUCKETS = 170
+"""The last one ends at 1,000 s and holds what is longer."""
+_LOG_GROWTH = log(_GROWTH)
+
+
+class DurationCounts(NamedTuple):
+    """A snapshot of `Durations`: how many there are in each bucket."""
+
+    counts: tuple[int, ...] = (0,) * _BUCKETS
+
+    @property
+    def total(self) -> int:
+        """How many were measured."""
+        return sum(self.counts)
+
+    def since(self, earlier: DurationCounts) -> DurationCounts:
+        """What was added after an earlier snapshot of the same durations."""
+        pairs = zip(self.counts, earlier.counts, strict=True)
+        return DurationCounts(tuple(now - then for now, then in pairs))
+
+    def percentile(self, share: float) -> float | None:
+        """Seconds within which this share (0.99: all but one percent) was done; None without any.
+
+        Raises:
+            ValueError: the share is not above 0 and at most 1.
+        """
+        if not 0 < share <= 1:
+            raise ValueError(f"a share is above 0 and at most 1, not {share!r}")
+        total = self.total
+        if not total:
+            return None
+        wanted = ceil(share * total)
+        reached = accumulate(self.counts)
+        bucket = next(at for at, count in enumerate(reached) if count >= wanted)
+        return _SHORTEST_S * _GROWTH**bucket
+
+
+class Durations:
+    """Counts durations."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * _BUCKETS
+
+    def add(self, seconds: float, count: int = 1) -> None:
+        """So many took so long."""
+        bucket = ceil(log(seconds / _SHORTEST_S) / _LOG_GROWTH) if seconds > _SHORTEST_S else 0
+        self._counts[min(bucket, _BUCKETS - 1)] += count
+
+    def snapshot(self) -> DurationCounts:
+        """The counts now."""
+        return DurationCounts(tuple(self._counts))

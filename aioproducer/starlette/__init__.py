@@ -1,0 +1,29 @@
+"""A producer in a Starlette application, or one of any framework built on it, such as FastAPI.
+
+Owns: the public names. Must not know: FastAPI, how records are sent.
+
+    lifespan.py      one producer per process, from the application's start to its end
+    answers.py       what a client is told when Kafka cannot take a record: 503 and Retry-After
+    background.py    records sent after the response
+    live.py          a page that shows what the producer is doing, and its feed
+    figures.py       what the page shows
+
+Needs the extra `aioproducer[starlette]` or `aioproducer[fastapi]`; nothing else imports this room.
+"""
+
+from __future__ import annotations
+
+from aioproducer.refusal import Refusal
+from aioproducer.starlette.answers import answer_kafka_errors
+from aioproducer.starlette.background import publish_quietly
+from aioproducer.starlette.lifespan import ProducerLifespan, producer_of
+from aioproducer.starlette.live import LivePage
+
+__all__ = [
+    "LivePage",
+    "ProducerLifespan",
+    "Refusal",
+    "answer_kafka_errors",
+    "producer_of",
+    "publish_quietly",
+]

@@ -1,0 +1,333 @@
+"""The gateway in examples/: HTTP and WebSocket in, Kafka out, and its page in a real browser."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from support.browser import Page, chromium, running_browser
+from support.programs import example
+from support.serving import served
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from aioproducer.testing import EmbeddedCluster, read_topic
+
+EVENT = {"type": "clicked", "subject": "user-7", "data": {"n": 1}}
+SHOTS = os.environ.get("AIOPRODUCER_TEST_SCREENSHOTS")
+
+needs_chromium = pytest.mark.skipif(chromium() is None, reason="no Chromium (make system-deps)")
+
+
+@pytest.fixture
+async def brokers() -> AsyncIterator[EmbeddedCluster]:
+    async with EmbeddedCluster(brokers=3, topics={"events": 6}) as cluster:
+        yield cluster
+
+
+def application(brokers: EmbeddedCluster, **options: Any) -> FastAPI:
+    module = example("gateway/app.py")
+    app: FastAPI = module.create_app(module.producing(brokers.bootstrap_servers, **options))
+    return app
+
+
+@asynccontextmanager
+async def gateway(brokers: EmbeddedCluster, **options: Any) -> AsyncIterator[str]:
+    async with served(application(brokers, **options)) as address:
+        yield address
+
+
+@asynccontextmanager
+async def client_of(address: str) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False) as client:
+        yield client
+
+
+async def values(brokers: EmbeddedCluster) -> list[Any]:
+    found = await read_topic(brokers.bootstrap_servers, "events")
+    return [json.loads(record.value or b"") for records in found.values() for record in records]
+
+
+async def test_an_event_is_answered_when_it_is_acknowledged(brokers: EmbeddedCluster) -> None:
+    async with gateway(brokers) as address, client_of(address) as client:
+        stored = await client.post("/events", json=EVENT)
+        assert (stored.status_code, stored.json()["offset"]) == (201, 0)
+        again = await client.post("/events", json=EVENT)
+        assert again.json() == {"partition": stored.json()["partition"], "offset": 1}
+        accepted = await client.post("/events?wait=false", json=EVENT)
+        assert (accepted.status_code, accepted.json()) == (202, {"accepted": True})
+        assert (await client.get("/ready")).json() == {"ready": True}
+        assert (await client.post("/events", json={"type": "x"})).status_code == 422
+        assert (await client.get("/")).headers["location"] == "live/"
+    assert await values(brokers) == [EVENT, EVENT, EVENT]
+
+
+async def test_a_cluster_that_does_not_answer_is_503_with_retry_after(
+    brokers: EmbeddedCluster,
+) -> None:
+    patience = {"request_timeout_ms": 200, "delivery_timeout_ms": 300, "linger_ms": 0}
+    async with gateway(brokers, **patience) as address, client_of(address) as client:
+        brokers.faults.every("produce").is_never_answered()
+        late = await client.post("/events", json=EVENT)
+        assert (late.status_code, late.headers["retry-after"]) == (503, "1")
+        assert late.json()["persistence"] == "possibly persisted"
+
+
+async def test_a_full_buffer_is_503_at_once_and_passes(brokers: EmbeddedCluster) -> None:
+    little = {"buffer_memory": 4096, "batch_size": 1024, "max_block_ms": 1000}
+    async with gateway(brokers, **little) as address, client_of(address) as client:
+        fault = brokers.faults.every("produce").is_answered_late(2500)
+        event = {**EVENT, "data": {"text": "x" * 700}}
+        posts = [client.post("/events?wait=false", json=event) for _ in range(12)]
+        answers = await asyncio.gather(*posts)
+        refused = [answer for answer in answers if answer.status_code == 503]
+        assert 0 < len(refused) < 12
+        for answer in refused:
+            assert answer.headers["retry-after"] == "1"
+            assert answer.json()["persistence"] == "not persisted"
+        brokers.faults.remove(fault)
+        async with asyncio.timeout(30):
+            while (await client.post("/events", json=EVENT)).status_code == 503:
+                pass
+    # What was refused was not written, what was accepted was.
+    assert len(await values(brokers)) == 12 - len(refused) + 1
+
+
+async def test_a_websocket_is_answered_in_order(brokers: EmbeddedCluster) -> None:
+    async with (
+        gateway(brokers) as address,
+        connect(f"ws://{address}/events", proxy=None) as socket,
+    ):
+        for number in range(50):
+            await socket.send(json.dumps({**EVENT, "data": {"n": number}}))
+        await socket.send("no event")
+        answers = [json.loads(await socket.recv()) for _ in range(51)]
+    assert [answer["message"] for answer in answers] == list(range(1, 52))
+    assert [answer.get("offset") for answer in answers[:50]] == list(range(50))
+    assert (answers[50]["status"], answers[50]["persistence"]) == (422, "not persisted")
+    assert [event["data"]["n"] for event in await values(brokers)] == list(range(50))
+
+
+async def test_a_websocket_that_leaves_early_loses_nothing(brokers: EmbeddedCluster) -> None:
+    async with (
+        gateway(brokers) as address,
+        connect(f"ws://{address}/events", proxy=None, max_queue=None) as socket,
+    ):
+        for _ in range(20):
+            await socket.send(json.dumps(EVENT))
+        await socket.recv()
+    assert len(await values(brokers)) == 20
+
+
+async def test_other_sites_do_not_get_the_feed_and_viewers_are_counted(
+    brokers: EmbeddedCluster,
+) -> None:
+    async with gateway(brokers) as address:
+        feed = f"ws://{address}/live/feed"
+        with pytest.raises(InvalidStatus, match="403"):
+            await connect(feed, proxy=None, origin="https://evil.example")
+        async with connect(feed, proxy=None, origin=f"http://{address}") as socket:
+            shown = json.loads(await socket.recv())
+            assert (shown["process"], shown["state"]) == (os.getpid(), "running")
+        async with client_of(address) as client:
+            page = await client.get("/live/")
+            assert "default-src 'none'" in page.headers["content-security-policy"]
+            assert page.text.count("Gateway") == 2
+            assert (await client.get("/live/live.py")).status_code == 404
+
+
+async def test_too_many_viewers_are_told_to_come_back(brokers: EmbeddedCluster) -> None:
+    async with gateway(brokers) as address:
+        feed = f"ws://{address}/live/feed"
+        viewers = [await connect(feed, proxy=None) for _ in range(20)]
+        for viewer in viewers:
+            await viewer.recv()
+        async with connect(feed, proxy=None) as late:
+            await late.wait_closed()
+            assert late.close_code == 1013
+        for viewer in viewers:
+            await viewer.close()
+
+
+# -- in a browser ---------------------------------------------------------------------------------
+
+CONTRASTS = """(() => {
+  const channel = (value) => {
+    value /= 255;
+    return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+  };
+  const light = (color) => {
+    const [r, g, b] = color.match(/[\\d.]+/g).map(Number).map(channel);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = (node) => {
+    for (; node; node = node.parentElement) {
+      const color = getComputedStyle(node).backgroundColor;
+      if (color !== "rgba(0, 0, 0, 0)") return color;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const found = [];
+  for (const node of document.querySelectorAll("body *")) {
+    const own = [...node.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !node.getClientRects().length) continue;
+    const [a, b] = [light(getComputedStyle(node).color), light(ground(node))].sort((x, y) => y - x);
+    found.push([(a + 0.05) / (b + 0.05), node.tagName + "#" + node.id]);
+  }
+  return found.sort((x, y) => x[0] - y[0]);
+})()"""
+
+
+async def traffic(client: httpx.AsyncClient) -> None:
+    """Events as fast as they are acknowledged, until it is cancelled."""
+    number = 0
+    while True:
+        number += 1
+        event = {**EVENT, "subject": f"user-{number % 50}"}
+        await asyncio.gather(*(client.post("/events", json=event) for _ in range(4)))
+
+
+async def fail_some(brokers: EmbeddedCluster, client: httpx.AsyncClient) -> None:
+    """One batch that is refused for good, and an event that is too large to be accepted."""
+    brokers.faults.next("produce").answers("INVALID_RECORD")
+    assert (await client.post("/events?wait=false", json=EVENT)).status_code == 202
+    too_large = {**EVENT, "data": {"text": "x" * 1_100_000}}
+    assert (await client.post("/events", json=too_large)).status_code == 413
+
+
+async def look(page: Page, name: str) -> None:
+    """Keeps a picture where somebody asked for one."""
+    if SHOTS:  # with something to see in the lines
+        await page.evaluate("new Promise((done) => setTimeout(done, 40_000))")
+    picture = await page.screenshot()
+    assert picture.startswith(b"\x89PNG")
+    if SHOTS:
+        await asyncio.to_thread((Path(SHOTS) / f"{name}.png").write_bytes, picture)
+
+
+@needs_chromium
+async def test_the_page_shows_what_happens_in_light_and_dark_and_on_a_phone(
+    brokers: EmbeddedCluster,
+) -> None:
+    async with (
+        gateway(brokers) as address,
+        client_of(address) as client,
+        running_browser(chromium() or "") as browser,
+    ):
+        await fail_some(brokers, client)
+        sending = asyncio.create_task(traffic(client))
+        try:
+            async with browser.page(1280, 800) as page:
+                await page.open(f"http://{address}/")
+                await shows_figures(page)
+                await is_accessible(page)
+                await look(page, "gateway-light")
+                await can_be_paused(page)
+                assert page.complaints == []
+            async with browser.page(390, 844, dark=True, reduced_motion=True, scale=2) as phone:
+                await phone.open(f"http://{address}/live/")
+                await shows_figures(phone)
+                await is_accessible(phone)
+                await fits_a_phone(phone)
+                await look(phone, "gateway-dark-phone")
+                assert phone.complaints == []
+        finally:
+            sending.cancel()
+            await asyncio.wait({sending})
+
+
+async def shows_figures(page: Page) -> None:
+    await page.wait_for("document.querySelector('#status').innerText === 'Live'")
+    await page.wait_for("Number(document.querySelector('#rate').innerText.replace(',', '')) > 0")
+    await page.wait_for("document.querySelector('#rate-line path').getAttribute('d').includes('L')")
+    for name in ("p50", "p95", "p99", "max"):
+        assert float(await page.text(f"#{name}")) > 0
+    assert (await page.text("#process")) == str(os.getpid())
+    assert await page.evaluate("document.querySelectorAll('#brokers tr').length") == 3
+    assert "ready" in await page.text("#brokers")
+    failures = await page.text("#failures")
+    assert "INVALID_RECORD" in failures
+    assert "1 record of events" in failures
+    assert not await page.evaluate("document.querySelector('#no-failures').getClientRects().length")
+    assert int(await page.text("#refused")) == 1
+
+
+async def is_accessible(page: Page) -> None:
+    lowest, where = (await page.evaluate(CONTRASTS))[0]
+    assert lowest >= 4.5, where
+    await page.command("Accessibility.enable")
+    tree = (await page.command("Accessibility.getFullAXTree"))["nodes"]
+    found: dict[str, list[str]] = {}
+    for node in tree:
+        if not node.get("ignored"):
+            name = node.get("name", {}).get("value", "")
+            found.setdefault(node["role"]["value"], []).append(name)
+    assert found["heading"] == [
+        "Gateway",
+        "Throughput",
+        "Latency last 10 s",
+        "Buffer",
+        "Brokers",
+        "Recent failures",
+    ]
+    assert {"main", "banner", "table", "status", "meter", "button"} <= set(found)
+    assert found["meter"] == ["Buffer"]
+    assert found["button"] == ["Pause"]
+    lines = [name for role in ("image", "img") for name in found.get(role, [])]
+    assert any(name.startswith("Records per second over the last minute") for name in lines)
+    assert all(lines)
+
+
+async def can_be_paused(page: Page) -> None:
+    """By the keyboard."""
+    await page.evaluate("document.querySelector('#pause').focus()")
+    for kind in ("keyDown", "keyUp"):
+        await page.command(
+            "Input.dispatchKeyEvent",
+            type=kind,
+            key="Enter",
+            code="Enter",
+            windowsVirtualKeyCode=13,
+            text="\r" if kind == "keyDown" else "",
+        )
+    assert await page.text("#status") == "Paused"
+    assert await page.evaluate("document.querySelector('#pause').ariaPressed") == "true"
+    before = await page.text("#acknowledged")
+    await page.evaluate("new Promise((done) => setTimeout(done, 1500))")
+    assert await page.text("#acknowledged") == before
+    await page.evaluate("document.querySelector('#pause').click()")
+    await page.wait_for(f"document.querySelector('#acknowledged').innerText !== {before!r}")
+
+
+async def fits_a_phone(page: Page) -> None:
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    table = "document.querySelector('.scroll')"
+    assert await page.evaluate(f"{table}.scrollWidth <= {table}.clientWidth")
+    assert await page.evaluate("document.querySelector('#pause').offsetHeight") >= 44
+    button = "getComputedStyle(document.querySelector('#pause'))"
+    assert await page.evaluate(f"{button}.transitionDuration") == "0s"
+    ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert max(map(int, ground[4:-1].split(","))) < 50
+
+
+@needs_chromium
+async def test_the_page_says_that_the_server_is_gone_and_comes_back(
+    brokers: EmbeddedCluster,
+) -> None:
+    app = application(brokers)
+    async with running_browser(chromium() or "") as browser, browser.page() as page:
+        async with served(app) as address:
+            await page.open(f"http://{address}/live/")
+            await page.wait_for("document.querySelector('#status').innerText === 'Live'")
+        await page.wait_for("document.querySelector('#status').innerText.includes('lost')")
+        assert await page.evaluate("document.querySelector('#status').dataset.mood") == "bad"
+        async with served(app, port=int(address.rpartition(":")[2])):
+            await page.wait_for("document.querySelector('#status').innerText === 'Live'")

@@ -1,0 +1,128 @@
+"""The site is complete and its links lead somewhere, before it is built: `make docs` builds it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from support.pages import DOCS
+from tools.site import errors as catalogue
+from tools.site import options
+from tools.site.__main__ import assemble
+from tools.site.links import broken_links
+from tools.site.markdown import BrokenLinkError, page_text
+from tools.site.pages import every_page
+
+from aioproducer import errors
+from aioproducer.config import OPTIONS, Status
+
+
+@pytest.fixture(scope="module")
+def assembled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site") / "docs"
+    assemble(folder)
+    return folder / "pages"
+
+
+def test_every_guide_is_in_the_navigation(assembled: Path) -> None:
+    targets = [page.target for page in every_page()]
+    assert len(targets) == len(set(targets))
+    for guide in DOCS.glob("*.md"):
+        assert guide.name in targets, guide.name
+        assert (assembled / guide.name).exists()
+
+
+def test_every_link_of_the_pages_leads_to_a_page_and_its_heading(assembled: Path) -> None:
+    pages = {path: path.read_text(encoding="utf-8") for path in assembled.rglob("*.md")}
+    checked = 0
+    for path, text in pages.items():
+        prose = re.sub(r"^```.*?^```$|`[^`\n]+`", "", text, flags=re.MULTILINE | re.DOTALL)
+        for address in re.findall(r"\]\(([^()\s]+)\)", prose):
+            if re.match(r"[a-z]+:", address):
+                continue
+            name, _, anchor = address.partition("#")
+            target = (path.parent / name).resolve() if name else path
+            assert target.exists(), f"{path.name}: {address}"
+            if anchor:
+                assert anchor in anchors(pages[target]), f"{path.name}: {address}"
+            checked += 1
+    assert checked > 30
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a page: its headings', and those it sets itself."""
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    slugs = {
+        re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", each).strip().lower()) for each in headings
+    }
+    return slugs | set(re.findall(r'<a id="([^"]+)"', text))
+
+
+def test_the_options_page_has_every_option_with_what_there_is_to_know() -> None:
+    text = options.page()
+    for option in OPTIONS.values():
+        if option.status is Status.INERT:
+            assert f"| `{option.kafka_name}` | {option.doc} |" in text
+            continue
+        (line,) = (line for line in text.splitlines() if f'<a id="{option.name}"></a>' in line)
+        assert option.doc.replace("|", "\\|") in line
+        assert f"`{option.kafka_name}`" in line
+        if not option.required and not isinstance(option.default, tuple):
+            assert f"`{option.default!r}`" in line
+    assert "`linger_ms`<br>`linger.ms` | `5` | ms | " in text
+    assert "`batch_size`<br>`batch.size` | `16384` | bytes | " in text
+
+
+def test_the_error_catalogue_has_every_error_with_all_three_answers() -> None:
+    rows = [line.split(" | ") for line in catalogue.page().splitlines() if line.startswith("| <a")]
+    named = {re.sub(r".*`(\w+)`.*", r"\1", row[0]) for row in rows}
+    families = {"KafkaError", "BrokerError", "RetriableBrokerError", "InvalidMetadataError"}
+    public = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.KafkaError)
+    }
+    assert public - families - {"UnknownBrokerError"} <= named
+    for row in rows:
+        assert all(cell.strip(" |") for cell in row), row
+        assert row[-1] != "None |", row
+    assert set(catalogue.CLIENT) == {error.__name__ for error in catalogue.client_errors()}
+
+
+def test_a_link_to_nothing_is_refused_and_one_to_a_source_becomes_its_text() -> None:
+    def translated(text: str) -> str:
+        there = {"aioproducer/producer.py", "README.md", "bench/a.png"}
+        return page_text(
+            text,
+            "aioproducer/docs/x.md",
+            "x.md",
+            {"README.md": "index.md"},
+            there.__contains__,
+            pictures,
+        )
+
+    pictures: set[str] = set()
+    assert translated("[home](../../README.md#top)") == "[home](index.md#top)"
+    assert translated("[`send`](../producer.py)") == "`send`"
+    assert translated("`[a](b)`") == "`[a](b)`"
+    assert translated("![plot](../../bench/a.png)") == "![plot](bench/a.png)"
+    assert translated('<img alt="a" src="../../bench/a.png">') == '<img alt="a" src="bench/a.png">'
+    assert pictures == {"bench/a.png"}
+    assert translated("text:\n- one\n- two") == "text:\n\n- one\n- two"
+    with pytest.raises(BrokenLinkError, match=r"nothing\.md"):
+        translated("[a](nothing.md)")
+
+
+def test_dead_links_and_anchors_of_the_built_site_are_found(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "index.html").write_text(
+        '<a href="b/#here">1</a> <a href="b/#gone">2</a> <a href="c/">3</a> <a href="#self">4</a>'
+        '<h1 id="self"></h1><a href="https://example.com/x">5</a><img src="b/p.png">'
+    )
+    (tmp_path / "b" / "index.html").write_text('<h2 id="here"></h2><a href="..">up</a>')
+    assert broken_links(tmp_path) == [
+        "index.html: b/#gone (no such anchor)",
+        "index.html: c/ (no such file)",
+        "index.html: b/p.png (no such file)",
+    ]

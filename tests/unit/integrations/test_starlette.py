@@ -1,0 +1,269 @@
+"""Producers in Starlette and FastAPI applications, without a network."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import BackgroundTasks, FastAPI
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Mount, Route
+
+from aioproducer import Persistence, Producer, ProducerConfig
+from aioproducer.errors import (
+    BufferExhaustedError,
+    BufferFullError,
+    ConfigError,
+    DeliveryTimeoutError,
+    IllegalStateError,
+    KafkaError,
+    ProducerClosedError,
+    RecordTooLargeError,
+    SchemaRegistryError,
+    SerializationError,
+    TopicAuthorizationFailedError,
+)
+from aioproducer.fastapi import ProducerDependency
+from aioproducer.starlette import (
+    ProducerLifespan,
+    Refusal,
+    answer_kafka_errors,
+    producer_of,
+    publish_quietly,
+)
+from aioproducer.testing import MockProducer
+
+
+@asynccontextmanager
+async def client_of(app: Starlette, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of an application whose lifespan runs."""
+    transport = httpx.ASGITransport(app, **options)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
+    ):
+        yield client
+
+
+async def publish(request: Request) -> Response:
+    metadata = await producer_of(request).send_and_wait("events", await request.body())
+    return JSONResponse({"offset": metadata.offset})
+
+
+def application(make: Callable[[], Producer], **answers: Any) -> Starlette:
+    app = Starlette(routes=[Route("/", publish, methods=["POST"])], lifespan=ProducerLifespan(make))
+    answer_kafka_errors(app, **answers)
+    return app
+
+
+async def test_the_producer_lives_as_long_as_the_application() -> None:
+    made: list[MockProducer] = []
+
+    def make() -> MockProducer:
+        made.append(MockProducer())
+        return made[-1]
+
+    app = application(make)
+    assert not made
+    async with client_of(app) as client:
+        assert (await client.post("/", content=b"1")).json() == {"offset": 0}
+        assert producer_state(made[0]) == "running"
+    assert producer_state(made[0]) == "closed"
+    assert [record.value for record in made[0].history] == [b"1"]
+
+
+def producer_state(producer: Producer) -> str:
+    return producer.statistics().state
+
+
+async def test_each_life_of_an_application_has_a_producer_of_its_own() -> None:
+    made: list[Producer] = []
+    app = application(lambda: made.append(MockProducer()) or made[-1])
+    for _ in range(2):
+        async with client_of(app) as client:
+            assert (await client.post("/", content=b"1")).status_code == 200
+    assert len(made) == 2
+
+
+async def test_leaving_delivers_what_nobody_awaits() -> None:
+    producer = MockProducer(auto_complete=False)
+
+    async def send(request: Request) -> Response:
+        await producer_of(request).send("events", b"1")
+        return Response(status_code=202)
+
+    app = Starlette(
+        routes=[Route("/", send, methods=["POST"])], lifespan=ProducerLifespan(lambda: producer)
+    )
+    async with client_of(app) as client:
+        assert (await client.post("/")).status_code == 202
+        assert producer.pending == 1
+    assert producer.pending == 0
+
+
+async def test_an_inner_lifespan_has_the_producer_and_its_state_is_kept() -> None:
+    seen: list[str] = []
+
+    @asynccontextmanager
+    async def inner(app: Starlette) -> AsyncIterator[Mapping[str, Any]]:
+        yield {"answer": 42}
+        seen.append(producer_state(producer))
+
+    producer = MockProducer()
+    app = Starlette(lifespan=ProducerLifespan(lambda: producer, inner=inner))
+    async with app.router.lifespan_context(app) as state:
+        assert state == {"answer": 42, "aioproducer": producer}
+    assert seen == ["running"]
+
+
+async def test_a_failing_inner_lifespan_closes_the_producer() -> None:
+    @asynccontextmanager
+    async def inner(app: Starlette) -> AsyncIterator[None]:
+        raise OSError("no database")
+        yield
+
+    producer = MockProducer()
+    app = Starlette(lifespan=ProducerLifespan(lambda: producer, inner=inner))
+    with pytest.raises(OSError, match="no database"):
+        async with app.router.lifespan_context(app):
+            pass
+    assert producer_state(producer) == "closed"
+
+
+async def test_topics_are_warmed_up_before_the_first_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    warmed: list[object] = []
+
+    class Watched(MockProducer):
+        async def warm_up(self, topics: object) -> None:
+            warmed.append(topics)
+
+    app = Starlette(lifespan=ProducerLifespan(Watched, warm_up=("events",)))
+    async with app.router.lifespan_context(app):
+        assert warmed == [("events",)]
+
+
+def test_wrong_options_are_refused_when_the_application_is_made() -> None:
+    with pytest.raises(ConfigError, match="linger_ms"):
+        ProducerLifespan(bootstrap_servers="localhost:9092", linger=5)
+    with pytest.raises(TypeError, match="function"):
+        ProducerLifespan(MockProducer, linger_ms=5)
+    config = ProducerConfig(bootstrap_servers="localhost:9092")
+    assert ProducerLifespan(config, linger_ms=5)
+
+
+async def test_without_a_lifespan_the_error_says_what_to_do() -> None:
+    app = Starlette(routes=[Route("/", publish, methods=["POST"])])
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        with pytest.raises(IllegalStateError, match="ProducerLifespan"):
+            await client.post("/")
+
+
+async def test_a_mounted_application_finds_the_producer_in_the_servers_state() -> None:
+    inner = Starlette(routes=[Route("/", publish, methods=["POST"])])
+    app = Starlette(routes=[Mount("/inner", inner)], lifespan=ProducerLifespan(MockProducer))
+
+    async with app.router.lifespan_context(app) as state:
+
+        async def with_state(scope: Any, receive: Any, send: Any) -> None:
+            await app({**scope, "state": dict(state)}, receive, send)
+
+        transport = httpx.ASGITransport(with_state)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            assert (await client.post("/inner/", content=b"1")).status_code == 200
+
+
+async def test_fastapi_injects_the_producer_and_tests_can_replace_it() -> None:
+    app = FastAPI(lifespan=ProducerLifespan(MockProducer))
+
+    @app.post("/")
+    async def send(producer: ProducerDependency) -> dict[str, int | None]:
+        return {"offset": (await producer.send_and_wait("events", b"1")).offset}
+
+    async with client_of(app) as client, MockProducer() as other:
+        assert (await client.post("/")).json() == {"offset": 0}
+        app.dependency_overrides[producer_of] = lambda: other
+        assert (await client.post("/")).json() == {"offset": 0}
+        assert len(other.history) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "retry_after", "persistence"),
+    [
+        (BufferFullError("full"), 503, "7", "not persisted"),
+        (BufferExhaustedError("full"), 503, "7", "not persisted"),
+        (ProducerClosedError("bye"), 503, "7", "not persisted"),
+        (
+            DeliveryTimeoutError("late", persistence=Persistence.POSSIBLY_PERSISTED),
+            503,
+            "7",
+            "possibly persisted",
+        ),
+        (SchemaRegistryError("down"), 503, "7", "not persisted"),
+        (RecordTooLargeError("too large"), 413, None, "not persisted"),
+        (SerializationError("no number"), 422, None, "not persisted"),
+    ],
+)
+async def test_a_client_is_told_what_kafka_could_not_take(
+    error: KafkaError, status: int, retry_after: str | None, persistence: str
+) -> None:
+    noted: list[Exception] = []
+    app = application(lambda: failing(error), retry_after_s=7, on_refusal=noted.append)
+    async with client_of(app) as client:
+        answer = await client.post("/", content=b"secret")
+    assert (answer.status_code, answer.headers.get("retry-after")) == (status, retry_after)
+    assert answer.json()["persistence"] == persistence
+    assert "events" not in answer.text
+    assert [type(each) for each in noted] == [type(error)]
+
+
+def failing(error: KafkaError) -> MockProducer:
+    producer = MockProducer()
+    producer.errors["send"] = error
+    return producer
+
+
+async def test_what_is_no_clients_business_stays_an_error() -> None:
+    error = TopicAuthorizationFailedError()
+    app = application(lambda: failing(error))
+    async with client_of(app) as client:
+        with pytest.raises(TopicAuthorizationFailedError):
+            await client.post("/")
+    async with client_of(app, raise_app_exceptions=False) as client:
+        assert (await client.post("/")).status_code == 500
+    assert Refusal.of(error) is None
+
+
+async def test_background_tasks_of_both_frameworks_send_and_only_log_a_loss(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    producer = MockProducer()
+
+    async def starlettes(request: Request) -> Response:
+        task = BackgroundTask(publish_quietly, producer_of(request), "events", b"1", b"key")
+        return PlainTextResponse("accepted", background=task)
+
+    app = FastAPI(lifespan=ProducerLifespan(lambda: producer))
+    app.router.routes.append(Route("/starlette", starlettes, methods=["POST"]))
+
+    @app.post("/fastapi")
+    async def fastapis(background: BackgroundTasks, producer: ProducerDependency) -> None:
+        background.add_task(publish_quietly, producer, "events", b"2", headers=[("h", b"v")])
+
+    async with client_of(app) as client:
+        await client.post("/starlette")
+        await client.post("/fastapi")
+        assert [record.value for record in producer.history] == [b"1", b"2"]
+        producer.errors["send"] = BufferExhaustedError("no room")
+        with caplog.at_level(logging.ERROR, "aioproducer.starlette"):
+            assert (await client.post("/fastapi")).status_code == 200
+    assert "no room" in caplog.text
