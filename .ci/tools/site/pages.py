@@ -28,6 +28,11 @@ class Page(NamedTuple):
         """Whether there is something to show."""
         return not isinstance(self.source, str) or (ROOT / self.source).exists()
 
+    @property
+    def home(self) -> str:
+        """Where links are relative to: its file; one made by a function counts as a guide."""
+        return self.source if isinstance(self.source, str) else f"aioproducer/docs/{self.target}"
+
     def text(self) -> str:
         """The page in Markdown, links as in its source."""
         if isinstance(self.source, str):
