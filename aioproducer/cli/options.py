@@ -92,17 +92,20 @@ class Connection:
         Raises:
             ConfigError: an option is wrong, or the file cannot be read.
         """
+        config = ProducerConfig.from_properties(self.given())
+        chosen = config.explicitly_set
+        return config.replace(
+            **{name: default for name, default in defaults.items() if name not in chosen}
+        )
+
+    def given(self) -> dict[str, str]:
+        """The producer's options as they were given, by Kafka's names."""
         given: dict[str, str] = {"bootstrap.servers": _DEFAULT_SERVER}
         if self.config_file is not None:
             given |= _from_file(self.config_file)
         if self.bootstrap_server is not None:
             given["bootstrap.servers"] = self.bootstrap_server
-        given |= dict(pair(text, "-X") for text in self.properties or ())
-        config = ProducerConfig.from_properties(given)
-        chosen = config.explicitly_set
-        return config.replace(
-            **{name: default for name, default in defaults.items() if name not in chosen}
-        )
+        return given | dict(pair(text, "-X") for text in self.properties or ())
 
 
 def _from_file(path: Path) -> dict[str, str]:

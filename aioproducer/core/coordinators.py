@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     )
     from aioproducer.wire.schema import Message
 
+_MOST_REMEMBERED = 100
+"""Coordinators: a producer that assumes one id after the other asks for many."""
 _HOPELESS = (AuthenticationError, UnsupportedVersionError)
 """Failures that another attempt or another coordinator would only repeat."""
 
@@ -137,6 +139,8 @@ class CoordinatorDialogue:
     ) -> None:
         answer, node_id = requests.coordinator_of(response, request.coordinator.name)
         if self._taken(request, answer, now):
+            if len(self._coordinators) >= _MOST_REMEMBERED:
+                self._coordinators.clear()
             self._coordinators[request.coordinator] = node_id
 
     def _on_producer_id(

@@ -13,6 +13,7 @@ Owns: the table of allowed transitions and its diagram. Must not know: what make
 
     IN_TRANSACTION ---prepare---> PREPARED ---commit, abort---> COMMITTING, ABORTING
     PREPARED -----> ABORTABLE_ERROR
+    PREPARED ---another id assumed---> UNINITIALIZED
     any state -----> FATAL_ERROR, which has no way out
 
 `renew`: the producer id gets a new epoch before the next transaction begins.
@@ -47,7 +48,7 @@ _EACH: Final = {
     _S.INITIALIZING: {_S.READY, _S.UNINITIALIZED},
     _S.READY: {_S.IN_TRANSACTION, _S.INITIALIZING},
     _S.IN_TRANSACTION: {_S.PREPARED, _S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR},
-    _S.PREPARED: {_S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR},
+    _S.PREPARED: {_S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR, _S.UNINITIALIZED},
     _S.COMMITTING: {_S.READY, _S.INITIALIZING, _S.ABORTABLE_ERROR},
     _S.ABORTING: {_S.READY, _S.INITIALIZING},
     _S.ABORTABLE_ERROR: {_S.ABORTING},

@@ -166,6 +166,22 @@ class TransactionManager:
             empty=not self.contents.begun,
         )
 
+    def assume(self, transactional_id: str) -> None:
+        """Goes on under another transactional id, not initialized; for a prepared transaction.
+
+        That one is left to whoever ends it, as when the producer is closed.
+
+        Raises:
+            IllegalStateError: no transaction is prepared.
+        """
+        if not self.is_prepared:
+            raise self._refusal("assume")
+        self.transactional_id, self.identity = transactional_id, None
+        v2, self.contents = self.contents.v2, TransactionContents(transactional_id)
+        self.contents.v2 = v2
+        self._must_renew = self._renew_to_be_sure = False
+        self._move(_S.UNINITIALIZED)
+
     def commit(self) -> Operation:
         """Commits once every record is acknowledged."""
         operation = self._repeated(OperationKind.COMMIT)

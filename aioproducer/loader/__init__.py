@@ -10,6 +10,8 @@ terminal, Spark. Delivery is at least once, or exactly once in transactions; eve
 acknowledged, failed or rejected.
 """
 
+from aioproducer.loader.avro import AvroFormat
+from aioproducer.loader.avro_values import AvroValues, avro_values
 from aioproducer.loader.errors import (
     DeadLetterError,
     LoaderError,
@@ -22,6 +24,7 @@ from aioproducer.loader.formats import CsvFormat, Format, LinesFormat, NdjsonFor
 from aioproducer.loader.loader import Loader
 from aioproducer.loader.mapping import RecordMapping
 from aioproducer.loader.options import LoadOptions, ProducerLike
+from aioproducer.loader.orc import OrcFormat
 from aioproducer.loader.parquet import ParquetFormat
 from aioproducer.loader.progress import LoadResult, Progress
 from aioproducer.loader.rows import BadRow, Position, RowBatch, Source
@@ -30,6 +33,8 @@ from aioproducer.loader.state import LoadState, Settled
 
 __all__ = [
     "FORMATS",
+    "AvroFormat",
+    "AvroValues",
     "BadRow",
     "CsvFormat",
     "DeadLetterError",
@@ -43,6 +48,7 @@ __all__ = [
     "LoaderError",
     "MappingError",
     "NdjsonFormat",
+    "OrcFormat",
     "ParquetFormat",
     "Position",
     "ProducerLike",
@@ -55,4 +61,5 @@ __all__ = [
     "Source",
     "SourceError",
     "StateError",
+    "avro_values",
 ]

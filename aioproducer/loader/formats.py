@@ -65,15 +65,19 @@ class LinesFormat:
         """See `Format`."""
         return _behind(skip, self._chunks(stream))
 
-    def _chunks(self, stream: io.BufferedIOBase) -> Iterator[Chunk]:
-        first_row = 1
+    def parse(self, raw: Sequence[bytes], first_row: int = 1) -> Chunk:
+        """Lines that follow each other, as rows."""
         separator = self.key_separator.encode() if self.key_separator else None
         columns = LINE_COLUMNS if separator is None else KEY_VALUE_COLUMNS
+        lines = [line if type(line) is CutLine else line.removesuffix(b"\r") for line in raw]
+        fields = [self._fields(line, separator) for line in lines]
+        return Chunk(first_row, fields, columns, lines)
+
+    def _chunks(self, stream: io.BufferedIOBase) -> Iterator[Chunk]:
+        first_row = 1
         for raw in read_lines(stream, self.max_row_bytes):
-            lines = [line if type(line) is CutLine else line.removesuffix(b"\r") for line in raw]
-            fields = [self._fields(line, separator) for line in lines]
-            yield Chunk(first_row, fields, columns, lines)
-            first_row += len(lines)
+            yield self.parse(raw, first_row)
+            first_row += len(raw)
 
     def _fields(self, line: bytes, separator: bytes | None) -> Fields | BadRow:
         if type(line) is CutLine:
@@ -94,15 +98,20 @@ class NdjsonFormat:
         """See `Format`."""
         return _behind(skip, self._chunks(stream))
 
+    def parse(self, raw: Sequence[bytes], first_row: int = 1) -> Chunk:
+        """Lines that follow each other, as rows; there may be none of them."""
+        lines = [line if type(line) is CutLine else line.strip() for line in raw]
+        lines = [line for line in lines if line]
+        fields = [self._parse(line) for line in lines]
+        return Chunk(first_row, fields, None, lines, lines_are_json=True)
+
     def _chunks(self, stream: io.BufferedIOBase) -> Iterator[Chunk]:
         first_row = 1
         for raw in read_lines(stream, self.max_row_bytes):
-            lines = [line if type(line) is CutLine else line.strip() for line in raw]
-            lines = [line for line in lines if line]
-            if lines:
-                fields = [self._parse(line) for line in lines]
-                yield Chunk(first_row, fields, None, lines, lines_are_json=True)
-                first_row += len(lines)
+            chunk = self.parse(raw, first_row)
+            if chunk.fields:
+                yield chunk
+                first_row += len(chunk.fields)
 
     def _parse(self, line: bytes) -> Fields | BadRow:
         if type(line) is CutLine:

@@ -52,9 +52,9 @@ def read_lines(stream: Readable, max_line_bytes: int) -> Iterator[list[bytes]]:
             lines.append(rest)
             rest, skipping = b"", True
         if lines:
-            yield _cut(lines, max_line_bytes)
+            yield cut_lines(lines, max_line_bytes)
     if rest:
-        yield _cut([rest], max_line_bytes)
+        yield cut_lines([rest], max_line_bytes)
 
 
 def _without_bom(lines: list[bytes], rest: bytes) -> bytes:
@@ -64,7 +64,8 @@ def _without_bom(lines: list[bytes], rest: bytes) -> bytes:
     return rest
 
 
-def _cut(lines: list[bytes], limit: int) -> list[bytes]:
-    if max(map(len, lines)) <= limit:
+def cut_lines(lines: list[bytes], limit: int) -> list[bytes]:
+    """Lines of which none is longer than the limit; a longer one becomes a `CutLine`."""
+    if max(map(len, lines), default=0) <= limit:
         return lines
     return [line if len(line) <= limit else CutLine(line[:limit]) for line in lines]

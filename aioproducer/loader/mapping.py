@@ -66,6 +66,8 @@ class RecordMapping:
         timestamp_unit: What such a number counts.
         partition: The column with the partition's number.
         partition_by: Columns whose hash chooses the partition, in place of the key's.
+        value_encoder: Makes the value of the whole row, in place of `value_format`; it is given the
+            row's fields by name, and raises ValueError for a row that it cannot do.
     """
 
     key: tuple[str, ...] = ()
@@ -78,6 +80,7 @@ class RecordMapping:
     timestamp_unit: TimestampUnit = "ms"
     partition: str | None = None
     partition_by: tuple[str, ...] = ()
+    value_encoder: Callable[[Mapping[str, Any]], bytes] | None = None
 
     def __post_init__(self) -> None:
         if self.partition is not None and self.partition_by:
@@ -87,6 +90,8 @@ class RecordMapping:
             raise MappingError(f"a timestamp counts {units}, not {self.timestamp_unit!r}")
         if self.value is not None and self.value_format == "raw":
             raise MappingError("a value column and the raw row as value exclude each other")
+        if self.value_encoder is not None and (self.value or self.value_format == "raw"):
+            raise MappingError("a value column or the raw row, and a schema, exclude each other")
 
 
 class RowMapper:
@@ -131,7 +136,8 @@ class _CompiledMapping:
 
     def takes_lines(self, batch: RowBatch) -> bool:
         """Whether the lines themselves are the values."""
-        if self._value is not None or batch.lines is None:
+        encoded = self._mapping.value_encoder is not None
+        if self._value is not None or batch.lines is None or encoded:
             return False
         wanted_raw = self._mapping.value_format == "raw"
         return wanted_raw or batch.lines_are_json or batch.columns == LINE_COLUMNS
@@ -159,6 +165,8 @@ class _CompiledMapping:
     def _row_value(self, fields: Fields) -> bytes | None:
         if self._value is not None:
             return to_bytes(self._value(fields))
+        if self._mapping.value_encoder is not None:
+            return self._mapping.value_encoder(_named(fields, self._columns))
         if self._mapping.value_format == "raw" and self._columns is not None:
             return _csv_line(fields)
         if self._texts_to_json is not None:

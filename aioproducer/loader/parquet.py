@@ -1,4 +1,4 @@
-"""Parquet, read with pyarrow (the extra `arrow`), imported when used.
+"""Parquet, read with pyarrow.
 
 Owns: row groups and batches of a Parquet stream. Must not know: files, Kafka.
 
@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from aioproducer.loader.arrow_rows import chunks_behind, import_pyarrow
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats import Chunk, too_few_rows
 from aioproducer.loader.streams import seekable
@@ -28,7 +29,7 @@ class ParquetFormat:
 
     def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
         """See `Format`."""
-        pyarrow, parquet = _import_pyarrow()
+        pyarrow, parquet = import_pyarrow("parquet", "Parquet")
         try:
             file = stack.enter_context(parquet.ParquetFile(seekable(stream, stack)))
             yield from _rows(file, skip)
@@ -40,29 +41,16 @@ def _rows(file: Any, skip: int) -> Iterator[Chunk]:
     groups = file.metadata
     if groups.num_rows < skip:
         raise too_few_rows(groups.num_rows, skip)
-    columns = tuple(file.schema_arrow.names)
-    first_row = 1
+    first_row, wanted = 1, list[int]()
     for group in range(file.num_row_groups):
         rows_in_group = groups.row_group(group).num_rows
-        if first_row + rows_in_group - 1 <= skip:
+        if not wanted and first_row + rows_in_group - 1 <= skip:
             first_row += rows_in_group
-            continue
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group]):
-            wanted = batch.slice(max(0, min(batch.num_rows, skip - first_row + 1)))
-            if wanted.num_rows:
-                start = first_row + batch.num_rows - wanted.num_rows
-                values = (column.to_pylist() for column in wanted.columns)
-                yield Chunk(start, list(zip(*values, strict=True)), columns)
-            first_row += batch.num_rows
-
-
-def _import_pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise SourceError(
-            "reading Parquet needs pyarrow, which cannot be imported",
-            advice="install it: pip install 'aioproducer[arrow]'",
-        ) from error
-    return pyarrow, parquet
+        else:
+            wanted.append(group)
+    batches = (
+        batch
+        for group in wanted
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group])
+    )
+    yield from chunks_behind(skip, batches, first_row)

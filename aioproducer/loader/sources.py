@@ -17,8 +17,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from aioproducer.errors import ConfigError
+from aioproducer.loader.avro import AvroFormat
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats import CsvFormat, Format, LinesFormat, NdjsonFormat
+from aioproducer.loader.orc import OrcFormat
 from aioproducer.loader.parquet import ParquetFormat
 from aioproducer.loader.rows import Position, RowBatch
 from aioproducer.loader.streams import STDIN, Member, ReadInterruptedError, members
@@ -28,6 +30,8 @@ FORMATS: Mapping[str, Format] = {
     "tsv": CsvFormat(delimiter="\t"),
     "ndjson": NdjsonFormat(),
     "parquet": ParquetFormat(),
+    "orc": OrcFormat(),
+    "avro": AvroFormat(),
     "lines": LinesFormat(),
 }
 """The formats by the names people use."""
@@ -41,10 +45,17 @@ _FORMAT_BY_SUFFIX = {
     ".json": "ndjson",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".orc": "orc",
+    ".avro": "avro",
     ".txt": "lines",
     ".log": "lines",
 }
 _ROWS_PER_BATCH = 500
+
+
+def format_named(name: str) -> str | None:
+    """The format that a file's name tells; None if it tells none."""
+    return _FORMAT_BY_SUFFIX.get(PurePosixPath(name).suffix.lower())
 
 
 class FileSource:
@@ -141,7 +152,7 @@ class FileSource:
             raise SourceError(f"cannot go on behind {after}: there is no such member")
 
     def _format_by_name(self, member: Member) -> Format | None:
-        name = _FORMAT_BY_SUFFIX.get(PurePosixPath(member.format_name).suffix.lower())
+        name = format_named(member.format_name)
         if member.name is None:
             if name is None:
                 raise SourceError("its name does not tell its format", advice=_NAME_IT)

@@ -166,6 +166,11 @@ class TransactionTask:
         await self._outcome(operation)
         return self.manager.prepared()
 
+    async def assume(self, transactional_id: str) -> None:
+        """Leaves the prepared transaction to others; initialized anew, under another id."""
+        self.manager.assume(transactional_id)
+        await self.init()
+
     async def commit(self) -> None:
         """Waits for all records without lingering, then commits."""
         operation = self.manager.commit()

@@ -4,8 +4,10 @@ Owns: the thread that a call runs in, a task's producer, names made from checkpo
 not know: Spark; the order of things is `two_phase`'s.
 
 Invariants
-- Each call has connections of its own, and has closed them when it returns: Spark makes the calls
-  of one epoch in different processes.
+- Each call of the driver has connections of its own, and has closed them when it returns: Spark
+  makes the calls of one epoch in different processes.
+- A task's producer goes on to the next attempt only with its transaction prepared; any other end
+  closes it.
 - Every wait is bounded by `max_block_ms` per step.
 """
 
@@ -23,6 +25,7 @@ from aioproducer.errors import IllegalStateError, KafkaError
 from aioproducer.spark.attempts import Plan, TaskResult
 from aioproducer.spark.decision import Part
 from aioproducer.spark.ledger import Ledger
+from aioproducer.spark.pool import POOL, Kind
 from aioproducer.spark.two_phase import CommitReport, TwoPhaseCommit
 
 if TYPE_CHECKING:
@@ -129,23 +132,32 @@ class TaskAttempt:
         config: no `transactional_id`.
         partition: the Spark partition.
         owner: the id of the query or job.
+        kind: what producers are kept by between attempts; None to make one and close it.
 
     Raises:
         CheckpointBehindError: see there.
     """
 
     def __init__(
-        self, plan: Plan, epoch: int, config: ProducerConfig, *, partition: int, owner: str
+        self,
+        plan: Plan,
+        epoch: int,
+        config: ProducerConfig,
+        *,
+        partition: int,
+        owner: str,
+        kind: Kind | None = None,
     ) -> None:
         self.is_decided: bool = plan.is_decided(epoch, owner)
+        self._config = config
+        self._kind = kind
+        self._is_prepared = False
         self._plan = plan
         self._epoch = epoch
         self._partition = partition
         self._owner = owner
+        self._name = "" if self.is_decided else plan.attempt_id(epoch, owner)
         self._producer: Producer | None = None
-        if not self.is_decided:
-            name = plan.attempt_id(epoch, owner)
-            self._producer = Producer(config, transactional_id=name)
 
     @property
     def producer(self) -> Producer:
@@ -165,18 +177,32 @@ class TaskAttempt:
             TransactionAbortableError: some record was lost.
         """
         transaction = self.producer.prepare_transaction()
+        self._is_prepared = True
         part = None if transaction.empty else Part(self._partition, rows, transaction)
         return TaskResult(self._plan.driver, self._epoch, self._owner, part)
 
     def __enter__(self) -> Self:
-        if self._producer is not None:
-            self._producer.start()
+        if not self.is_decided:
+            producer = self._producer = self._ready()
             try:
-                self._producer.begin_transaction()
+                producer.begin_transaction()
             except BaseException:
-                self._producer.close(0)
+                producer.close(0)
                 raise
         return self
+
+    def _ready(self) -> Producer:
+        """A producer of this attempt's name: one that has connections already, or a new one."""
+        kept = None if self._kind is None else POOL.take(self._kind)
+        if kept is not None:
+            try:
+                kept.run(lambda: kept._producer._transactions().assume(self._name))
+                return kept
+            except KafkaError:
+                kept.close(0)
+        made = Producer(self._config, transactional_id=self._name)
+        made.start()
+        return made
 
     def __exit__(
         self,
@@ -185,6 +211,9 @@ class TaskAttempt:
         traceback: TracebackType | None,
     ) -> None:
         if self._producer is None:
+            return
+        if self._is_prepared and exc is None and self._kind is not None:
+            POOL.put(self._kind, self._producer)
             return
         try:
             self._producer.close(None if exc is None else 0)

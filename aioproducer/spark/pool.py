@@ -6,6 +6,7 @@ know: PySpark, rows.
 Invariants
 - A producer is used by one task at a time; tasks that run beside each other have one each.
 - A producer that has failed or was closed is never handed out again.
+- One that was lent with a prepared transaction is handed out for another transactional id only.
 - A forked child starts with none; at exit each is closed (`aioproducer.blocking`).
 - At most `_IDLE` are kept that nobody uses; the one unused for longest is closed.
 """
@@ -29,11 +30,16 @@ _IDLE: Final = 4
 _CLOSE_S: Final = 10.0
 
 
-class _Kind(NamedTuple):
-    """What producers have to have in common to stand in for each other."""
+class Kind(NamedTuple):
+    """What producers have to have in common to stand in for each other.
+
+    Attributes:
+        options: what they are made with.
+        id_prefix: what their transactional ids begin with; empty where each attempt has its own.
+    """
 
     options: frozenset[tuple[str, str]]
-    id_prefix: str | None
+    id_prefix: str | None = None
 
 
 class ProducerPool:
@@ -41,7 +47,7 @@ class ProducerPool:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle: list[tuple[_Kind, Producer]] = []
+        self._idle: list[tuple[Kind, Producer]] = []
 
     @contextmanager
     def producer(self, options: SourceOptions, id_prefix: str | None = None) -> Iterator[Producer]:
@@ -51,8 +57,8 @@ class ProducerPool:
             options: what it is made with.
             id_prefix: what its transactional id begins with; the rest nobody else has.
         """
-        kind = _Kind(frozenset(options.kafka.items()), id_prefix)
-        producer = self._take(kind)
+        kind = Kind(frozenset(options.kafka.items()), id_prefix)
+        producer = self.take(kind)
         if producer is None:
             own = {} if id_prefix is None else {"transactional_id": f"{id_prefix}-{uuid.uuid4()}"}
             producer = Producer(options.config(**own))
@@ -60,7 +66,7 @@ class ProducerPool:
         try:
             yield producer
         finally:
-            self._put(kind, producer)
+            self.put(kind, producer)
 
     def close(self) -> None:
         """Closes those that nobody uses."""
@@ -74,7 +80,8 @@ class ProducerPool:
         self._lock = threading.Lock()
         self._idle = []
 
-    def _take(self, kind: _Kind) -> Producer | None:
+    def take(self, kind: Kind) -> Producer | None:
+        """A producer that works, which belongs to the caller now; None for none."""
         with self._lock:
             for position in reversed(range(len(self._idle))):
                 if self._idle[position][0] == kind:
@@ -84,7 +91,8 @@ class ProducerPool:
                     # A failed one that lies here is closed at exit.
         return None
 
-    def _put(self, kind: _Kind, producer: Producer) -> None:
+    def put(self, kind: Kind, producer: Producer) -> None:
+        """Keeps a producer for the next one who takes it; closes it if it has failed."""
         surplus = [producer]
         if _works(producer):
             with self._lock:

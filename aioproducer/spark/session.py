@@ -1,7 +1,7 @@
-"""A local Spark session that works without further settings.
+"""Spark sessions for programs that have none: in this machine, or at any master.
 
 Owns: which Java and which Python Spark runs, where it finds this package. Must not know: what is
-done with the session. For programs that have no session yet; a cluster's own settings are better.
+done with the session.
 """
 
 from __future__ import annotations
@@ -58,6 +58,33 @@ def local_session(
         os.environ["PYTHONPATH"] = os.pathsep.join([home, *filter(None, known)])
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in (_LOCAL | dict(settings or {})).items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    register(session)
+    return session
+
+
+def session_at(master: str, name: str, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """Starts a session at any master: `local[4]`, `spark://host:7077`, `yarn`, `sc://host`.
+
+    On a cluster its own settings count, besides those given; this package has to be installed
+    there, with the extra `spark`.
+
+    Raises:
+        IllegalStateError: there is no Java.
+        ImportError: there is no PySpark.
+    """
+    if master.startswith("local"):
+        return local_session(name, settings, master=master)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name)
+    if master.startswith("sc://"):
+        builder = builder.remote(master)
+    else:
+        _find_java()
+        builder = builder.master(master)
+    for key, value in (settings or {}).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     register(session)

@@ -17,7 +17,7 @@ from aioproducer import log
 from aioproducer.spark.exactly_once import TaskAttempt
 from aioproducer.spark.options import Guarantee
 from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
-from aioproducer.spark.pool import POOL
+from aioproducer.spark.pool import POOL, Kind
 from aioproducer.spark.sending import Target, send_batches
 
 if TYPE_CHECKING:
@@ -79,7 +79,12 @@ def _prepare_task(
     """Leaves the transaction open: the driver ends those of all tasks together."""
     owner = epoch.owner or plan.job or ""
     with TaskAttempt(
-        exactly_once, epoch.epoch, plan.config(), partition=place.partition, owner=owner
+        exactly_once,
+        epoch.epoch,
+        plan.config(),
+        partition=place.partition,
+        owner=owner,
+        kind=Kind(frozenset(plan.options.kafka.items()), ""),
     ) as attempt:
         if attempt.is_decided:
             _LOG.info(

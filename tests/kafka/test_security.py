@@ -20,7 +20,8 @@ from support.security.brokers import (
 from support.security.certificates import Authority
 from support.security.leaks import Evidence, collected, secret
 
-from aioproducer import Producer, RecordMetadata
+from aioproducer import Producer, ProducerConfig, RecordMetadata
+from aioproducer.cli.checkup import Checkup, Status, Wishes
 from aioproducer.errors import (
     BootstrapError,
     KafkaError,
@@ -164,3 +165,57 @@ async def test_a_mechanism_the_broker_lacks_is_told_with_those_it_has(
     error = await attempt(evidence, **options, sasl_oauthbearer_token=token, max_block_ms=60_000)
     assert type(error) is UnsupportedSaslMechanismError
     assert "SCRAM-SHA-512" in str(error)
+
+
+# -- what `aioproducer doctor` says ----------------------------------------------------------------
+
+
+async def failures(evidence: Evidence, **options: Any) -> list[str]:
+    """The codes of what the doctor finds wrong."""
+    checkup = Checkup(ProducerConfig(**options), Wishes(), evidence.add)
+    await checkup.run()
+    return [each.code for each in checkup.findings if each.status is Status.FAIL]
+
+
+async def test_the_doctor_finds_nothing_wrong_with_what_is_right(
+    broker: KafkaCluster, authority: Authority, evidence: Evidence
+) -> None:
+    for options in (
+        {"bootstrap_servers": broker.bootstrap_servers},
+        passwords(broker, authority, "SCRAM-SHA-512"),
+        mutual(broker, authority, authority),
+    ):
+        assert await failures(evidence, **options) == []
+
+
+async def test_the_doctor_tells_what_a_real_broker_refuses(
+    broker: KafkaCluster, authority: Authority, evidence: Evidence
+) -> None:
+    good = passwords(broker, authority, "PLAIN")
+    for changes, code in (
+        ({"sasl_password": WRONG}, "credentials-refused"),
+        (
+            {
+                "sasl_mechanism": "OAUTHBEARER",
+                "sasl_username": None,
+                "sasl_password": None,
+                "sasl_oauthbearer_token": _no_token,
+            },
+            "mechanism-not-offered",
+        ),
+        ({"security_protocol": "SSL"}, "sasl-expected"),
+        ({"security_protocol": "SASL_PLAINTEXT"}, "tls-expected"),
+        ({"bootstrap_servers": broker.bootstrap_servers}, "tls-not-spoken"),
+        ({"ssl_truststore_certificates": Authority("Other").pem}, "authority-unknown"),
+    ):
+        options = good | changes
+        if "SASL" not in options["security_protocol"]:
+            options = {name: it for name, it in options.items() if not name.startswith("sasl")}
+        assert await failures(evidence, **options) == [code]
+    without = mutual(broker, authority, authority)
+    without = {name: it for name, it in without.items() if not name.startswith("ssl_key")}
+    assert await failures(evidence, **without) == ["client-certificate-refused"]
+
+
+async def _no_token() -> str:
+    raise AssertionError("the mechanism is refused before a token is asked for")

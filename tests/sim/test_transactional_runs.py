@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +15,14 @@ from aioproducer.testing.broker.transactions.groups import Group
 from aioproducer.testing.broker.transactions.states import Transaction
 from aioproducer.testing.sim import run_seed
 from aioproducer.testing.sim.scenario import Chance
-from aioproducer.testing.sim.transactions.plan import draw_plan
+from aioproducer.testing.sim.themes import (
+    LATE_ENDS,
+    OVERTAKINGS,
+    POSITIONS,
+    Theme,
+    draw_transactional_theme,
+)
+from aioproducer.testing.sim.transactions.plan import Plan, Seat, draw_plan
 
 _SPOILT_RUNS = 12
 
@@ -26,6 +35,21 @@ def _transactional(most: int) -> Iterator[int]:
         if draw_plan(Chance(seed).of("transactions")) is not None:
             most -= 1
             yield seed
+
+
+def _about(theme: Theme) -> int:
+    """The first seed whose run has a theme."""
+    for seed in _transactional(100):
+        chance = Chance(seed)
+        plan = draw_plan(chance.of("transactions"))
+        if plan and draw_transactional_theme(chance.of("transactional theme"), plan) is theme:
+            return seed
+    raise LookupError("no run has that theme")
+
+
+def _themes_of(plan: Plan) -> list[Theme | None]:
+    rng = random.Random(1)
+    return [draw_transactional_theme(rng, plan) for _ in range(100)]
 
 
 def _oracles_that_notice(enough: str) -> set[str]:
@@ -52,6 +76,29 @@ def test_a_transactional_run_is_long_and_rough_enough() -> None:
     assert min(result.virtual_s for result in results) >= 60
     assert min(len(result.schedule) for result in results) >= 3
     assert min(result.transactions for result in results) >= 10
+
+
+@pytest.mark.parametrize(
+    ("theme", "kind"),
+    [
+        (LATE_ENDS, "held end"),
+        (OVERTAKINGS, "overtaken renewal"),
+        (POSITIONS, "positions refused"),
+    ],
+)
+def test_a_theme_brings_its_faults_and_its_options(theme: Theme, kind: str) -> None:
+    result = run_seed(_about(theme))
+    assert sum(fault.kind == kind for fault in result.drawn) >= theme.count
+    assert result.happened[kind]
+    assert result.scenario.options.items() >= theme.options.items()
+    assert not result.violations
+
+
+def test_positions_are_refused_only_where_somebody_reads() -> None:
+    plan = draw_plan(Chance(next(_transactional(1))).of("transactions"))
+    assert plan is not None
+    assert POSITIONS not in _themes_of(replace(plan, seats=(Seat("a"),)))
+    assert POSITIONS in _themes_of(replace(plan, seats=(Seat("a"), Seat("c", reads="t1"))))
 
 
 def test_a_cluster_that_commits_what_was_aborted_is_found_out(

@@ -54,6 +54,7 @@ _ALL: dict[str, list[Page]] = {
         _guide("Send", "sending"),
         _guide("Use transactions", "transactions"),
         _guide("Load files", "loads"),
+        _guide("Load folders by Spark", "spark_loading"),
         _guide("Serialize", "serializers"),
         _guide("Secure the way to the brokers", "security"),
         _guide("Publish from a web application", "web"),

@@ -39,7 +39,7 @@ _BY_VERIFICATION = {
 """OpenSSL's X509_V_ERR_* codes."""
 
 
-def of_tls(error: OSError, host: str, chain: Sequence[Certificate]) -> TroubleError:
+def of_tls(error: OSError, chain: Sequence[Certificate]) -> TroubleError:
     """TLS did not come about."""
     if not isinstance(error, RefusedDialError):
         found = str(error) or type(error).__name__

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from aioproducer.cli.checkup import handshake_troubles as troubles
 from aioproducer.cli.checkup import questions
@@ -101,21 +101,7 @@ class Visit:
 
     async def encrypt(self) -> Finding:
         """TLS as the producer does it, certificates and host name verified."""
-        address, name = self._addresses[0], self._host.rstrip(".")
-        try:
-            self._stream = await self._bounded(
-                self._means.dialer.connect(
-                    address, server_hostname=self._host, limit=READ_AHEAD_BYTES
-                )
-            )
-        except TimeoutError:
-            raise self._unreachable(
-                "no-answer", f"no answer to the TLS handshake within {self._bound}"
-            ) from None
-        except OSError as error:
-            chain = await self._shown_to_anybody(address, name)
-            raise troubles.of_tls(error, name, chain) from None
-        ssl_object = self._stream[1].get_extra_info("ssl_object")
+        ssl_object = await self._encrypt()
         chain = shown_chain(ssl_object)
         soon = [each for each in chain if each.not_after < datetime.now(UTC) + _EXPIRES_SOON]
         if soon:
@@ -126,10 +112,8 @@ class Visit:
                 *map(str, chain),
                 status=Status.WARN,
             )
-        cipher = (ssl_object.cipher() or ("?",))[0]
-        return Finding.good(
-            "tls", self.place, f"{ssl_object.version()}, {cipher}", *map(str, chain)
-        )
+        found = ", ".join([ssl_object.version(), (ssl_object.cipher() or ("?",))[0]])
+        return Finding.good("tls", self.place, found, *map(str, chain))
 
     async def greet(self) -> Finding:
         """Asks for the versions the broker speaks."""
@@ -191,7 +175,7 @@ class Visit:
         again._addresses = self._addresses
         try:
             if self._means.uses_tls:
-                await again.encrypt()
+                await again._encrypt()
             await again.greet()
             return await again.ask(questions.offered_mechanisms())
         except (TroubleError, KafkaError):
@@ -227,6 +211,24 @@ class Visit:
             return error
         await hang_up(writer)
         return None
+
+    async def _encrypt(self) -> Any:
+        """Opens the stream; gives its `ssl` object."""
+        address, name = self._addresses[0], self._host.rstrip(".")
+        try:
+            self._stream = await self._bounded(
+                self._means.dialer.connect(
+                    address, server_hostname=self._host, limit=READ_AHEAD_BYTES
+                )
+            )
+        except TimeoutError:
+            raise self._unreachable(
+                "no-answer", f"no answer to the TLS handshake within {self._bound}"
+            ) from None
+        except OSError as error:
+            chain = await self._shown_to_anybody(address, name)
+            raise troubles.of_tls(error, chain) from None
+        return self._stream[1].get_extra_info("ssl_object")
 
     async def _shown_to_anybody(self, address: Address, name: str) -> list[Certificate]:
         try:

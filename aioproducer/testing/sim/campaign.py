@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from aioproducer.testing.sim.faults import KINDS, TRANSACTIONAL_KINDS, Fault
+from aioproducer.testing.sim.faults import KINDS, THEMATIC_KINDS, TRANSACTIONAL_KINDS, Fault
 from aioproducer.testing.sim.oracles import Violation
 from aioproducer.testing.sim.shrink import shrink
 from aioproducer.testing.sim.simulation import Result, Setup, run_seed
@@ -100,7 +100,7 @@ class Summary:
 
 def fault_kinds() -> list[str]:
     """The names of everything that must happen now and then."""
-    kinds = {kind.kind for kind in KINDS + TRANSACTIONAL_KINDS}
+    kinds = {kind.kind for kind in KINDS + TRANSACTIONAL_KINDS + THEMATIC_KINDS}
     return sorted({*kinds, "fragmentation", "overslept transaction"})
 
 

@@ -32,7 +32,7 @@ from aioproducer.testing.sim.loop import StuckError, VirtualLoop
 from aioproducer.testing.sim.oracles import Violation, judge
 from aioproducer.testing.sim.producer import SimProducer
 from aioproducer.testing.sim.scenario import CHAOS_S, Chance, Scenario, draw_scenario
-from aioproducer.testing.sim.themes import draw_theme
+from aioproducer.testing.sim.themes import draw_theme, draw_transactional_theme
 from aioproducer.testing.sim.trace import Trace
 from aioproducer.testing.sim.transactions.book import TransactionBook
 from aioproducer.testing.sim.transactions.cast import Cast
@@ -145,12 +145,12 @@ class Simulation:
         self.loop: VirtualLoop = loop
         drawn = draw_scenario(chance.of("scenario"), unclean_elections=setup.unclean_elections)
         plan = None if setup.unclean_elections else draw_plan(chance.of("transactions"))
-        themes = chance.of("theme")
-        theme = draw_theme(themes) if plan is None else None
-        if plan is not None:
-            drawn = with_plan(drawn, plan, chance.of("transactional scenario"))
+        themes = chance.of("theme" if plan is None else "transactional theme")
+        theme = draw_theme(themes) if plan is None else draw_transactional_theme(themes, plan)
         if theme is not None:
             drawn = replace(drawn, options={**drawn.options, **theme.options})
+        if plan is not None:
+            drawn = with_plan(drawn, plan, chance.of("transactional scenario"))
         self.scenario: Scenario = replace(drawn, options={**drawn.options, **setup.options})
         self.world: SimWorld = SimWorld(chance, loop, self.scenario)
         self.trace: Trace = self.world.trace

@@ -16,8 +16,13 @@ from typing import Any
 from aioproducer.testing.sim.faults import Fault, Shape
 from aioproducer.testing.sim.faults.answers import MixedErrors
 from aioproducer.testing.sim.faults.brokers import DeposedLeader
+from aioproducer.testing.sim.faults.moments import HeldEnd, OvertakenRenewal, PositionsRefused
+from aioproducer.testing.sim.transactions.plan import Plan
 
 _SHARE = 0.3
+_SHARE_OF_TRANSACTIONAL = 0.25
+_SHARE_OF_READERS = 0.4
+"""Of the themes of runs in which somebody reads, so many are about positions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,24 @@ _ONE_AT_A_TIME = {
 DOUBTS = Theme(MixedErrors.draw_doubt, 16)
 DEPOSITIONS = Theme(DeposedLeader.draw, 6, _ONE_AT_A_TIME)
 
+_IMPATIENT = {"max_block_ms": 1500}
+"""A user who waits no longer for positions ends the transaction, which has to wait for them."""
+
+LATE_ENDS = Theme(HeldEnd.draw, 8)
+OVERTAKINGS = Theme(OvertakenRenewal.draw, 8)
+POSITIONS = Theme(PositionsRefused.draw, 8, _IMPATIENT)
+
 
 def draw_theme(rng: random.Random) -> Theme | None:
-    """A theme, or None for a run like most."""
+    """A theme of a run without transactions, or None for a run like most."""
     return rng.choice((DOUBTS, DEPOSITIONS)) if rng.random() < _SHARE else None
+
+
+def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:
+    """A theme of a transactional run, or None for a run like most."""
+    if rng.random() >= _SHARE_OF_TRANSACTIONAL:
+        return None
+    reads = any(seat.reads is not None for seat in plan.seats)
+    if reads and rng.random() < _SHARE_OF_READERS:
+        return POSITIONS
+    return rng.choice((LATE_ENDS, OVERTAKINGS))

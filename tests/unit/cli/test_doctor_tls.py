@@ -95,6 +95,17 @@ async def test_a_broker_that_wants_our_certificate_is_told(
     assert "ssl.keystore" in (findings[-1].advice or "")
 
 
+async def test_a_listener_that_wants_sasl_inside_tls_is_told(
+    authority: Authority, tmp_path: Path
+) -> None:
+    context = authority.server_context(authority.issue("broker", "127.0.0.1"), tmp_path)
+    security = ListenerSecurity(ssl_context=context, mechanisms=("PLAIN", "SCRAM-SHA-512"))
+    async with EmbeddedCluster(1, security=security) as cluster:
+        findings = await examined_by(cluster, authority)
+    assert troubles(findings) == ["certificate-expires-soon", "sasl-expected"]
+    assert "offers PLAIN, SCRAM-SHA-512" in findings[-1].found
+
+
 def test_an_alert_about_our_certificate_is_told() -> None:
     alert = ssl.SSLError(1, "alert")
     alert.reason = "TLSV13_ALERT_CERTIFICATE_REQUIRED"
@@ -115,6 +126,6 @@ def test_a_certificate_of_tomorrow_is_told_from_an_expired_one() -> None:
     cause.verify_code = 9
     refused = RefusedDialError(TlsError("the certificate is not yet valid"))
     refused.__cause__ = cause
-    trouble = of_tls(refused, "broker", ())
+    trouble = of_tls(refused, ())
     assert trouble.code == "certificate-not-yet-valid"
     assert "clock" in trouble.advice

@@ -79,7 +79,10 @@ def test_missing_file_is_found_before_the_cluster_is_asked(
 ) -> None:
     code, _, err = run(capsys, "load", "missing.csv", "--topic", "t")
     assert code == ExitCode.INPUT
-    assert err == "aioproducer: cannot read missing.csv: no such file or directory\n"
+    assert err.splitlines() == [
+        "aioproducer: engine: local (single files of moderate size)",
+        "aioproducer: cannot read missing.csv: no such file or directory",
+    ]
 
 
 def test_bug_is_one_line_unless_debugging(

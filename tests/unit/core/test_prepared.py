@@ -128,6 +128,34 @@ def test_an_abort_overtakes_a_preparation_nobody_has_seen_the_end_of(done: bool)
     assert stage.manager.state is S.READY
 
 
+@LEVELS
+def test_under_another_id_it_begins_anew_and_leaves_the_prepared_one(level: int) -> None:
+    stage = Stage(level).begun()
+    left = prepared(stage)
+    stage.manager.assume("other")
+    assert stage.manager.state is S.UNINITIALIZED
+    stage.done(stage.manager.init())
+    stage.begin()
+    assert Rpc.END not in stage.sent
+    stage.core.append(0)
+    stage.done(stage.manager.prepare())
+    found = stage.manager.prepared()
+    assert (left.transactional_id, found.transactional_id) == ("tx", "other")
+    assert not found.empty
+
+
+def test_another_id_is_for_a_prepared_transaction_that_somebody_knows_of() -> None:
+    stage = Stage().begun()
+    stage.core.append(0)
+    with pytest.raises(IllegalStateError, match="assume"):
+        stage.manager.assume("other")
+    stage.manager.prepare()
+    stage.deliver()
+    stage.next_request()
+    with pytest.raises(IllegalStateError):
+        stage.manager.assume("other")
+
+
 def test_closing_aborts_what_is_being_prepared_and_leaves_what_is() -> None:
     stage = Stage().begun()
     prepared(stage)

@@ -222,4 +222,4 @@ def test_every_known_suffix_has_a_format(tmp_path: Path) -> None:
     }
     for suffix, content in contents.items():
         assert rows_of(FileSource(write(tmp_path / f"t.{suffix}", content)))
-    assert set(FORMATS) == {"csv", "tsv", "ndjson", "parquet", "lines"}
+    assert set(FORMATS) == {"csv", "tsv", "ndjson", "parquet", "orc", "avro", "lines"}

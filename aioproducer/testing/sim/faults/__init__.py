@@ -50,12 +50,12 @@ from aioproducer.testing.sim.faults.coordinators import (
     CoordinatorMove,
     ErrorAfterWork,
     FinalCoordinatorError,
-    HeldEnd,
     HeldRequest,
     LateCoordinatorAnswer,
     LostByCoordinator,
     SlowMarkers,
 )
+from aioproducer.testing.sim.faults.moments import HeldEnd, OvertakenRenewal, PositionsRefused
 from aioproducer.testing.sim.faults.network import (
     BlackHole,
     HalfClose,
@@ -76,6 +76,7 @@ from aioproducer.testing.sim.faults.processes import (
 
 __all__ = [
     "KINDS",
+    "THEMATIC_KINDS",
     "TRANSACTIONAL_KINDS",
     "Fault",
     "Probe",
@@ -150,6 +151,9 @@ TRANSACTIONAL_KINDS: Final[tuple[type[Fault], ...]] = (
     Rebalance,
 )
 """What strikes transactional runs besides everything else; some more often."""
+
+THEMATIC_KINDS: Final[tuple[type[Fault], ...]] = (OvertakenRenewal, PositionsRefused)
+"""What only themes bring."""
 
 
 def draw_schedule(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Self
 from aioproducer.testing.broker.faults import ConnectionFault, ErrorAnswer
 from aioproducer.testing.broker.topics import Partition
 from aioproducer.testing.broker.transactions.shards import CoordinatorKind
-from aioproducer.testing.broker.transactions.states import TransactionState
 from aioproducer.testing.sim.faults.answers import Ambush
 from aioproducer.testing.sim.faults.base import Fault, Probe, Shape, World
 from aioproducer.testing.sim.faults.brokers import Crash, move_leader
@@ -22,9 +21,8 @@ from aioproducer.testing.sim.faults.processes import AtSeat
 from aioproducer.testing.sim.server import Moment
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import RequestHeader
-from aioproducer.wire.messages.end_txn import EndTxnRequest
 
-_RETRIED: Mapping[ApiKey, tuple[int, ...]] = {
+RETRIED: Mapping[ApiKey, tuple[int, ...]] = {
     ApiKey.FIND_COORDINATOR: (14, 15),
     ApiKey.INIT_PRODUCER_ID: (14, 15, 16, 51),
     ApiKey.ADD_PARTITIONS_TO_TXN: (3, 14, 15, 16, 51),
@@ -55,8 +53,6 @@ _AFTER_WORK: Mapping[ApiKey, tuple[int, ...]] = {
 }
 """Codes that do not say whether a request was carried out."""
 
-_LOOK_AGAIN_S = 0.02
-
 
 def _api(rng: random.Random, table: Iterable[ApiKey]) -> ApiKey:
     apis: list[ApiKey] = sorted(table)
@@ -85,7 +81,7 @@ class _AtRequest(Fault):
 @dataclass(frozen=True, slots=True)
 class _CoordinatorCode(_AtRequest):
     code: int
-    table: ClassVar[Mapping[ApiKey, tuple[int, ...]]] = _RETRIED
+    table: ClassVar[Mapping[ApiKey, tuple[int, ...]]] = RETRIED
     applied: ClassVar[bool] = False
 
     def strike(self, world: World) -> Probe:
@@ -174,8 +170,16 @@ class HeldRequest(Fault):
         """The next one at any broker."""
         held = 0
 
+        def lie_in_wait() -> None:
+            for broker in world.brokers.values():
+                broker.held_back[self.api] = hold
+
         def hold(header: RequestHeader, resume: Callable[[], None]) -> None:
             nonlocal held
+            if not self.seizes(world, header):
+                lie_in_wait()
+                resume()
+                return
             held += 1
             for broker in world.brokers.values():
                 broker.held_back.pop(self.api, None)
@@ -183,9 +187,12 @@ class HeldRequest(Fault):
             world.cluster.trace(f"a request {self.api.name} is held")
             self.keep(world, header, resume)
 
-        for broker in world.brokers.values():
-            broker.held_back[self.api] = hold
+        lie_in_wait()
         return lambda: held
+
+    def seizes(self, world: World, header: RequestHeader) -> bool:
+        """Whether it holds this request, and not one after it."""
+        return True
 
     def keep(self, world: World, header: RequestHeader, resume: Callable[[], None]) -> None:
         """For as long as is said; a healed world still carries it out."""
@@ -196,40 +203,6 @@ class HeldRequest(Fault):
         """Mostly longer than its sender waits for an answer."""
         seconds = round(rng.choice((0.3, 1.5, 4.0, 8.0)) * rng.uniform(0.7, 1.3), 3)
         return cls(at, _api(rng, [*_AFTER_WORK, ApiKey.PRODUCE]), seconds)
-
-
-@dataclass(frozen=True, slots=True)
-class HeldEnd(HeldRequest):
-    """The end of a transaction is carried out when the next one is open (KAFKA-17754)."""
-
-    kind = "held end"
-    late_s: float
-
-    def keep(self, world: World, header: RequestHeader, resume: Callable[[], None]) -> None:
-        """Until a moment after the next transaction has begun, or for as long as is said."""
-        name = EndTxnRequest.decode(header.body, header.api_version).transactional_id
-        transaction = world.cluster.transactions.transactions.get(name)
-        loop, until = world.cluster.loop, world.now() + self.seconds
-        has_ended = False
-
-        def look() -> None:
-            nonlocal has_ended
-            is_open = transaction is not None and transaction.state is TransactionState.ONGOING
-            has_ended |= not is_open
-            if has_ended and is_open:
-                loop.call_later(self.late_s, resume)
-            elif world.now() >= until:
-                resume()
-            else:
-                loop.call_later(_LOOK_AGAIN_S, look)
-
-        look()
-
-    @classmethod
-    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
-        """A late end waits for some seconds at most."""
-        seconds = round(rng.uniform(4.0, 15.0), 3)
-        return cls(at, ApiKey.END_TXN, seconds, rng.choice((0.01, 0.05, 0.3)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,45 @@
+"""`--value-avro`: which schema values are written by.
+
+Owns: what the option's texts mean, the one question to the registry. Must not know: rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from aioproducer.errors import ConfigError
+from aioproducer.loader import AvroValues, avro_values
+from aioproducer.serializers import SchemaRegistry
+
+LATEST = "latest"
+
+
+def avro_encoder(
+    wanted: str | None, url: str | None, topic: str, *, register: bool
+) -> AvroValues | None:
+    """What makes values of rows; None where Avro is not asked for.
+
+    Raises:
+        ConfigError: an option is missing, has no meaning here, or names no schema.
+        SchemaRegistryError: the registry does not know the schema, or cannot be asked.
+    """
+    if wanted is None:
+        if url is not None or register:
+            raise ConfigError("--schema-registry and --register-schema go with --value-avro")
+        return None
+    if url is None:
+        raise ConfigError("--value-avro needs --schema-registry")
+    if wanted == LATEST and register:
+        raise ConfigError("--register-schema needs a schema: --value-avro FILE")
+    try:
+        schema = None if wanted == LATEST else Path(wanted).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot read the schema {wanted}: {reason}") from error
+
+    async def ask() -> AvroValues:
+        async with SchemaRegistry(url) as registry:
+            return await avro_values(registry, topic, schema, register=register)
+
+    return asyncio.run(ask())

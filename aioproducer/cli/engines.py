@@ -1,0 +1,148 @@
+"""Which engine a load runs on: this process, or Spark.
+
+Owns: the choice and the reason that is given for it. Must not know: how either loads.
+
+    a load that only one of them can do    that one
+    folders, patterns, other file systems  Spark
+    large inputs that Spark can divide     Spark: it starts in some ten seconds, which they repay
+    everything else                        this process
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from aioproducer.errors import ConfigError
+from aioproducer.loader.sources import format_named
+from aioproducer.spark.loading.files import is_pattern, is_remote
+
+LARGE_BYTES: Final = 2 * 1024**3
+"""From here on two cores with Spark are sooner done than one without."""
+
+_WITHOUT_SPARK: Final = "pip install 'aioproducer[spark]'"
+
+
+class Engine(Enum):
+    """What `--engine` may be."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An engine, and why that one."""
+
+    engine: Engine
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a command says that the choice depends on.
+
+    Attributes:
+        files: the inputs.
+        format: their format, if it is named.
+        member: which members of archives are wanted.
+        master: where Spark is to run.
+    """
+
+    files: Sequence[str]
+    format: str | None = None
+    member: str | None = None
+    master: str | None = None
+
+
+def choose(engine: str, wanted: Wanted) -> Choice:
+    """The engine of a load.
+
+    Raises:
+        ConfigError: there is no such engine, it cannot do this load, or it is not installed.
+    """
+    try:
+        asked = Engine(engine)
+    except ValueError:
+        names = ", ".join(each.value for each in Engine)
+        raise ConfigError(f"--engine takes one of {names}, not {engine!r}") from None
+    needs_local, needs_spark = _only_local(wanted), _only_spark(wanted)
+    if needs_local and needs_spark:
+        raise ConfigError(f"no engine can do both: {needs_local}, and {needs_spark}")
+    if asked is Engine.LOCAL:
+        if needs_spark:
+            raise ConfigError(f"--engine local cannot do it: {needs_spark}")
+        return Choice(Engine.LOCAL, "asked for")
+    if asked is Engine.SPARK:
+        if needs_local:
+            raise ConfigError(f"--engine spark cannot do it: {needs_local}")
+        return _spark("asked for")
+    if needs_spark:
+        return _spark(needs_spark)
+    if needs_local:
+        return Choice(Engine.LOCAL, needs_local)
+    return _by_size(wanted)
+
+
+def _by_size(wanted: Wanted) -> Choice:
+    size = sum(Path(name).stat().st_size for name in wanted.files if Path(name).is_file())
+    if size < LARGE_BYTES:
+        return Choice(Engine.LOCAL, "single files of moderate size")
+    large = f"{size / 1e9:,.1f} GB"
+    if len(wanted.files) == 1 and not _divisible(wanted):
+        return Choice(Engine.LOCAL, f"{large}, but one file that Spark cannot divide")
+    if not _is_installed():
+        return Choice(Engine.LOCAL, f"{large}, but there is no Spark ({_WITHOUT_SPARK})")
+    return Choice(Engine.SPARK, large)
+
+
+def _only_local(wanted: Wanted) -> str:
+    """Why Spark cannot do it; empty if it can."""
+    if "-" in wanted.files:
+        return "standard input is read in this process"
+    if wanted.member is not None or any(name.lower().endswith(".zip") for name in wanted.files):
+        return "archives are read in this process"
+    if any(Path(name).exists() and not _is_file_or_folder(name) for name in wanted.files):
+        return "pipes are read in this process"
+    return ""
+
+
+def _only_spark(wanted: Wanted) -> str:
+    """Why this process cannot do it; empty if it can."""
+    if wanted.master is not None:
+        return f"--master {wanted.master} is Spark's"
+    for name in wanted.files:
+        if Path(name).is_dir():
+            return f"{name} is a folder"
+        if is_remote(name):
+            return f"{name} is not a file of this machine"
+        if is_pattern(name):
+            return f"{name} is a pattern"
+    return ""
+
+
+def _divisible(wanted: Wanted) -> bool:
+    """Whether several of Spark's tasks can read one file; compressed text is one stream."""
+    kind = wanted.format or format_named(wanted.files[0])
+    return kind in {"parquet", "orc", "ndjson", "lines"}
+
+
+def _is_file_or_folder(name: str) -> bool:
+    return Path(name).is_file() or Path(name).is_dir()
+
+
+def _spark(reason: str) -> Choice:
+    if not _is_installed():
+        raise ConfigError(
+            f"it takes Spark ({reason}), which is not installed", advice=_WITHOUT_SPARK
+        )
+    return Choice(Engine.SPARK, reason)
+
+
+def _is_installed() -> bool:
+    return find_spec("pyspark") is not None and find_spec("pyarrow") is not None

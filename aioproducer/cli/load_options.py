@@ -1,0 +1,315 @@
+"""The options of `aioproducer load`, in groups.
+
+Owns: their names, help and translation into the loader's terms. Must not know: how loading works,
+which engine does it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from aioproducer.cli import options
+from aioproducer.cli.avro import avro_encoder
+from aioproducer.cli.engines import Engine
+from aioproducer.cli.options import File, Text, Texts
+from aioproducer.errors import ConfigError
+from aioproducer.loader import (
+    FORMATS,
+    CsvFormat,
+    FileSource,
+    Format,
+    LinesFormat,
+    LoadOptions,
+    NdjsonFormat,
+    RecordMapping,
+)
+from aioproducer.loader.formats import MAX_ROW_BYTES
+from aioproducer.loader.values import TimestampUnit
+
+
+def _about(panel: str, *names: str, **given: Any) -> Any:
+    return typer.Option(*names, rich_help_panel=panel, **given)
+
+
+_record = partial(_about, "What becomes of a row")
+_input = partial(_about, "Input")
+_run = partial(_about, "Run")
+_spark = partial(_about, "Spark")
+
+_UNITS = ("s", "ms", "us", "ns")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordOptions:
+    """What becomes of a row."""
+
+    key: Annotated[
+        Text, _record("--key", "-k", metavar="COLUMNS", help="The key: a column, or columns a+b.")
+    ] = None
+    key_join: Annotated[
+        str, _record("--key-join", metavar="TEXT", help="Stands between a key's columns.")
+    ] = "+"
+    value: Annotated[
+        Text, _record("--value", metavar="COLUMN", help="The value; without: the row as JSON.")
+    ] = None
+    raw: Annotated[
+        bool, _record("--raw", help="The value is the row's own text, as it stands in the input.")
+    ] = False
+    value_json: Annotated[bool, _record("--value-json", help="The row as JSON (default).")] = False
+    value_avro: Annotated[
+        Text,
+        _record(
+            "--value-avro",
+            metavar="FILE|latest",
+            help="The row as Avro, by a schema in a file or the registry's latest.",
+        ),
+    ] = None
+    schema_registry: Annotated[
+        Text, _record("--schema-registry", metavar="URL", help="Where --value-avro's schema lives.")
+    ] = None
+    register_schema: Annotated[
+        bool, _record("--register-schema", help="Register the schema if it is new.")
+    ] = False
+    header: Annotated[
+        Texts, _record("--header", metavar="NAME=VALUE", help="A header of every record; repeat.")
+    ] = None
+    header_column: Annotated[
+        Texts,
+        _record(
+            "--header-column",
+            metavar="[NAME=]COLUMN",
+            help="A header from a column, by the column's name unless given another; repeat.",
+        ),
+    ] = None
+    timestamp: Annotated[
+        Text,
+        _record(
+            "--timestamp",
+            metavar="COLUMN",
+            help="The record's time: ISO 8601, or a number; without: the time of sending.",
+        ),
+    ] = None
+    timestamp_unit: Annotated[
+        str,
+        _record(
+            "--timestamp-unit",
+            metavar="UNIT",
+            help="Of numbers in --timestamp, since 1970: s, ms, us or ns.",
+            autocompletion=options.choices(*_UNITS),
+        ),
+    ] = "ms"
+    partition_by: Annotated[
+        Text,
+        _record(
+            "--partition-by",
+            metavar="COLUMNS",
+            help="Columns whose text is hashed to choose the partition, in place of the key.",
+        ),
+    ] = None
+    partition: Annotated[
+        Text, _record("--partition", metavar="COLUMN", help="A column with the partition's number.")
+    ] = None
+
+    def mapping(self, topic: str) -> RecordMapping:
+        """As the loader knows it.
+
+        Raises:
+            ConfigError: options exclude each other.
+        """
+        if self.value_json and (self.value is not None or self.raw or self.value_avro is not None):
+            raise ConfigError("--value-json excludes --value, --raw and --value-avro")
+        return RecordMapping(
+            key=options.names(self.key),
+            key_join=self.key_join,
+            value=self.value,
+            value_format="raw" if self.raw else "json",
+            headers=options.headers(self.header),
+            header_columns=_header_columns(self.header_column),
+            timestamp=self.timestamp,
+            timestamp_unit=cast("TimestampUnit", self.timestamp_unit),
+            partition=self.partition,
+            partition_by=options.names(self.partition_by),
+            value_encoder=avro_encoder(
+                self.value_avro, self.schema_registry, topic, register=self.register_schema
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputOptions:
+    """What the files hold."""
+
+    format_: Annotated[
+        Text,
+        _input(
+            "--format",
+            "-f",
+            metavar="FORMAT",
+            help=f"One of {', '.join(FORMATS)}; without: by the file's name.",
+            autocompletion=options.choices(*FORMATS),
+        ),
+    ] = None
+    member: Annotated[
+        Text,
+        _input("--member", metavar="PATTERN", help="Only these files of an archive: '*.csv'."),
+    ] = None
+    delimiter: Annotated[
+        Text,
+        _input(
+            "--delimiter",
+            metavar="CHARACTER",
+            help="CSV: what stands between fields.",
+            show_default="comma; tab for tsv",
+        ),
+    ] = None
+    columns: Annotated[
+        Text,
+        _input(
+            "--columns", metavar="NAMES", help="CSV: the columns a,b,c of a file without a header."
+        ),
+    ] = None
+    encoding: Annotated[
+        str, _input("--encoding", metavar="CODEC", help="CSV: of the text, in Python's names.")
+    ] = "utf-8"
+    null: Annotated[
+        Text, _input("--null", metavar="TEXT", help="CSV: the text that means null; none if not.")
+    ] = None
+    max_row_bytes: Annotated[
+        int,
+        _input(
+            "--max-row-bytes", metavar="BYTES", min=1, help="A longer row is damage, not a row."
+        ),
+    ] = MAX_ROW_BYTES
+
+    def formats(self) -> Mapping[str, Format]:
+        """How each format is read."""
+        table = CsvFormat(
+            columns=options.names(self.columns) or None,
+            encoding=self.encoding,
+            null=self.null,
+            max_row_bytes=self.max_row_bytes,
+        )
+        return _formats(table, self.delimiter)
+
+    def source(self, files: Sequence[str]) -> FileSource:
+        """As the loader knows it."""
+        return FileSource(files, format=self.format_, formats=self.formats(), member=self.member)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How the load goes on, and what it leaves."""
+
+    dead_letter: Annotated[
+        File,
+        _run(
+            "--dead-letter",
+            metavar="FILE",
+            help="Where bad rows go, with their reasons, as NDJSON; without: the first ends it.",
+        ),
+    ] = None
+    state: Annotated[
+        File,
+        _run(
+            "--state",
+            metavar="FILE",
+            help="Where the position is kept; given, the file stays when all is loaded.",
+            show_default="INPUT.TOPIC.load-state.json here",
+        ),
+    ] = None
+    resume: Annotated[
+        bool, _run("--resume", help="Go on where the last run ended, by its state file.")
+    ] = False
+    exactly_once: Annotated[
+        bool,
+        _run(
+            "--exactly-once",
+            help="In transactions that hold the position too: run it again, and it goes on.",
+        ),
+    ] = False
+    transaction_rows: Annotated[
+        int,
+        _run("--transaction-rows", metavar="ROWS", min=1, help="At most so many per transaction."),
+    ] = 50_000
+    max_outstanding: Annotated[
+        int,
+        _run(
+            "--max-outstanding",
+            metavar="ROWS",
+            min=1,
+            help="At most so many that are read and not acknowledged: the bound of memory.",
+        ),
+    ] = 20_000
+
+    def load_options(self, files: Sequence[str], topic: str, mapping: RecordMapping) -> LoadOptions:
+        """As the loader knows it."""
+        state = self.state
+        if state is None and not self.exactly_once:
+            state = _default_state(files, topic)
+        return LoadOptions(
+            mapping=mapping,
+            dead_letter=self.dead_letter,
+            state=state,
+            resume=self.resume,
+            exactly_once=self.exactly_once,
+            transaction_rows=self.transaction_rows,
+            max_outstanding=self.max_outstanding,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """What does the work."""
+
+    engine: Annotated[
+        str,
+        _spark(
+            "--engine",
+            metavar="ENGINE",
+            help="auto, local (this process) or spark; auto says which and why.",
+            autocompletion=options.choices(*(each.value for each in Engine)),
+        ),
+    ] = "auto"
+    master: Annotated[
+        Text, _spark("--master", metavar="URL", help="Where Spark runs.", show_default="local[*]")
+    ] = None
+    spark_conf: Annotated[
+        Texts, _spark("--spark-conf", metavar="KEY=VALUE", help="A setting of Spark's; repeat.")
+    ] = None
+
+    def settings(self) -> dict[str, str]:
+        """Spark's, as they were given."""
+        return dict(options.pair(text, "--spark-conf") for text in self.spark_conf or ())
+
+
+def _formats(table: CsvFormat, delimiter: str | None) -> Mapping[str, Format]:
+    return {
+        **FORMATS,
+        "csv": replace(table, delimiter=delimiter or ","),
+        "tsv": replace(table, delimiter=delimiter or "\t"),
+        "ndjson": NdjsonFormat(table.max_row_bytes),
+        "lines": LinesFormat(max_row_bytes=table.max_row_bytes),
+    }
+
+
+def _header_columns(texts: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
+    """`NAME=COLUMN`, or just `COLUMN` for a header of the column's name."""
+    return tuple(
+        options.pair(text, "--header-column") if "=" in text else (text, text)
+        for text in texts or ()
+    )
+
+
+def _default_state(files: Sequence[str], topic: str) -> Path | None:
+    """A file in the working directory; none where nothing can be written and nobody asked."""
+    if not os.access(Path(), os.W_OK):
+        return None
+    name = "stdin" if files[0] == "-" else Path(files[0]).name
+    return Path(f"{name}.{topic.replace('/', '_')}.load-state.json")

@@ -1,0 +1,177 @@
+"""Rows as Avro, by a schema of a registry.
+
+Owns: how a row is made to fit a schema, the schema's place in front of the value. Must not know:
+HTTP, where rows come from. Avro itself is done by fastavro (the extra `schema-registry`).
+
+Invariants
+- Columns that the schema has no field for are left out; a row that lacks one rejects that row,
+  unless the field has a default.
+- Texts become what the schema wants, since CSV has nothing else; nothing else is converted.
+- It pickles: whoever has asked the registry can hand it to other processes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from functools import lru_cache
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Final
+
+from aioproducer.errors import ConfigError
+from aioproducer.serializers.registry.schema import Schema
+from aioproducer.serializers.registry.wire_format import prefix
+
+if TYPE_CHECKING:
+    from aioproducer.serializers.registry.client import SchemaRegistry
+
+_TEXTS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "int": int,
+    "long": int,
+    "float": float,
+    "double": float,
+    "boolean": lambda text: {"true": True, "false": False}[text.lower()],
+    "bytes": str.encode,
+    "date": date.fromisoformat,
+    "time-millis": time.fromisoformat,
+    "time-micros": time.fromisoformat,
+    "timestamp-millis": datetime.fromisoformat,
+    "timestamp-micros": datetime.fromisoformat,
+    "local-timestamp-millis": datetime.fromisoformat,
+    "local-timestamp-micros": datetime.fromisoformat,
+    "decimal": Decimal,
+}
+"""What a text becomes, by Avro's types and logical types."""
+
+
+@dataclass(frozen=True, slots=True)
+class AvroValues:
+    """Makes values of rows.
+
+    Attributes:
+        schema_id: the schema's id in the registry.
+        schema: its text; a record.
+        references: the texts of the schemas it builds on, each behind those that it uses.
+    """
+
+    schema_id: int
+    schema: str
+    references: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        kind = _parsed(self.schema, self.references)[0]
+        if not isinstance(kind, dict) or kind.get("type") != "record":
+            raise ConfigError("rows become Avro records, and this schema is none")
+
+    def __call__(self, row: Mapping[str, Any]) -> bytes:
+        """The value of a row.
+
+        Raises:
+            ValueError: the row does not fit.
+        """
+        schema, named = _parsed(self.schema, self.references)
+        target = BytesIO()
+        target.write(prefix(self.schema_id))
+        datum = _fitted(row, schema, named, "")
+        try:
+            import fastavro
+
+            fastavro.schemaless_writer(target, schema, datum)
+        except Exception as error:
+            from aioproducer.serializers.registry.avro_misfit import find_misfit
+
+            path, reason = find_misfit(datum, schema, named) or ("", type(error).__name__)
+            raise ValueError(f"does not fit the schema: {path} {reason}".strip()) from None
+        return target.getvalue()
+
+
+async def avro_values(
+    registry: SchemaRegistry, topic: str, schema: str | None, *, register: bool = False
+) -> AvroValues:
+    """What the registry has for the values of a topic.
+
+    Args:
+        registry: is asked.
+        topic: the subject is `<topic>-value`.
+        schema: the schema's text; None for the newest one.
+        register: whether it is registered if the subject does not have it.
+
+    Raises:
+        ConfigError: it is no schema of a record, or fastavro is not installed.
+        SchemaRegistryError: the registry does not know it, or cannot be asked.
+    """
+    subject = f"{topic}-value"
+    if schema is None:
+        latest = await registry.latest(subject)
+        schema_id, known = latest.id, latest.schema
+    else:
+        known = Schema(schema)
+        if register:
+            schema_id = await registry.register(subject, known)
+        else:
+            schema_id = (await registry.lookup(subject, known)).id
+    if known.type != "AVRO":
+        raise ConfigError(f"the schema of {subject} is {known.type}, not AVRO")
+    references = tuple(each.text for _, each in await registry.referenced(known))
+    return AvroValues(schema_id, known.text, references)
+
+
+@lru_cache(maxsize=16)
+def _parsed(schema: str, references: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
+    try:
+        import fastavro
+    except ImportError as error:
+        raise ConfigError(
+            "Avro values need the package fastavro",
+            advice="pip install 'aioproducer[schema-registry]'",
+        ) from error
+    named: dict[str, Any] = {}
+    try:
+        for text in references:
+            fastavro.parse_schema(json.loads(text), named_schemas=named)
+        return fastavro.parse_schema(json.loads(schema), named_schemas=named), named
+    except Exception as error:
+        raise ConfigError(f"this is no Avro schema: {error}") from error
+
+
+def _fitted(value: Any, schema: Any, named: Mapping[str, Any], path: str) -> Any:
+    """A value with texts as the schema wants them."""
+    if isinstance(schema, str) and schema in named:
+        schema = named[schema]
+    if isinstance(schema, list):
+        return _fitted_to_one(value, schema, named, path)
+    kind = schema.get("type") if isinstance(schema, dict) else schema
+    if isinstance(kind, dict | list):
+        return _fitted(value, kind, named, path)
+    if kind == "record" and isinstance(value, Mapping):
+        fields = {each["name"]: each["type"] for each in schema["fields"]}
+        return {
+            name: _fitted(value[name], fields[name], named, f"{path}.{name}".lstrip("."))
+            for name in fields
+            if name in value
+        }
+    if kind == "array" and isinstance(value, list | tuple):
+        return [_fitted(each, schema["items"], named, f"{path}[]") for each in value]
+    if kind == "map" and isinstance(value, Mapping):
+        return {key: _fitted(each, schema["values"], named, path) for key, each in value.items()}
+    if not isinstance(value, str):
+        return value
+    logical = schema.get("logicalType") if isinstance(schema, dict) else None
+    parse = _TEXTS.get(logical or "") or _TEXTS.get(str(kind))
+    try:
+        return value if parse is None else parse(value)
+    except (ValueError, KeyError, ArithmeticError):
+        raise ValueError(f"field {path}: the text is no {logical or kind}") from None
+
+
+def _fitted_to_one(value: Any, schemas: list[Any], named: Mapping[str, Any], path: str) -> Any:
+    """A value as one of several types: an empty text is null where the others are no texts."""
+    others = [each for each in schemas if each != "null"]
+    if isinstance(value, str) and "string" in others:
+        return value
+    if value is None or (value == "" and len(others) < len(schemas)):
+        return None
+    return _fitted(value, others[0], named, path) if len(others) == 1 else value

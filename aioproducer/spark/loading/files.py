@@ -1,0 +1,193 @@
+"""Which files a load consists of, and in which steps.
+
+Owns: the listing, by Spark, so of any file system it knows; the format that names tell. Must not
+know: contents.
+
+Invariants
+- Every file is listed, in folders of folders too, but for names that begin with `_` or `.`.
+- The same files give the same steps, in the same order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+from aioproducer.loader.errors import SourceError
+from aioproducer.loader.sources import FORMATS, format_named
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STEP_BYTES: Final = 512 * 1024 * 1024
+"""A step ends behind the file that reaches this: it is what a load that dies has to do again."""
+
+_COMPRESSED: Final = (".gz", ".bz2", ".deflate", ".zst")
+_SCHEME: Final = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*:")
+_GLOB: Final = re.compile(r"[*?\[{]")
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file, as its file system describes it."""
+
+    path: str
+    size: int
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Files that are loaded together.
+
+    Attributes:
+        root: the folder that was asked for; names of folders below it, `year=2013`, are columns.
+        files: in the order of their paths.
+    """
+
+    root: str
+    files: tuple[InputFile, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def paths(self) -> list[str]:
+        """Where the files are, as Spark's readers take it: literally, not as patterns."""
+        return [re.sub(r"([*?\[\]{}\\])", r"\\\1", file.path) for file in self.files]
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The columns that folders name."""
+        below = _local(self.files[0].path).removeprefix(_local(self.root)).split("/")[:-1]
+        return tuple(unescaped(name.partition("=")[0]) for name in below if "=" in name)
+
+    def digest(self) -> str:
+        """Stands for these files as they are now."""
+        return digest([self])
+
+
+def digest(steps: Iterable[Step]) -> str:
+    """Stands for files as they are now."""
+    facts = [f"{file.path}\n{file.size}\n{file.modified_ms}" for s in steps for file in s.files]
+    return hashlib.sha256("\n".join(facts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def unescaped(name: str) -> str:
+    """A folder's name as Spark reads it: `%2F` is a slash, character by character."""
+    return re.sub(r"%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), name)
+
+
+def absolute(name: str) -> str:
+    """A path as Spark understands it; one without a scheme is of this machine."""
+    return name if _SCHEME.match(name) else f"file:{Path(name).absolute()}"
+
+
+def is_remote(name: str) -> bool:
+    """Whether it names another file system than this machine's."""
+    return _SCHEME.match(name) is not None and not name.startswith("file:")
+
+
+def is_pattern(name: str) -> bool:
+    """Whether it stands for the files that it fits."""
+    return _GLOB.search(name) is not None and not Path(name).exists()
+
+
+def list_steps(
+    spark: SparkSession, inputs: Sequence[str], step_bytes: int = STEP_BYTES
+) -> list[Step]:
+    """The steps of a load of these inputs: files, folders, patterns.
+
+    Raises:
+        SourceError: there is no such input, nothing in it, or a file is in two of them.
+    """
+    steps: list[Step] = []
+    known: set[str] = set()
+    for name in inputs:
+        files = _files(spark, name)
+        if not files:
+            raise SourceError(f"cannot read {name}: there is no file in it")
+        twice = known.intersection(file.path for file in files)
+        if twice:
+            raise SourceError(f"{min(twice)} is in more than one of the inputs")
+        known.update(file.path for file in files)
+        steps += _split(_root(absolute(name), files), files, step_bytes)
+    return steps
+
+
+def format_of(steps: Iterable[Step]) -> str:
+    """The format that the names of all files tell.
+
+    Raises:
+        SourceError: one tells none, or they tell several.
+    """
+    advice = f"name the format: {', '.join(FORMATS)}"
+    found: dict[str, str] = {}
+    for path in (file.path for step in steps for file in step.files):
+        name = PurePosixPath(path)
+        stem = name.stem if name.suffix.lower() in _COMPRESSED else name.name
+        kind = format_named(stem)
+        if kind is None:
+            raise SourceError(f"the name {name.name} does not tell a format", advice=advice)
+        found.setdefault(kind, path)
+    if len(found) > 1:
+        examples = "; ".join(f"{kind}: {PurePosixPath(path).name}" for kind, path in found.items())
+        raise SourceError(f"there are files of several formats ({examples})", advice=advice)
+    return next(iter(found))
+
+
+def _files(spark: SparkSession, name: str) -> list[InputFile]:
+    from pyspark.errors import AnalysisException
+
+    path = absolute(name)
+    if not is_pattern(name):
+        path = re.sub(r"([*?\[\]{}\\])", r"\\\1", path)
+    try:
+        found = (
+            spark.read.format("binaryFile")
+            .option("recursiveFileLookup", "true")
+            .load(path)
+            .selectExpr("path", "length", "unix_millis(modificationTime)")
+            .collect()
+        )
+    except AnalysisException as error:
+        if "PATH_NOT_FOUND" not in str(error):
+            raise
+        raise SourceError(f"cannot read {name}: no such file or directory") from error
+    return sorted((InputFile(*row) for row in found), key=lambda file: file.path)
+
+
+def _root(name: str, files: Sequence[InputFile]) -> str:
+    """The folder whose subfolders may be partitions: of a single file that is its own."""
+    name = name.rstrip("/")
+    if _GLOB.search(name):
+        name = name[: _GLOB.search(name).start()].rpartition("/")[0]  # type: ignore[union-attr]
+    elif len(files) == 1 and _local(files[0].path) == _local(name):
+        return name.rpartition("/")[0]
+    return name
+
+
+def _local(path: str) -> str:
+    """Without the scheme, of which there are several forms: `file:/` and `file:///`."""
+    return re.sub(r"^file:/*", "/", path)
+
+
+def _split(root: str, files: Sequence[InputFile], step_bytes: int) -> list[Step]:
+    steps: list[Step] = []
+    begun: list[InputFile] = []
+    size = 0
+    for file in files:
+        begun.append(file)
+        size += file.size
+        if size >= step_bytes:
+            steps.append(Step(root, tuple(begun)))
+            begun, size = [], 0
+    if begun:
+        steps.append(Step(root, tuple(begun)))
+    return steps

@@ -1,0 +1,158 @@
+"""A step's files as a DataFrame, by Spark's readers; set so that rows are those of the loader.
+
+Owns: the readers' options. Must not know: records.
+
+    csv, tsv        Spark's reader, a file per task: values may hold line feeds; all values are text
+    ndjson, lines   lines as bytes, parsed by the loader's own formats
+    parquet, orc    Spark's readers, with the columns of all files
+    avro            the files' paths: Spark's reader is no part of PySpark; fastavro reads them
+
+Partition columns stand behind the others; Spark finds out their types.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Final
+
+from aioproducer.loader.errors import SourceError
+from aioproducer.loader.formats import CsvFormat, Format, LinesFormat, NdjsonFormat
+from aioproducer.spark.loading.files import unescaped
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+    from aioproducer.spark.loading.files import Step
+
+FILE: Final = "__file"
+"""The column with a row's file."""
+BROKEN: Final = "__broken"
+"""The column with the text of a CSV row that is none."""
+
+SETTINGS: Final[Mapping[str, str]] = {
+    # The loader knows no time zone but this one.
+    "spark.sql.session.timeZone": "UTC",
+    # `a` and `A` are two columns to the loader.
+    "spark.sql.caseSensitive": "true",
+}
+"""What a session needs for these readers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """How files are read.
+
+    Attributes:
+        name: one of the loader's `FORMATS`.
+        format: what that name means.
+    """
+
+    name: str
+    format: Format
+
+    @property
+    def is_by_file(self) -> bool:
+        """Whether a file is read by one task, however large it is."""
+        return self.name in {"csv", "tsv", "avro"}
+
+
+def rows_of(spark: SparkSession, step: Step, files: Input) -> DataFrame:
+    """The rows of a step.
+
+    Raises:
+        SourceError: the files cannot be read so.
+    """
+    if files.name == "avro":
+        return _paths(spark, step)
+    reader = spark.read.option("basePath", step.root)
+    if isinstance(files.format, CsvFormat):
+        frame = _csv(spark, reader, step, files.format)
+    elif isinstance(files.format, LinesFormat | NdjsonFormat):
+        lines = reader.option("lineSep", "\n").text(step.paths)
+        frame = _with_file(lines.withColumn("value", lines["value"].cast("binary")))
+    elif files.name in {"parquet", "orc"}:
+        # Without it a column that only some files have would be left out.
+        merged = reader.option("mergeSchema", "true").format(files.name).load(step.paths)
+        frame = _with_file(merged)
+        if files.name == "orc":
+            frame = _without_zone(frame)
+    else:
+        raise SourceError(f"Spark does not read the format {files.name}")
+    return frame
+
+
+def _with_file(frame: DataFrame) -> DataFrame:
+    return frame.select("*", frame["_metadata.file_path"].alias(FILE))
+
+
+def _without_zone(frame: DataFrame) -> DataFrame:
+    """ORC's timestamps have no zone; Spark reads them as if they were in the session's."""
+    kinds = dict(frame.dtypes)
+    columns = [
+        frame[_quoted(name)].cast("timestamp_ntz").alias(name)
+        if kinds[name] == "timestamp"
+        else frame[_quoted(name)]
+        for name in frame.columns
+    ]
+    return frame.select(*columns)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _csv(spark: SparkSession, reader: DataFrameReader, step: Step, dialect: CsvFormat) -> DataFrame:
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    names = dialect.columns or _header(spark, step, dialect)
+    options: dict[str, Any] = {
+        "header": dialect.columns is None,
+        "sep": dialect.delimiter,
+        "quote": dialect.quote or "",
+        "escape": dialect.quote or "",
+        "encoding": dialect.encoding,
+        "multiLine": True,
+        "enforceSchema": False,
+        "columnNameOfCorruptRecord": BROKEN,
+        "maxCharsPerColumn": dialect.max_row_bytes,
+    }
+    schema = StructType([StructField(name, StringType()) for name in (*names, BROKEN)])
+    return _with_file(reader.options(**options).schema(schema).csv(step.paths))
+
+
+def _header(spark: SparkSession, step: Step, dialect: CsvFormat) -> Sequence[str]:
+    """The columns' names, by the first file; Spark compares those of the others."""
+    lines = spark.read.option("lineSep", "\n").option("encoding", dialect.encoding)
+    first = lines.text(step.paths[0]).where("trim(value, '\r ') <> ''").take(1)
+    if not first:
+        raise SourceError(f"cannot read {step.files[0].path}: there is no header")
+    text = first[0][0].removeprefix("\ufeff")
+    names = next(
+        csv.reader(
+            [text],
+            delimiter=dialect.delimiter,
+            quotechar=dialect.quote,
+            quoting=csv.QUOTE_NONE if dialect.quote is None else csv.QUOTE_MINIMAL,
+        )
+    )
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise SourceError(f"the CSV header names {', '.join(sorted(twice))} more than once")
+    return names
+
+
+def _paths(spark: SparkSession, step: Step) -> DataFrame:
+    """One row per file, with the values of its folders."""
+    rows = [(file.path, *_folder_values(file.path, step)) for file in step.files]
+    names = [FILE, *step.partition_columns]
+    schema = ", ".join(f"{_quoted(name)} string" for name in names)
+    return spark.createDataFrame(rows, schema).repartition(len(rows))
+
+
+def _folder_values(path: str, step: Step) -> list[str]:
+    found = dict(part.split("=", 1) for part in PurePosixPath(path).parts[:-1] if "=" in part)
+    values = {unescaped(name): unescaped(value) for name, value in found.items()}
+    return [values[name] for name in step.partition_columns]

@@ -1,0 +1,291 @@
+"""A load by Spark, step by step.
+
+Owns: the order of things in a load, its counts, its end. Must not know: the terminal.
+
+    list files --> [ read, map --> write --> remember ] for each step
+
+Invariants
+- A step that failed or was stopped is not remembered, and done again by the next run. At least once
+  its rows may then be in the topic twice; exactly once none of them was visible.
+- The dead-letter file holds the rejected rows of a step before the step is remembered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from aioproducer.errors import KafkaError
+from aioproducer.loader.progress import Progress
+from aioproducer.loader.rejects import DeadLetterFile
+from aioproducer.loader.rows import Position
+from aioproducer.producer import Producer
+from aioproducer.spark.loading.errors import error_of
+from aioproducer.spark.loading.files import Step, format_of, list_steps
+from aioproducer.spark.loading.frames import SETTINGS, Input, rows_of
+from aioproducer.spark.loading.options import SparkLoadOptions
+from aioproducer.spark.loading.record import KnownFiles, SparkLoadState, Written, written
+from aioproducer.spark.loading.records import REJECTION, RowsToRecords
+from aioproducer.spark.options import SourceOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from aioproducer.config import ProducerConfig
+
+_LOOK_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class SparkLoadResult:
+    """How a load ended.
+
+    Attributes:
+        progress: what this run did.
+        state: what is loaded, by all runs.
+        skipped: how many steps had been written by an earlier run.
+    """
+
+    progress: Progress
+    state: SparkLoadState
+    skipped: int
+
+
+class SparkLoad:
+    """Loads files into a topic; runs once, and waits for Spark meanwhile.
+
+    Args:
+        spark: the session; the settings that records depend on are made for it.
+        options: what to load.
+    """
+
+    def __init__(self, spark: SparkSession, options: SparkLoadOptions) -> None:
+        self._spark = spark
+        self._options = options
+        self._progress = Progress()
+        self._state = SparkLoadState(options.topic, "", -1)
+        self._skipped = 0
+        self._is_stopped = threading.Event()
+        self._started_at = time.monotonic()
+
+    @property
+    def result(self) -> SparkLoadResult:
+        """How it stands."""
+        elapsed = time.monotonic() - self._started_at
+        return SparkLoadResult(
+            replace(self._progress, elapsed_s=elapsed), self._state, self._skipped
+        )
+
+    def stop(self) -> None:
+        """Ends the running step, which then counts as not done; from any thread."""
+        self._is_stopped.set()
+        if _is_connect(self._spark):
+            self._spark.interruptAll()
+        else:
+            self._spark.sparkContext.cancelAllJobs()
+
+    def run(self) -> SparkLoadResult:
+        """Loads until the end, `stop()` or an error.
+
+        Raises:
+            LoaderError: the input, the mapping or a file of ours cannot be used, or a row was
+                rejected and there is no dead-letter file.
+            KafkaError: records could not be written. `result` tells what was, in all these cases.
+        """
+        from pyspark.errors import PySparkException
+
+        try:
+            self._run()
+        except KafkaError:
+            raise
+        except Exception as error:
+            if self._is_stopped.is_set():
+                return self.result
+            if not isinstance(error, PySparkException) and not _is_of_java(error):
+                raise
+            raise error_of(error) from error
+        return self.result
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        options = self._options
+        config = self._config()
+        for name, value in SETTINGS.items():
+            self._spark.conf.set(name, value)
+        steps = list_steps(self._spark, options.inputs, options.step_bytes)
+        name = options.format or format_of(steps)
+        files = Input(name, options.formats[name])
+        self._state = SparkLoadState.begin(options.topic, steps)
+        if options.load_id is not None:
+            asyncio.run(_check_files(config, options.load_id, self._state))
+        elif options.resume and options.state is not None:
+            self._state = self._state.resumed(options.state)
+        partitions = 0
+        if options.mapping.partition_by:
+            partitions = asyncio.run(_partition_count(config, options.topic))
+        keeps = options.dead_letter is not None
+        to_records = RowsToRecords(files, options.mapping, partitions, keeps)
+        self._progress = Progress(input_total=sum(step.size for step in steps))
+        with self._dead_letter() as dead_letter:
+            for number, step in enumerate(steps):
+                self._skip_or_load(number, step, to_records, dead_letter)
+                if self._is_stopped.is_set():
+                    return
+
+    def _skip_or_load(
+        self,
+        number: int,
+        step: Step,
+        to_records: RowsToRecords,
+        dead_letter: DeadLetterFile | None,
+    ) -> None:
+        if number < self._state.done:
+            self._skipped += 1
+        else:
+            self._load(step, to_records, dead_letter)
+        self._progress = replace(self._progress, input_bytes=self._progress.input_bytes + step.size)
+        self._tell()
+
+    def _load(
+        self, step: Step, to_records: RowsToRecords, dead_letter: DeadLetterFile | None
+    ) -> None:
+        from pyspark import StorageLevel
+
+        rows = rows_of(self._spark, step, to_records.files)
+        to_records.check(rows.columns)
+        records = rows.mapInArrow(to_records, to_records.schema)
+        rejected = 0
+        with self._looking_on(step):
+            if dead_letter is None:
+                sent, size = self._write_once(records, step)
+            else:
+                every = records.persist(StorageLevel.DISK_ONLY)
+                rejected = _bury(every, dead_letter)
+                good = every.where(f"{REJECTION} IS NULL").drop(REJECTION)
+                sent, size = self._write_once(good, step)
+                every.unpersist()
+        before = self._progress
+        self._progress = replace(
+            before,
+            read=before.read + sent + rejected,
+            rejected=before.rejected + rejected,
+            sent=before.sent + sent,
+            acknowledged=before.acknowledged + sent,
+            bytes_sent=before.bytes_sent + size,
+        )
+        kept = 0 if dead_letter is None else dead_letter.size
+        self._state = self._state.with_step(sent, rejected, kept)
+        if self._options.state is not None:
+            self._state.write(self._options.state)
+
+    def _write_once(self, records: DataFrame, step: Step) -> tuple[int, int]:
+        """Writes a step, unless an earlier run has; how many records and bytes are new."""
+        if self._options.load_id is None:
+            return self._write(records, {})
+        job = f"{self._options.load_id}/{step.digest()}"
+        before = asyncio.run(written(self._config(), job, self._options.topic))
+        new = (0, 0)
+        if before is not Written.YES:
+            new = self._write(records, {"job.id": job})
+        if before is Written.NO:
+            return new
+        self._skipped += 1
+        return 0, 0
+
+    def _write(self, records: DataFrame, options: Mapping[str, str]) -> tuple[int, int]:
+        """Writes records; how many they are, and how many bytes of keys and values."""
+        from pyspark.sql import Observation
+        from pyspark.sql.functions import expr
+
+        seen = Observation()
+        has_key = "key" in records.columns
+        size = f"coalesce(octet_length(value), 0){' + coalesce(octet_length(key), 0)' * has_key}"
+        counted = records.observe(
+            seen, expr("count(*) AS rows"), expr(f"coalesce(sum({size}), 0) AS bytes")
+        )
+        writer = counted.write.format("aioproducer").mode("append")
+        writer.options(**self._options.sink, **options).save()
+        found = seen.get
+        return int(found["rows"]), int(found["bytes"])
+
+    def _config(self) -> ProducerConfig:
+        return SourceOptions.parse(self._options.sink, "write").config()
+
+    @contextmanager
+    def _dead_letter(self) -> Iterator[DeadLetterFile | None]:
+        path = self._options.dead_letter
+        if path is None:
+            yield None
+            return
+        file = DeadLetterFile(path, keep_bytes=self._state.dead_letter_bytes)
+        try:
+            yield file
+        finally:
+            file.close()
+
+    @contextmanager
+    def _looking_on(self, step: Step) -> Iterator[None]:
+        """Tells now and then how much of a step's tasks are through."""
+        over = threading.Event()
+
+        def look() -> None:
+            while not over.wait(_LOOK_S):
+                self._tell(step.size * _share_done(self._spark))
+
+        if self._options.on_progress is None or _is_connect(self._spark):
+            yield
+            return
+        thread = threading.Thread(target=look, name="aioproducer load progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _tell(self, more_bytes: float = 0) -> None:
+        if self._options.on_progress is not None:
+            now = self.result.progress
+            self._options.on_progress(replace(now, input_bytes=now.input_bytes + int(more_bytes)))
+
+
+def _bury(records: DataFrame, dead_letter: DeadLetterFile) -> int:
+    """Writes the rejected rows; how many there are. Which row of its file one is, is not known."""
+    count = 0
+    rejections = records.where(f"{REJECTION} IS NOT NULL").select(f"{REJECTION}.*")
+    for file, reason, raw in rejections.toLocalIterator():
+        dead_letter.write(Position(file, None, 0), "row", reason, bytes(raw))
+        count += 1
+    dead_letter.sync()
+    return count
+
+
+def _share_done(spark: SparkSession) -> float:
+    tracker = spark.sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
+    tasks = sum(each.numTasks for each in stages if each is not None)
+    return sum(each.numCompletedTasks for each in stages if each is not None) / max(1, tasks)
+
+
+def _is_connect(spark: SparkSession) -> bool:
+    return not hasattr(spark, "_jsc") and not hasattr(spark, "_sc")
+
+
+def _is_of_java(error: Exception) -> bool:
+    return type(error).__module__.startswith("py4j.")
+
+
+async def _partition_count(config: ProducerConfig, topic: str) -> int:
+    async with Producer(config) as producer:
+        return len(await producer.partitions_for(topic))
+
+
+async def _check_files(config: ProducerConfig, load: str, state: SparkLoadState) -> None:
+    async with KnownFiles(config) as known:
+        await known.check(load, state)

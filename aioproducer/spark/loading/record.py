@@ -1,0 +1,156 @@
+"""How far a load by Spark has come, for the next run of it.
+
+Owns: the state file of a load at least once; what Kafka remembers of a load exactly once. Must not
+know: Spark.
+
+Exactly once, each step remembers by itself that it was written (`job.id`). What has to be kept
+besides is which files the load consisted of: with others the steps would be others, and rows that
+are in the topic already would be written again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from aioproducer.core import coordinator_questions as questions
+from aioproducer.loader.errors import StateError
+from aioproducer.spark.exactly_once import prefix_for_job
+from aioproducer.spark.ledger import Ledger
+from aioproducer.spark.loading.files import Step, digest
+from aioproducer.transaction_admin import TransactionAdmin
+from aioproducer.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aioproducer.config import ProducerConfig
+
+_VERSION = 1
+_MARK = "aioproducer-spark-load"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkLoadState:
+    """What is loaded.
+
+    Attributes:
+        topic: where to.
+        files: stands for the files of all steps.
+        steps: how many there are.
+        done: how many of them are loaded.
+        rows: records in the steps that are.
+        rejected: rows that became none.
+        dead_letter_bytes: how long the dead-letter file was then.
+    """
+
+    topic: str
+    files: str
+    steps: int
+    done: int = 0
+    rows: int = 0
+    rejected: int = 0
+    dead_letter_bytes: int = 0
+
+    @classmethod
+    def begin(cls, topic: str, steps: Sequence[Step]) -> Self:
+        """Nothing is."""
+        return cls(topic, digest(steps), len(steps))
+
+    @property
+    def complete(self) -> bool:
+        """Whether all is loaded."""
+        return self.done == self.steps
+
+    def with_step(self, rows: int, rejected: int, dead_letter_bytes: int) -> SparkLoadState:
+        """One more step is loaded."""
+        return replace(
+            self,
+            done=self.done + 1,
+            rows=self.rows + rows,
+            rejected=self.rejected + rejected,
+            dead_letter_bytes=dead_letter_bytes,
+        )
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Replaces the file at `path` atomically; raises `StateError`."""
+        target = Path(path)
+        beside = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+        content = {"version": _VERSION, "engine": "spark", **asdict(self)}
+        try:
+            with beside.open("w", encoding="utf-8") as file:
+                json.dump(content, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(target)
+        except OSError as error:
+            raise StateError(f"cannot write the state file {target}: {error.strerror}") from error
+
+    def resumed(self, path: str | os.PathLike[str]) -> SparkLoadState:
+        """What the file at `path` says of this load; itself where there is no file.
+
+        Raises:
+            StateError: it is the state of another load, or none.
+        """
+        try:
+            content: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+            if content.pop("version") != _VERSION or content.pop("engine") != "spark":
+                raise ValueError("another version")
+            found = SparkLoadState(**content)
+        except FileNotFoundError:
+            return self
+        except OSError as error:
+            raise StateError(f"cannot read the state file {path}: {error.strerror}") from error
+        except (ValueError, TypeError, KeyError) as error:
+            raise StateError(
+                f"{path} is not a state file of a load by Spark",
+                advice="delete it to start over, or name another one",
+            ) from error
+        if (found.topic, found.files) != (self.topic, self.files):
+            raise StateError(
+                f"the state file {path} belongs to a load of other files, or into another topic",
+                advice="name another state file, or leave out resume to start over",
+            )
+        return found
+
+
+async def written(config: ProducerConfig, job: str, topic: str) -> Written:
+    """What became of a step that is a job of this id."""
+    async with Ledger(config, prefix_for_job(job), topic) as ledger:
+        last = await ledger.last_decision()
+        if last is None or last.owner != job:
+            return Written.NO
+        return Written.YES if await ledger.is_settled(last) else Written.DECIDED
+
+
+class Written(Enum):
+    """Whether a step is in the topic."""
+
+    NO = "not decided"
+    DECIDED = "decided, but perhaps not all of it is visible yet"
+    YES = "all of it"
+
+
+class KnownFiles(TransactionAdmin):
+    """Which files a load that is exactly once consists of, as Kafka remembers it."""
+
+    async def check(self, load: str, state: SparkLoadState) -> None:
+        """Remembers the files of a new load, and compares those of one that was begun.
+
+        Raises:
+            StateError: they are not what they were.
+        """
+        place = TopicPartition(state.topic, 0)
+        wanted = OffsetAndMetadata(state.steps, f"{_MARK}:{state.files}")
+        found = (await self.committed_offsets(load, [place])).get(place)
+        if found is None or found.offset < 0:
+            await self._asks().ask(questions.commit(load, {place: wanted}))
+        elif (found.offset, found.metadata) != (wanted.offset, wanted.metadata):
+            raise StateError(
+                f"the files are not those that the load {load!r} was begun with",
+                advice="restore them, or make it another load by -X transactional.id=NAME: that "
+                "one loads all files",
+            )

@@ -1,0 +1,244 @@
+"""Rows of Spark's tasks into records, by the loader's own `RowMapper`.
+
+Owns: the way from record batches to the loader's rows and from its records to the data source's
+columns. Must not know: PySpark; a `RowsToRecords` runs in `mapInArrow`.
+
+Invariants
+- What becomes of a row is decided where the in-process loader decides it, so both give the same
+  records.
+- Each row becomes a record, or a reason why not: the task fails by it, or it is kept in the columns
+  `rejection`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from aioproducer.loader.arrow_rows import fields_of
+from aioproducer.loader.avro import avro_rows
+from aioproducer.loader.errors import RejectedRowError, SourceError
+from aioproducer.loader.formats import Chunk, CsvFormat, LinesFormat, NdjsonFormat
+from aioproducer.loader.lines import cut_lines
+from aioproducer.loader.mapping import MappedRecord, RecordMapping, RowMapper
+from aioproducer.loader.rows import LINE_COLUMNS, BadRow, Fields, RowBatch
+from aioproducer.spark.loading.frames import BROKEN, FILE, Input
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROWS_AT_ONCE: Final = 1000
+REJECTION: Final = "rejection"
+
+_SHOWN_BYTES: Final = 80
+_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_REJECTION: Final = pa.struct(
+    [("file", pa.string()), ("reason", pa.string()), ("raw", pa.binary())]
+)
+_SQL: Final[Mapping[str, str]] = {
+    "key": "binary",
+    "value": "binary",
+    "headers": "array<struct<key:string,value:binary>>",
+    "partition": "int",
+    "timestamp": "bigint",
+    REJECTION: "struct<file:string,reason:string,raw:binary>",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RowsToRecords:
+    """What `mapInArrow` calls.
+
+    Attributes:
+        files: what the rows come from.
+        mapping: what becomes of them.
+        partitions: how many the topic has; counts for `partition_by` alone.
+        keeps_bad_rows: whether they get a column, instead of ending the task.
+    """
+
+    files: Input
+    mapping: RecordMapping
+    partitions: int = 0
+    keeps_bad_rows: bool = False
+
+    @property
+    def schema(self) -> str:
+        """The columns of the result, in Spark's words."""
+        return ", ".join(f"{name} {_SQL[name]}" for name in self._columns)
+
+    def check(self, columns: Sequence[str]) -> None:
+        """Refuses a mapping that no row of these columns can fulfil.
+
+        Raises:
+            MappingError: there is no such column.
+        """
+        if self.files.name in {"avro", "ndjson"}:
+            return  # each row has its own
+        known = tuple(name for name in columns if name not in {FILE, BROKEN})
+        if self.files.name == "lines":
+            known = LINE_COLUMNS + known[1:]
+        RowMapper(self.mapping, self.partitions).map(RowBatch("", None, 1, [], known))
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Records for rows, batch by batch."""
+        mapper = RowMapper(self.mapping, self.partitions)
+        read = self._reader()
+        for batch in batches:
+            for start in range(0, batch.num_rows, ROWS_AT_ONCE):
+                for file, rows in read(batch.slice(start, ROWS_AT_ONCE)):
+                    yield self._records(file, mapper.map(rows))
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def _reader(self) -> Callable[[pa.RecordBatch], Iterator[tuple[Sequence[str], RowBatch]]]:
+        """What gives rows, with the file of each."""
+        if self.files.name == "avro":
+            return self._avro
+        if isinstance(self.files.format, LinesFormat | NdjsonFormat):
+            return self._lines
+        return self._csv if isinstance(self.files.format, CsvFormat) else self._table
+
+    def _table(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
+        files, batch = _without(batch, FILE)
+        yield files, _rows(Chunk(1, fields_of(batch), tuple(batch.schema.names)))
+
+    def _csv(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
+        files, batch = _without(batch, FILE)
+        broken, batch = _without(batch, BROKEN)
+        null = getattr(self.files.format, "null", None)
+        fields: list[Fields | BadRow] = []
+        for row, text in zip(fields_of(batch), broken, strict=True):
+            if text is not None:
+                fields.append(BadRow("not as many fields as the header names", text.encode()))
+            else:
+                fields.append([_csv_field(field, null) for field in row])
+        yield files, _rows(Chunk(1, fields, tuple(batch.schema.names)))
+
+    def _lines(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
+        known = cast("LinesFormat | NdjsonFormat", self.files.format)
+        files, batch = _without(batch, FILE)
+        texts, folders = _without(batch, "value")
+        if isinstance(known, NdjsonFormat):  # it leaves blank lines out
+            filled = [place for place, text in enumerate(texts) if text.strip()]
+            files, texts = [files[place] for place in filled], [texts[place] for place in filled]
+            folders = folders.take(filled)
+        chunk = known.parse(cut_lines(texts, known.max_row_bytes))
+        yield files, _rows(_in_folders(chunk, folders) if folders.num_columns else chunk)
+
+    def _avro(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
+        files, folders = _without(batch, FILE)
+        for file, values in zip(files, fields_of(folders), strict=True):
+            named = dict(zip(folders.schema.names, values, strict=True))
+            try:
+                with _opened(file) as stream:
+                    for first_row, fields in avro_rows(stream):
+                        rows = [row | named for row in fields] if named else fields
+                        yield [file] * len(rows), _rows(Chunk(first_row, rows, None))
+            except SourceError as error:
+                raise SourceError(
+                    f"cannot read {file}: {error.message}", advice=error.advice
+                ) from error
+
+    # -- records ---------------------------------------------------------------------------------
+
+    @property
+    def _columns(self) -> list[str]:
+        mapping = self.mapping
+        wanted = {
+            "key": bool(mapping.key),
+            "value": True,
+            "headers": bool(mapping.headers or mapping.header_columns),
+            "partition": mapping.partition is not None or bool(mapping.partition_by),
+            "timestamp": mapping.timestamp is not None,
+            REJECTION: self.keeps_bad_rows,
+        }
+        return [name for name, is_wanted in wanted.items() if is_wanted]
+
+    def _records(
+        self, files: Sequence[str], records: Sequence[MappedRecord | BadRow]
+    ) -> pa.RecordBatch:
+        rejections: list[dict[str, Any] | None] = [None] * len(records)
+        good: list[MappedRecord] = []
+        for place, record in enumerate(records):
+            if isinstance(record, MappedRecord):
+                good.append(record)
+                continue
+            if not self.keeps_bad_rows:
+                raise _rejected(files[place], record)
+            rejections[place] = {
+                "file": files[place],
+                "reason": record.reason,
+                "raw": record.raw,
+            }
+            good.append(_NO_RECORD)
+        columns = {
+            "key": lambda: pa.array([each.key for each in good], pa.binary()),
+            "value": lambda: pa.array([each.value for each in good], pa.binary()),
+            "headers": lambda: pa.array([_headers(each) for each in good], _HEADERS),
+            "partition": lambda: pa.array([each.partition for each in good], pa.int32()),
+            "timestamp": lambda: pa.array([each.timestamp_ms for each in good], pa.int64()),
+            REJECTION: lambda: pa.array(rejections, _REJECTION),
+        }
+        return pa.RecordBatch.from_pydict({name: columns[name]() for name in self._columns})
+
+
+_NO_RECORD: Final = MappedRecord(None, None, None, None, None)
+
+
+def _headers(record: MappedRecord) -> list[dict[str, Any]]:
+    return [{"key": name, "value": value} for name, value in record.headers or ()]
+
+
+def _rejected(file: str, row: BadRow) -> RejectedRowError:
+    shown = row.raw[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
+    text = " ".join(f"{file}: {row.reason}: {shown}".split())
+    return RejectedRowError(text, advice="name a dead-letter file to go on past such rows")
+
+
+def _rows(chunk: Chunk) -> RowBatch:
+    return RowBatch("", None, 1, chunk.fields, chunk.columns, chunk.lines, chunk.lines_are_json)
+
+
+def _csv_field(field: Any, null: str | None) -> Any:
+    """As the loader's reader gives it: to Spark's an empty field is null."""
+    text = "" if field is None else field
+    return None if text == null else text
+
+
+def _in_folders(chunk: Chunk, folders: pa.RecordBatch) -> Chunk:
+    """The rows of lines, with the columns that folders name."""
+    names = tuple(folders.schema.names)
+    fields: list[Fields | BadRow] = []
+    for row, values in zip(chunk.fields, fields_of(folders), strict=True):
+        if isinstance(row, BadRow):
+            fields.append(row)
+        elif isinstance(row, Mapping):
+            fields.append({**row, **dict(zip(names, values, strict=True))})
+        else:
+            fields.append((*row, *values))
+    if chunk.columns is None:
+        return replace(chunk, fields=fields, lines=None, lines_are_json=False)
+    return replace(chunk, fields=fields, columns=(*chunk.columns, *names))
+
+
+def _without(batch: pa.RecordBatch, name: str) -> tuple[list[Any], pa.RecordBatch]:
+    """One column's values, and the other columns."""
+    place = batch.schema.get_field_index(name)
+    return batch.column(place).to_pylist(), batch.remove_column(place)
+
+
+def _opened(path: str) -> io.BufferedIOBase:
+    """A file of any file system that pyarrow knows."""
+    from pyarrow.fs import FileSystem
+
+    uri = quote(path.replace("s3a://", "s3://", 1), safe=":/@=,+")
+    try:
+        system, name = FileSystem.from_uri(uri)
+        return io.BufferedReader(system.open_input_stream(name))
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(f"cannot read {path}: {error}") from error

@@ -1,0 +1,109 @@
+"""Rows as Avro, by a schema of a registry."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import pickle
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import pytest
+
+from aioproducer.errors import ConfigError, SchemaRegistryError
+from aioproducer.loader import AvroValues, MappingError, RecordMapping, avro_values
+from aioproducer.loader.mapping import RowMapper
+from aioproducer.loader.rows import BadRow, RowBatch
+from aioproducer.serializers import Schema, SchemaRegistry
+from aioproducer.testing import StubSchemaRegistry
+
+FIELDS: list[dict[str, Any]] = [
+    {"name": "id", "type": "long"},
+    {"name": "share", "type": ["null", "double"], "default": None},
+    {"name": "name", "type": ["null", "string"], "default": None},
+    {"name": "yes", "type": "boolean", "default": False},
+    {"name": "on", "type": [{"type": "int", "logicalType": "date"}, "null"], "default": 0},
+    {
+        "name": "sum",
+        "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        "default": "",
+    },
+    {"name": "tags", "type": {"type": "array", "items": "int"}, "default": []},
+]
+SCHEMA = json.dumps({"type": "record", "name": "Row", "fields": FIELDS})
+VALUES = AvroValues(7, SCHEMA)
+
+
+def read(value: bytes) -> dict[str, Any]:
+    assert value[:5] == b"\0\0\0\0\7"
+    found = fastavro.schemaless_reader(
+        io.BytesIO(value[5:]), fastavro.parse_schema(json.loads(SCHEMA)), None
+    )
+    assert isinstance(found, dict)
+    return found
+
+
+def test_texts_become_what_the_schema_wants_and_other_columns_are_left_out() -> None:
+    text = {"id": "1", "share": "", "name": "", "yes": "TRUE", "on": "2013-01-02", "sum": "1.25"}
+    found = read(VALUES({**text, "other": "x"}))
+    assert found == {
+        "id": 1,
+        "share": None,
+        "name": "",
+        "yes": True,
+        "on": datetime.date(2013, 1, 2),
+        "sum": Decimal("1.25"),
+        "tags": [],
+    }
+
+
+def test_what_has_its_type_stays_and_defaults_hold() -> None:
+    found = read(VALUES({"id": 2, "share": 0.5, "sum": Decimal(3), "tags": [1, "2"]}))
+    assert (found["id"], found["share"], found["tags"], found["yes"]) == (2, 0.5, [1, 2], False)
+
+
+@pytest.mark.parametrize(
+    "row", [{"id": "x", "sum": Decimal(0)}, {"sum": Decimal(0)}, {"id": None, "sum": Decimal(0)}]
+)
+def test_a_row_that_does_not_fit_is_rejected_and_its_content_not_told(row: dict[str, Any]) -> None:
+    mapper = RowMapper(RecordMapping(value_encoder=VALUES), 0)
+    (found,) = mapper.map(RowBatch("f", None, 1, [row], None))
+    assert isinstance(found, BadRow)
+    assert "id" in found.reason
+
+
+def test_lines_of_json_are_encoded_too() -> None:
+    mapper = RowMapper(RecordMapping(value_encoder=VALUES), 0)
+    batch = RowBatch("f", None, 1, [{"id": 1, "sum": "2"}], None, [b"{}"], lines_are_json=True)
+    (found,) = mapper.map(batch)
+    assert not isinstance(found, BadRow)
+    assert read(found.value or b"")["sum"] == 2
+
+
+def test_it_travels_to_other_processes() -> None:
+    row = {"id": 1, "sum": Decimal(1)}
+    assert pickle.loads(pickle.dumps(VALUES))(row) == VALUES(row)
+
+
+def test_schemas_that_are_no_records_are_refused() -> None:
+    for schema in ('"string"', "no JSON", '{"type": "records"}'):
+        with pytest.raises(ConfigError):
+            AvroValues(1, schema)
+    with pytest.raises(MappingError, match="exclude"):
+        RecordMapping(value="a", value_encoder=VALUES)
+
+
+async def test_the_registry_is_asked_once_for_the_schema_or_the_newest_one() -> None:
+    stub = StubSchemaRegistry()
+    async with SchemaRegistry("http://stub", transport=stub.transport) as registry:
+        with pytest.raises(SchemaRegistryError):
+            await avro_values(registry, "t", SCHEMA)
+        made = await avro_values(registry, "t", SCHEMA, register=True)
+        assert await avro_values(registry, "t", SCHEMA) == made
+        newest = await avro_values(registry, "t", None)
+        assert newest.schema_id == made.schema_id
+        await registry.register("j-value", Schema("{}", "JSON"))
+        with pytest.raises(ConfigError, match="JSON"):
+            await avro_values(registry, "j", None)

@@ -1,0 +1,77 @@
+"""Steps of a load, and what file names say."""
+
+from __future__ import annotations
+
+import pytest
+
+from aioproducer.loader import SourceError
+from aioproducer.spark.loading.errors import SparkLoadError, error_of
+from aioproducer.spark.loading.files import InputFile, Step, _root, _split, digest, format_of
+
+
+def step(*paths: str, root: str = "file:/in") -> Step:
+    return Step(root, tuple(InputFile(path, 10, 0) for path in paths))
+
+
+def test_a_step_ends_behind_the_file_that_fills_it() -> None:
+    files = [InputFile(f"file:/in/{number}", 10, 0) for number in range(5)]
+    steps = _split("file:/in", files, 20)
+    assert [len(each.files) for each in steps] == [2, 2, 1]
+    assert [file for each in steps for file in each.files] == files
+    assert [each.size for each in steps] == [20, 20, 10]
+
+
+def test_other_sizes_times_and_names_are_other_files() -> None:
+    first = InputFile("file:/in/a", 10, 0)
+    others = [
+        InputFile("file:/in/b", 10, 0),
+        InputFile("file:/in/a", 11, 0),
+        InputFile("file:/in/a", 10, 1),
+    ]
+    digests = {digest([Step("file:/in", (each,))]) for each in [first, *others]}
+    assert len(digests) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "paths", "root"),
+    [
+        ("file:/in", ["file:/in/a.csv"], "file:/in"),
+        ("file:/in/", ["file:/in/a.csv"], "file:/in"),
+        ("file:/in/a.csv", ["file:/in/a.csv"], "file:/in"),
+        ("file:///in/a.csv", ["file:/in/a.csv"], "file:///in"),
+        ("s3a://b/in/*/x.csv", ["s3a://b/in/y=1/x.csv"], "s3a://b/in"),
+    ],
+)
+def test_the_root_is_the_folder_that_was_asked_for(name: str, paths: list[str], root: str) -> None:
+    assert _root(name, [InputFile(path, 1, 0) for path in paths]) == root
+
+
+def test_folders_below_the_root_name_columns() -> None:
+    found = step("file:/y=0/in/year=2013/a%20b=1/x.csv", root="file:/y=0/in")
+    assert found.partition_columns == ("year", "a b")
+
+
+def test_paths_are_no_patterns() -> None:
+    assert step("file:/in/a[1]*.csv").paths == [r"file:/in/a\[1\]\*.csv"]
+
+
+def test_names_tell_the_format_of_all_files() -> None:
+    assert format_of([step("a.snappy.parquet", "b.pq")]) == "parquet"
+    assert format_of([step("a.csv.gz"), step("b.csv")]) == "csv"
+    for paths, reason in ((("a.csv", "b.orc"), "several"), (("README",), "does not tell")):
+        with pytest.raises(SourceError, match=reason):
+            format_of([step(*paths)])
+
+
+def test_what_a_task_raised_is_found_in_javas_exception() -> None:
+    text = (
+        "An exception was thrown from the Python worker.\n"
+        "Traceback (most recent call last):\n"
+        "aioproducer.loader.errors.SourceError: cannot read a.avro: no Avro -> look at it\n"
+    )
+    found = error_of(RuntimeError(text))
+    assert isinstance(found, SourceError)
+    assert (found.message, found.advice) == ("cannot read a.avro: no Avro", "look at it")
+    other = error_of(RuntimeError("\nJava is out of memory\n  at x"))
+    assert type(other) is SparkLoadError
+    assert other.message == "Java is out of memory"
