@@ -59,7 +59,6 @@ _ALL: dict[str, list[Page]] = {
         _guide("Secure the way to the brokers", "security"),
         _guide("Publish from a web application", "web"),
         _guide("Write from Spark", "spark"),
-        _guide("Load by Spark", "spark_loading"),
         _guide("Test", "testing"),
         _guide("Watch it", "monitoring"),
         _guide("Use the command line", "cli"),
