@@ -141,9 +141,7 @@ def load(
     if not quiet:
         say(f"engine: {choice.engine.value} ({choice.reason})")
     if choice.engine is Engine.SPARK:
-        given = options.producer_properties(bootstrap_server, config_file, properties)
-        named = transactional(config, files, topic) if exactly_once else None
-        named = transactional(config, files, topic) if exactly_once else config
+        load_id = transactional(config, files, topic).transactional_id if exactly_once else None
         given = options.producer_properties(bootstrap_server, config_file, properties)
         spark_job = SparkJob(
             config=config,
@@ -154,7 +152,7 @@ def load(
                 formats=formats,
                 format=format_,
                 mapping=mapping,
-                load_id=named.transactional_id,
+                load_id=load_id,
                 dead_letter=dead_letter,
                 state=state,
                 resume=resume,
