@@ -27,7 +27,7 @@ SCHEMA = json.dumps(
         (["--register-schema"], "go with --value-avro"),
         (["--value-avro", "latest"], "needs --schema-registry"),
         (["--value-avro", "latest", "--register-schema", "--schema-registry", "http://x"], "FILE"),
-        (["--value-avro", "none.avsc", "--schema-registry", "http://x"], "no such file|No such"),
+        (["--value-avro", "none.avsc", "--schema-registry", "http://x"], "No such file"),
         (["--value-json", "--raw"], "--value-json excludes"),
     ],
     ids=str,
@@ -38,7 +38,7 @@ def test_what_does_not_go_together_is_refused(
     file = tmp_path / "rows.ndjson"
     file.write_text("{}\n")
     assert main(["load", str(file), "--topic", "t", *arguments]) == ExitCode.USAGE
-    assert any(each in capsys.readouterr().err for each in reason.split("|"))
+    assert reason in capsys.readouterr().err
 
 
 def test_a_file_and_the_newest_schema_are_asked_for(
@@ -58,4 +58,4 @@ def test_a_file_and_the_newest_schema_are_asked_for(
     assert avro_encoder("latest", "http://stub", "t", register=False) == made
     file.write_text('"string"')
     with pytest.raises(ConfigError):
-        avro_encoder(str(file), "http://stub", "t", register=True)
+        avro_encoder(str(file), "http://stub", "other", register=True)
