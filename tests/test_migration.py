@@ -263,7 +263,7 @@ async def name_of(call: Awaitable[object]) -> str:
 
 async def with_aiokafka(servers: str, what: str) -> None:
     options = {} if "transaction" not in what else {"transactional_id": "aiokafka"}
-    timeout = 400 if "topic" in what and "larger" not in what else 20_000
+    timeout = 1_500 if "topic" in what and "larger" not in what else 20_000
     producer = aiokafka.AIOKafkaProducer(
         bootstrap_servers=servers, request_timeout_ms=timeout, **options
     )
@@ -292,7 +292,7 @@ async def with_aiokafka(servers: str, what: str) -> None:
 
 async def with_ours(servers: str, what: str) -> None:
     options = {} if "transaction" not in what else {"transactional_id": "ours"}
-    short = {"max_block_ms": 400} if "larger" not in what and not options else {}
+    short = {"max_block_ms": 1_500} if "larger" not in what and not options else {}
     async with Producer(bootstrap_servers=servers, **options, **short) as producer:
         match what:
             case "the record is larger than `max_request_size`":

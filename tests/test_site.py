@@ -96,8 +96,7 @@ def test_a_link_to_nothing_is_refused_and_one_to_a_source_becomes_its_text() -> 
         return page_text(
             text,
             "aioproducer/docs/x.md",
-            "x.md",
-            {"README.md": "index.md"},
+            {"README.md": "index.md", "aioproducer/docs/x.md": "x.md"},
             there.__contains__,
             pictures,
         )

@@ -113,7 +113,7 @@ def _for_spark(
         formats=given.formats(),
         format=given.format_,
         mapping=wanted.mapping,
-        load_id=named.transactional_id,
+        load_id=named.transactional_id if wanted.exactly_once else None,
         dead_letter=wanted.dead_letter,
         state=wanted.state,
         resume=wanted.resume,

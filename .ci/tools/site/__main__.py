@@ -90,22 +90,12 @@ _STYLE = """\
 def assemble(folder: Path) -> None:
     """Write pages, pictures and configuration into a folder of its own."""
     shutil.rmtree(folder, ignore_errors=True)
-    pages = list(every_page())
-    targets = {page.source: page.target for page in pages if isinstance(page.source, str)}
-    generated = {page.target: page.target for page in pages if not isinstance(page.source, str)}
+    targets = {page.home: page.target for page in every_page()}
     pictures: set[str] = set()
-    for page in pages:
+    for page in every_page():
         file = folder / "pages" / page.target
         file.parent.mkdir(parents=True, exist_ok=True)
-        source = page.source if isinstance(page.source, str) else page.target
-        text = page_text(
-            page.text(),
-            source,
-            page.target,
-            targets | generated | {f"aioproducer/docs/{name}": name for name in generated},
-            lambda name: (ROOT / name).exists(),
-            pictures,
-        )
+        text = page_text(page.text(), page.home, targets, _in_repository, pictures)
         file.write_text(text, encoding="utf-8")
     for picture in pictures:
         place = folder / "pages" / picture
@@ -114,6 +104,10 @@ def assemble(folder: Path) -> None:
     (folder / "pages" / "site.css").write_text(_STYLE, encoding="utf-8")
     configuration = _CONFIGURATION.format(root=ROOT, nav=_navigation())
     (folder / "zensical.toml").write_text(configuration, encoding="utf-8")
+
+
+def _in_repository(name: str) -> bool:
+    return (ROOT / name).exists()
 
 
 def _navigation() -> str:

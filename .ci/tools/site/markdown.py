@@ -28,7 +28,6 @@ class BrokenLinkError(Exception):
 def page_text(
     text: str,
     source: str,
-    target: str,
     targets: Mapping[str, str],
     exists: Callable[[str], bool],
     pictures: set[str],
@@ -38,8 +37,7 @@ def page_text(
     Args:
         text: the Markdown.
         source: the file it comes from, from the repository's root.
-        target: where it goes on the site.
-        targets: the place on the site of each file that is a page.
+        targets: the place on the site of each file that is a page, of this one too.
         exists: whether the repository has a file.
         pictures: collects the pictures that are shown, from the repository's root.
 
@@ -53,8 +51,7 @@ def page_text(
             return match[0]
         path, _, anchor = address.partition("#")
         file = os.path.normpath(PurePosixPath(source).parent / path)
-        # Guides link to generated pages by their place on the site.
-        place = targets.get(file) or (path if path in targets.values() else None)
+        place = targets.get(file)
         if not (place or exists(file)):
             raise BrokenLinkError(f"{source}: {address}")
         if bang:
@@ -70,7 +67,7 @@ def page_text(
         return f'{match[1]}src="{relative(file)}"'
 
     def relative(place: str) -> str:
-        return os.path.relpath(place, PurePosixPath(target).parent)
+        return os.path.relpath(place, PurePosixPath(targets[source]).parent)
 
     parts = _CODE.split(_LIST_AFTER_TEXT.sub(r"\1\n\n", text))
     # What is between two pieces of code may be part of a link whose label is code.

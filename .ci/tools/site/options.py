@@ -5,9 +5,7 @@ Owns: the page. Must not know: any single option.
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import aioproducer
@@ -27,7 +25,6 @@ _OTHER_UNITS = {
     "max_request_size": "bytes",
 }
 _NOT_JAVAS = {"aioproducer", "Kafka 0.8", "librdkafka"}
-_TITLES = {"SASL": "SASL", "TLS": "TLS"}
 
 INTRODUCTION = """\
 # Options
@@ -41,19 +38,11 @@ of librdkafka and of the 0.8 producer as well. A default of `None` means what th
 
 def page() -> str:
     """The page in Markdown."""
-    parts = [INTRODUCTION]
-    seen: set[str] = set()
-    for title, names in _sections():
-        rows = [OPTIONS[name] for name in names if name in OPTIONS]
-        seen.update(row.name for row in rows)
-        parts.append(_table(_TITLES.get(title, title.capitalize()), rows))
-    missed = [
-        row for row in OPTIONS.values() if row.name not in seen and row.status is not Status.INERT
-    ]
-    if missed:
-        parts.append(_table("Others", missed))
-    parts.append(_refused())
-    return "".join(parts)
+    tables = (
+        _table(title, [OPTIONS[name] for name in names if name in OPTIONS])
+        for title, names in _sections()
+    )
+    return "".join((INTRODUCTION, *tables, _refused()))
 
 
 def _sections() -> list[tuple[str, list[str]]]:
@@ -61,11 +50,10 @@ def _sections() -> list[tuple[str, list[str]]]:
     sections: list[tuple[str, list[str]]] = []
     for name in ("_option_table.py", "_option_table_security.py"):
         source = (Path(aioproducer.__file__).parent / name).read_text(encoding="utf-8")
-        ast.parse(source)
         sections.append(("Security", []))
         for line in source.splitlines():
             if heading := _HEADING.match(line):
-                sections.append((heading[1], []))
+                sections.append((heading[1][0].upper() + heading[1][1:], []))
             elif declared := _FIELD.match(line):
                 sections[-1][1].append(declared[1])
     return [(title, names) for title, names in sections if any(map(OPTIONS.get, names))]
@@ -120,6 +108,6 @@ def _refused() -> str:
         "Names that mean nothing to this client; setting one is an error.\n\n",
     ]
     lines += ["| name | because |\n", "|---|---|\n"]
-    refused: Callable[[Option], bool] = lambda row: row.status is Status.INERT  # noqa: E731
-    lines += [f"| `{row.kafka_name}` | {row.doc} |\n" for row in filter(refused, OPTIONS.values())]
+    refused = (row for row in OPTIONS.values() if row.status is Status.INERT)
+    lines += [f"| `{row.kafka_name}` | {row.doc} |\n" for row in refused]
     return "".join(lines)

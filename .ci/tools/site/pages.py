@@ -28,6 +28,11 @@ class Page(NamedTuple):
         """Whether there is something to show."""
         return not isinstance(self.source, str) or (ROOT / self.source).exists()
 
+    @property
+    def home(self) -> str:
+        """Where links are relative to: its file; one made by a function counts as a guide."""
+        return self.source if isinstance(self.source, str) else f"aioproducer/docs/{self.target}"
+
     def text(self) -> str:
         """The page in Markdown, links as in its source."""
         if isinstance(self.source, str):
@@ -49,12 +54,11 @@ _ALL: dict[str, list[Page]] = {
         _guide("Send", "sending"),
         _guide("Use transactions", "transactions"),
         _guide("Load files", "loads"),
-        _guide("Load folders by Spark", "spark_loading"),
         _guide("Serialize", "serializers"),
         _guide("Secure the way to the brokers", "security"),
         _guide("Publish from a web application", "web"),
         _guide("Write from Spark", "spark"),
-        _guide("Load by Spark", "spark_loading"),
+        _guide("Load folders by Spark", "spark_loading"),
         _guide("Test", "testing"),
         _guide("Watch it", "monitoring"),
         _guide("Use the command line", "cli"),

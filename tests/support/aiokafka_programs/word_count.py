@@ -43,6 +43,7 @@ async def count_words(
         source,
         bootstrap_servers=servers,
         group_id=group,
+        group_instance_id=f"{group}-counter",  # a restart costs no rebalance
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         isolation_level="read_committed",
