@@ -13,7 +13,7 @@ names are here too. Needs the extra `aioproducer[fastapi]`.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from fastapi import Depends
 
@@ -37,5 +37,5 @@ __all__ = [
     "publish_quietly",
 ]
 
-ProducerDependency = Annotated[Producer, Depends(producer_of)]
+ProducerDependency: TypeAlias = Annotated[Producer, Depends(producer_of)]
 """The application's producer as a parameter of a handler; `producer_of` is what tests override."""

@@ -36,7 +36,7 @@ class Refusals:
     """Records that were refused before they were accepted, counted by topic and reason."""
 
     def __init__(self) -> None:
-        self.total = 0
+        self.total: int = 0
         self._kept: dict[tuple[str, str], tuple[int, float, str]] = {}
 
     def note(self, error: BaseException, now: float) -> None:
