@@ -53,7 +53,7 @@ def spark() -> None:
 
 
 def gateway() -> None:
-    """Imported when asked for: it needs FastAPI and uvicorn."""
+    """Imported when asked for: it needs Starlette and uvicorn."""
     from bench import gateway as measurement
 
     measurement.main()

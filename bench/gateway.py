@@ -154,7 +154,7 @@ def medians(runs: list[Run]) -> Run:
 
 
 def report(runs: dict[str, list[Run]]) -> dict[str, Any]:
-    packages = ("aioproducer", "aiokafka", "fastapi", "uvicorn")
+    packages = ("aioproducer", "aiokafka", "starlette", "uvicorn")
     return {
         "machine": machine.describe(),
         "versions": {name: version(name) for name in packages},

@@ -13,14 +13,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
-from aioproducer.fastapi import producer_of
 from bench.workers import arguments, new_runner, next_order, orders, tell
 from examples.gateway import app as gateway
 
 
-def application(client: str, bootstrap: str, topic: str, options: Mapping[str, Any]) -> FastAPI:
+def application(client: str, bootstrap: str, topic: str, options: Mapping[str, Any]) -> Starlette:
     gateway.TOPIC = topic
     if client == "aioproducer":
         return gateway.create_app(gateway.producing(bootstrap, **options))
@@ -28,17 +27,17 @@ def application(client: str, bootstrap: str, topic: str, options: Mapping[str, A
     from aiokafka import AIOKafkaProducer
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with AIOKafkaProducer(
             bootstrap_servers=bootstrap, enable_idempotence=True, **options
         ) as producer:
-            app.dependency_overrides[producer_of] = lambda: producer
+            gateway.producer_of = lambda connection: producer
             yield
 
     return gateway.create_app(lifespan)
 
 
-async def serve(app: FastAPI) -> None:
+async def serve(app: Starlette) -> None:
     config = uvicorn.Config(app, port=0, log_level="warning", access_log=False)
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())

@@ -48,7 +48,12 @@ def create_app(bootstrap_servers: str) -> Litestar:
             app.state.producer = producer
             yield
 
-    return Litestar([publish], lifespan=[kafka], exception_handlers={KafkaError: refuse})
+    return Litestar(
+        [publish],
+        lifespan=[kafka],
+        exception_handlers={KafkaError: refuse},
+        logging_config=None,  # it would take over the process's logging
+    )
 
 
 app = create_app(os.environ.get("AIOPRODUCER_BOOTSTRAP_SERVERS", "localhost:9092"))

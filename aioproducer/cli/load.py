@@ -23,6 +23,7 @@ from aioproducer.cli.loading import LoadJob, run_load
 from aioproducer.cli.spark_loading import SparkJob, run_spark_load, without_identity
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError
+from aioproducer.loader import LoadOptions
 from aioproducer.spark.loading.files import is_remote
 from aioproducer.spark.loading.options import SparkLoadOptions
 
@@ -75,21 +76,9 @@ def load(
     if not quiet:
         say(f"engine: {choice.engine.value} ({choice.reason})")
     if choice.engine is Engine.SPARK:
-        spark_options = SparkLoadOptions(
-            inputs=tuple(files),
-            topic=topic,
-            kafka=without_identity(connection.given()),
-            formats=given.formats(),
-            format=given.format_,
-            mapping=wanted.mapping,
-            load_id=named.transactional_id,
-            dead_letter=wanted.dead_letter,
-            state=wanted.state,
-            resume=wanted.resume,
-        )
         spark_job = SparkJob(
             config=config,
-            options=spark_options,
+            options=_for_spark(files, given, connection, named, wanted, topic),
             master=work.master or "local[*]",
             settings=work.settings(),
             keep_state=keep_state,
@@ -107,6 +96,28 @@ def load(
         as_json=as_json,
     )
     return run_command(partial(run_load, job))
+
+
+def _for_spark(
+    files: Sequence[str],
+    given: InputOptions,
+    connection: options.Connection,
+    named: ProducerConfig,
+    wanted: LoadOptions,
+    topic: str,
+) -> SparkLoadOptions:
+    return SparkLoadOptions(
+        inputs=tuple(files),
+        topic=topic,
+        kafka=without_identity(connection.given()),
+        formats=given.formats(),
+        format=given.format_,
+        mapping=wanted.mapping,
+        load_id=named.transactional_id if wanted.exactly_once else None,
+        dead_letter=wanted.dead_letter,
+        state=wanted.state,
+        resume=wanted.resume,
+    )
 
 
 def transactional(config: ProducerConfig, files: Sequence[str], topic: str) -> ProducerConfig:

@@ -45,7 +45,7 @@ class PerfDisplay:
 class PerfLines(PerfDisplay):
     """A line now and then, for logs."""
 
-    every_s = 5.0
+    every_s: float = 5.0
 
     def show(self, interval: Interval) -> None:
         """See `PerfDisplay`."""
@@ -64,7 +64,7 @@ class PerfLines(PerfDisplay):
 class PerfTable(PerfDisplay):
     """The last seconds as a table, on a terminal."""
 
-    every_s = 1.0
+    every_s: float = 1.0
 
     def __init__(self, plan: PerfPlan) -> None:
         super().__init__(plan)

@@ -183,25 +183,31 @@ class TaskAttempt:
 
     def __enter__(self) -> Self:
         if not self.is_decided:
-            producer = self._producer = self._ready()
-            try:
-                producer.begin_transaction()
-            except BaseException:
-                producer.close(0)
-                raise
+            self._producer = self._begun()
         return self
 
-    def _ready(self) -> Producer:
+    def _begun(self) -> Producer:
         """A producer of this attempt's name: one that has connections already, or a new one."""
         kept = None if self._kind is None else POOL.take(self._kind)
         if kept is not None:
+
+            async def begin() -> None:
+                transactions = kept._producer._transactions()
+                await transactions.assume(self._name)
+                await transactions.begin()
+
             try:
-                kept.run(lambda: kept._producer._transactions().assume(self._name))
+                kept.run(begin)
                 return kept
             except KafkaError:
                 kept.close(0)
         made = Producer(self._config, transactional_id=self._name)
         made.start()
+        try:
+            made.begin_transaction()
+        except BaseException:
+            made.close(0)
+            raise
         return made
 
     def __exit__(

@@ -18,11 +18,12 @@ from aioproducer.spark.exactly_once import TaskAttempt
 from aioproducer.spark.options import Guarantee
 from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
 from aioproducer.spark.pool import POOL, Kind
-from aioproducer.spark.sending import Target, send_batches
+from aioproducer.spark.sending import Sent, Target, send_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from aioproducer import producer as asynchronous
     from aioproducer.blocking import Producer
     from aioproducer.spark.exactly_once import Plan, TaskResult
     from aioproducer.types import TopicPartition
@@ -100,13 +101,20 @@ def _send_rows(
 ) -> TaskReport:
     options = plan.options
     target = Target(options.topic, plan.columns, options.dead_letter_topic, place.partition)
-    started, retries = time.monotonic(), _retries(producer)
-    sent = producer.run(lambda: send_batches(producer._producer, batches, target))
+    started = time.monotonic()
+
+    async def sending() -> tuple[Sent, int]:
+        inside = producer._producer
+        before = _retries(inside)
+        sent = await send_batches(inside, batches, target)
+        return sent, _retries(inside) - before
+
+    sent, retries = producer.run(sending)
     report = TaskReport(
         place,
         sent.rows,
         sent.bytes,
-        _retries(producer) - retries,
+        retries,
         sent.dead_letters,
         time.monotonic() - started,
         sent.offsets,
@@ -171,5 +179,5 @@ def _spare_collector() -> None:
         gc.freeze()
 
 
-def _retries(producer: Producer) -> int:
+def _retries(producer: asynchronous.Producer) -> int:
     return int(producer.metrics()["record_retry_total"])

@@ -11,6 +11,8 @@
   than Kafka takes is slowed down: the next message is not read before this one has room.
 - What Kafka cannot take in time is 503 with Retry-After, or the same words over the WebSocket.
 - `GET /ready` is a readiness probe; `/live/` is the page.
+
+Written for Starlette: FastAPI would take several times the CPU for a request this small.
 """
 
 from __future__ import annotations
@@ -21,23 +23,29 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from fastapi import FastAPI, Response, WebSocket, WebSocketDisconnect
-from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, Field, ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from aioproducer import KafkaError, Producer, RecordMetadata
-from aioproducer.fastapi import (
+from aioproducer.starlette import (
     LivePage,
-    ProducerDependency,
     ProducerLifespan,
     Refusal,
     answer_kafka_errors,
+    producer_of,
 )
 
 TOPIC = "events"
 MOST_UNANSWERED = 1_000
 # A client should hear of a cluster that is lost before it gives up by itself.
 PATIENCE = {"max_block_ms": 5_000, "request_timeout_ms": 5_000, "delivery_timeout_ms": 10_000}
+NO_EVENT = Refusal(422, "This is no event.")
+
+Outcome = Awaitable[RecordMetadata] | Refusal
 
 
 class Event(BaseModel):
@@ -58,54 +66,54 @@ def producing(bootstrap_servers: str, **options: Any) -> ProducerLifespan:
     return ProducerLifespan(warm_up=(TOPIC,), **options)
 
 
-def create_app(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[Any]]) -> FastAPI:
-    app = FastAPI(title="Gateway", lifespan=lifespan)
+def create_app(lifespan: Callable[[Starlette], AbstractAsyncContextManager[Any]]) -> Starlette:
     page = LivePage("Gateway")
-    app.mount("/live", page)
+    routes = [
+        Route("/events", publish, methods=["POST"]),
+        WebSocketRoute("/events", stream),
+        Route("/ready", ready),
+        Route("/", home),
+        Mount("/live", page),
+    ]
+    app = Starlette(routes=routes, lifespan=lifespan)
+    app.state.page = page
     answer_kafka_errors(app, on_refusal=page.note)
-
-    @app.get("/", include_in_schema=False)
-    async def home() -> RedirectResponse:
-        return RedirectResponse("live/")
-
-    @app.get("/ready")
-    async def ready(producer: ProducerDependency, response: Response) -> dict[str, bool]:
-        is_ready = producer.health().ready
-        response.status_code = 200 if is_ready else 503
-        return {"ready": is_ready}
-
-    @app.post("/events", status_code=201)
-    async def publish(
-        event: Event, producer: ProducerDependency, response: Response, wait: bool = True
-    ) -> dict[str, Any]:
-        value, key = event.record()
-        if wait:
-            return place(await producer.send_and_wait(TOPIC, value, key))
-        await producer.send(TOPIC, value, key)
-        response.status_code = 202
-        return {"accepted": True}
-
-    @app.websocket("/events")
-    async def stream(socket: WebSocket, producer: ProducerDependency) -> None:
-        await socket.accept()
-        outcomes: asyncio.Queue[Outcome] = asyncio.Queue(MOST_UNANSWERED)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                telling = tasks.create_task(tell(socket, outcomes))
-                async for text in socket.iter_text():
-                    await outcomes.put(await accept(producer, text, page))
-                telling.cancel()  # nobody listens; what was accepted is delivered all the same
-        except* WebSocketDisconnect:
-            pass
-
     return app
 
 
-Outcome = Awaitable[RecordMetadata] | Refusal
+async def home(request: Request) -> Response:
+    return RedirectResponse("live/")
 
 
-def place(metadata: RecordMetadata) -> dict[str, Any]:
-    return {"partition": metadata.partition, "offset": metadata.offset}
+async def ready(request: Request) -> Response:
+    is_ready = producer_of(request).health().ready
+    return JSONResponse({"ready": is_ready}, 200 if is_ready else 503)
+
+
+async def publish(request: Request) -> Response:
+    producer = producer_of(request)
+    try:
+        value, key = Event.model_validate_json(await request.body()).record()
+    except ValidationError:
+        return JSONResponse(NO_EVENT.body(), NO_EVENT.status)
+    if request.query_params.get("wait") == "false":
+        await producer.send(TOPIC, value, key)
+        return JSONResponse({"accepted": True}, 202)
+    return JSONResponse(place(await producer.send_and_wait(TOPIC, value, key)), 201)
+
+
+async def stream(socket: WebSocket) -> None:
+    producer = producer_of(socket)
+    await socket.accept()
+    outcomes: asyncio.Queue[Outcome] = asyncio.Queue(MOST_UNANSWERED)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            telling = tasks.create_task(tell(socket, outcomes))
+            async for text in socket.iter_text():
+                await outcomes.put(await accept(producer, text, socket.app.state.page))
+            telling.cancel()  # nobody listens; what was accepted is delivered all the same
+    except* WebSocketDisconnect:
+        pass
 
 
 async def accept(producer: Producer, text: str, page: LivePage) -> Outcome:
@@ -114,7 +122,7 @@ async def accept(producer: Producer, text: str, page: LivePage) -> Outcome:
         value, key = Event.model_validate_json(text).record()
         return await producer.send(TOPIC, value, key)
     except ValidationError:
-        return Refusal(422, "This is no event.")
+        return NO_EVENT
     except KafkaError as error:
         page.note(error)
         return refusal_of(error)
@@ -133,6 +141,10 @@ async def tell(socket: WebSocket, outcomes: asyncio.Queue[Outcome]) -> None:
             except KafkaError as error:
                 outcome = refusal_of(error)
         await socket.send_json({"message": number, "status": outcome.status, **outcome.body()})
+
+
+def place(metadata: RecordMetadata) -> dict[str, Any]:
+    return {"partition": metadata.partition, "offset": metadata.offset}
 
 
 def refusal_of(error: KafkaError) -> Refusal:

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from support.browser import Page, chromium, running_browser
 from support.programs import example
 from support.serving import served
@@ -33,9 +33,9 @@ async def brokers() -> AsyncIterator[EmbeddedCluster]:
         yield cluster
 
 
-def application(brokers: EmbeddedCluster, **options: Any) -> FastAPI:
+def application(brokers: EmbeddedCluster, **options: Any) -> Starlette:
     module = example("gateway/app.py")
-    app: FastAPI = module.create_app(module.producing(brokers.bootstrap_servers, **options))
+    app: Starlette = module.create_app(module.producing(brokers.bootstrap_servers, **options))
     return app
 
 

@@ -124,7 +124,8 @@ async def test_a_celery_workers_processes_publish(brokers: EmbeddedCluster, tmp_
         "from celery_worker import app, publish\n"
         f"folder = {str(tmp_path / 'queue')!r}\n"
         "app.conf.broker_transport_options = {\n"
-        "    'data_folder_in': folder, 'data_folder_out': folder, 'control_folder': folder\n"
+        "    'data_folder_in': folder, 'data_folder_out': folder, 'control_folder': folder,\n"
+        "    'polling_interval': 0.05,\n"
         "}\n"
     )
     variables = environment(brokers, CELERY_BROKER_URL="filesystem://")

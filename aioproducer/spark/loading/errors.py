@@ -16,6 +16,7 @@ from aioproducer.spark import errors as spark_errors
 from aioproducer.spark import rows
 
 _OURS = re.compile(r"^(?:[\w.]*: )*aioproducer\.[\w.]+\.(\w+): (.+)$", re.MULTILINE)
+_NOTHING = "An error occurred while calling"
 _HOMES = (loader_errors, spark_errors, rows, errors)
 
 
@@ -28,8 +29,9 @@ def error_of(error: Exception) -> KafkaError:
     text = str(error)
     found = _OURS.findall(text)
     if not found:
-        first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-        return SparkLoadError(first.strip())
+        lines = (line.strip(" :") for line in text.splitlines())
+        telling = (line for line in lines if line and not line.startswith(_NOTHING))
+        return SparkLoadError(next(telling, type(error).__name__))
     name, words = found[-1]
     kind = next((each for home in _HOMES if (each := getattr(home, name, None))), SparkLoadError)
     message, _, advice = words.partition(" -> ")

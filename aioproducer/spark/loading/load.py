@@ -116,6 +116,9 @@ class SparkLoad:
     def _run(self) -> None:
         options = self._options
         config = self._config()
+        # Spark looks for data sources in the session that is active in this thread: which
+        # that is this call sets, as the only one of those that are public.
+        self._spark.createDataFrame([], "nothing int")
         for name, value in SETTINGS.items():
             self._spark.conf.set(name, value)
         steps = list_steps(self._spark, options.inputs, options.step_bytes)

@@ -72,6 +72,8 @@ def test_what_a_task_raised_is_found_in_javas_exception() -> None:
     found = error_of(RuntimeError(text))
     assert isinstance(found, SourceError)
     assert (found.message, found.advice) == ("cannot read a.avro: no Avro", "look at it")
-    other = error_of(RuntimeError("\nJava is out of memory\n  at x"))
+    other = error_of(
+        RuntimeError("An error occurred while calling o1.save.\n: Java is out of memory")
+    )
     assert type(other) is SparkLoadError
     assert other.message == "Java is out of memory"
