@@ -28,8 +28,8 @@ What differs, on purpose:
   waits for topics whose names no topic can have    InvalidTopicError at once
   a second `start()`, `send()` before `start()`     IllegalStateError
   leak or hang
-  an expired batch of an idempotent producer lets   the producer goes on (KIP-360)
-  every later one fail
+  an expired or refused batch of an idempotent      the producer goes on (KIP-360)
+  producer lets every later one fail
   begin, commit or abort at the wrong time is an    IllegalOperation, always
   AssertionError, and nothing under `python -O`
   after a fatal error: AssertionError               that error again: ProducerFenced and others
