@@ -169,10 +169,12 @@ class SparkLoad:
                 sent, size = self._write_once(records, step)
             else:
                 every = records.persist(StorageLevel.DISK_ONLY)
-                rejected = _bury(every, dead_letter)
-                good = every.where(f"{REJECTION} IS NULL").drop(REJECTION)
-                sent, size = self._write_once(good, step)
-                every.unpersist()
+                try:
+                    rejected = _bury(every, dead_letter)
+                    good = every.where(f"{REJECTION} IS NULL").drop(REJECTION)
+                    sent, size = self._write_once(good, step)
+                finally:
+                    every.unpersist()
         before = self._progress
         self._progress = replace(
             before,
