@@ -85,4 +85,5 @@ def test_a_bad_row_ends_it_in_two_lines_and_the_way_on_is_told(
     assert "--resume" in err
     assert main([*command, "--dead-letter", "bad"]) == ExitCode.SOME_FAILED
     assert "rejected rows and their reasons are in bad" in capsys.readouterr().err
-    assert len(embedded.records(topic)) == 2
+    # At least once: the run that failed may have written the rows of the other files.
+    assert len({each.value for each in embedded.records(topic)}) == 2
