@@ -1,25 +1,20 @@
 """The state file of a load: how far everything is settled, so that a later run goes on there.
 
-Owns: the file's format and its atomic replacement. Must not know: Kafka, the terminal.
+Owns: the file's format. Must not know: Kafka, the terminal, how files are written.
 
-Invariants
-- Every row up to `position` is acknowledged by Kafka or stands in the dead-letter file. Rows behind
-  it may have been acknowledged too: a resumed load sends them again (at least once).
-- The file is always a whole one: written beside its place, put on disk, then renamed.
+Invariant: every row up to `position` is acknowledged by Kafka or stands in the dead-letter file.
+Rows behind it may have been acknowledged too: a resumed load sends them again (at least once).
 """
 
 from __future__ import annotations
 
-import json
 import os
-import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
-from aioproducer.loader.errors import StateError
 from aioproducer.loader.rows import Position
+from aioproducer.loader.state_file import read_state, write_state
 
 _VERSION = 1
 
@@ -57,34 +52,12 @@ class LoadState:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Replaces the file at `path` atomically; raises `StateError`."""
-        target = Path(path)
-        # A name of each thread's own: a cancelled load may write while its thread still does.
-        beside = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.tmp")
-        try:
-            with beside.open("w", encoding="utf-8") as file:
-                json.dump(self.as_dict(), file, indent=1)
-                file.write("\n")
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(target)
-        except OSError as error:
-            beside.unlink(missing_ok=True)
-            raise StateError(f"cannot write the state file {target}: {error.strerror}") from error
+        write_state(path, self.as_dict())
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> LoadState | None:
         """The state at `path`, None where there is no file; raises `StateError`."""
-        try:
-            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise StateError(f"cannot read the state file {path}: {error.strerror}") from error
-        except (ValueError, TypeError, KeyError) as error:
-            raise StateError(
-                f"{path} is not a state file of a load",
-                advice="delete it to start over, or name another one",
-            ) from error
+        return read_state(path, cls.from_dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Its facts, as JSON knows them."""

@@ -10,16 +10,15 @@ are in the topic already would be written again.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from aioproducer.core import coordinator_questions as questions
 from aioproducer.loader.errors import StateError
+from aioproducer.loader.state_file import read_state, write_state
 from aioproducer.spark.exactly_once import prefix_for_job
 from aioproducer.spark.ledger import Ledger
 from aioproducer.spark.loading.files import Step, digest
@@ -77,17 +76,7 @@ class SparkLoadState:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Replaces the file at `path` atomically; raises `StateError`."""
-        target = Path(path)
-        beside = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-        content = {"version": _VERSION, "engine": "spark", **asdict(self)}
-        try:
-            with beside.open("w", encoding="utf-8") as file:
-                json.dump(content, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(target)
-        except OSError as error:
-            raise StateError(f"cannot write the state file {target}: {error.strerror}") from error
+        write_state(path, {"version": _VERSION, "engine": "spark", **asdict(self)})
 
     def resumed(self, path: str | os.PathLike[str]) -> SparkLoadState:
         """What the file at `path` says of this load; itself where there is no file.
@@ -95,26 +84,21 @@ class SparkLoadState:
         Raises:
             StateError: it is the state of another load, or none.
         """
-        try:
-            content: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
-            if content.pop("version") != _VERSION or content.pop("engine") != "spark":
-                raise ValueError("another version")
-            found = SparkLoadState(**content)
-        except FileNotFoundError:
+        found = read_state(path, _decoded, of="a load by Spark")
+        if found is None:
             return self
-        except OSError as error:
-            raise StateError(f"cannot read the state file {path}: {error.strerror}") from error
-        except (ValueError, TypeError, KeyError) as error:
-            raise StateError(
-                f"{path} is not a state file of a load by Spark",
-                advice="delete it to start over, or name another one",
-            ) from error
         if (found.topic, found.files) != (self.topic, self.files):
             raise StateError(
                 f"the state file {path} belongs to a load of other files, or into another topic",
                 advice="name another state file, or leave out resume to start over",
             )
         return found
+
+
+def _decoded(content: dict[str, Any]) -> SparkLoadState:
+    if content.pop("version") != _VERSION or content.pop("engine") != "spark":
+        raise ValueError("another version")
+    return SparkLoadState(**content)
 
 
 async def written(config: ProducerConfig, job: str, topic: str) -> Written:

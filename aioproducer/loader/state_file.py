@@ -1,0 +1,59 @@
+"""A JSON file that says how far something has come.
+
+Owns: its atomic replacement, what is said of a file that cannot be read. Must not know: what it
+says.
+
+Invariant: the file is always a whole one: written beside its place, put on disk, then renamed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aioproducer.loader.errors import StateError
+
+_T = TypeVar("_T")
+
+
+def write_state(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
+    """Replaces the file at `path` atomically; raises `StateError`."""
+    target = Path(path)
+    # A name of each thread's own: a cancelled load may write while its thread still does.
+    beside = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            json.dump(content, file, indent=1)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(target)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise StateError(f"cannot write the state file {target}: {error.strerror}") from error
+
+
+def read_state(
+    path: str | os.PathLike[str], decode: Callable[[Any], _T], *, of: str = "a load"
+) -> _T | None:
+    """What `decode` makes of the file at `path`, None where there is no file.
+
+    Raises:
+        StateError: it cannot be read, or `decode` says that it is none (`ValueError`, `TypeError`,
+            `KeyError`) of what is called `of`.
+    """
+    try:
+        return decode(json.loads(Path(path).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StateError(f"cannot read the state file {path}: {error.strerror}") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise StateError(
+            f"{path} is not a state file of {of}",
+            advice="delete it to start over, or name another one",
+        ) from error
