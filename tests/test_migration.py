@@ -261,6 +261,15 @@ async def name_of(call: Awaitable[object]) -> str:
     return "nothing"
 
 
+REFUSED = {
+    "the record is larger than `max_request_size`": ("orders", b"v" * 2_000_000),
+    "the record is larger than the topic's `max.message.bytes`": ("small", b"v" * 5_000),
+    "the topic does not exist": ("absent", b"v"),
+    "the topic's name cannot be one": ("no name", b"v"),
+}
+"""Records that provoke an error by themselves, by the page's words for it."""
+
+
 async def with_aiokafka(servers: str, what: str) -> None:
     options = {} if "transaction" not in what else {"transactional_id": "aiokafka"}
     timeout = 1_500 if "topic" in what and "larger" not in what else 20_000
@@ -270,14 +279,8 @@ async def with_aiokafka(servers: str, what: str) -> None:
     try:
         await producer.start()
         match what:
-            case "the record is larger than `max_request_size`":
-                await producer.send_and_wait("orders", b"v" * 2_000_000)
-            case "the record is larger than the topic's `max.message.bytes`":
-                await producer.send_and_wait("small", b"v" * 5_000)
-            case "the topic does not exist":
-                await producer.send_and_wait("absent", b"v")
-            case "the topic's name cannot be one":
-                await producer.send_and_wait("no name", b"v")
+            case _ if what in REFUSED:
+                await producer.send_and_wait(*REFUSED[what])
             case "another producer has taken the transactional id":
                 newer = aiokafka.AIOKafkaProducer(bootstrap_servers=servers, **options)
                 async with newer, producer.transaction():
@@ -295,14 +298,8 @@ async def with_ours(servers: str, what: str) -> None:
     short = {"max_block_ms": 1_500} if "larger" not in what and not options else {}
     async with Producer(bootstrap_servers=servers, **options, **short) as producer:
         match what:
-            case "the record is larger than `max_request_size`":
-                await producer.send_and_wait("orders", b"v" * 2_000_000)
-            case "the record is larger than the topic's `max.message.bytes`":
-                await producer.send_and_wait("small", b"v" * 5_000)
-            case "the topic does not exist":
-                await producer.send_and_wait("absent", b"v")
-            case "the topic's name cannot be one":
-                await producer.send_and_wait("no name", b"v")
+            case _ if what in REFUSED:
+                await producer.send_and_wait(*REFUSED[what])
             case "another producer has taken the transactional id":
                 async with Producer(bootstrap_servers=servers, **options):
                     with contextlib.suppress(TransactionAbortableError):

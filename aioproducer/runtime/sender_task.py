@@ -4,7 +4,7 @@ Owns: the loop "poll, perform, sleep", the requests in preparation, the end of e
 task ends. Must not know: which batch is due, what an answer means.
 
 Invariants
-- Responses are handled in the callback of their future, not in tasks: nothing to leak.
+- Responses are handled where they are read, not in tasks: nothing to leak.
 - However this task ends (close, cancellation by a framework, a bug), `on_end` runs and every waiter
   learns why: nobody is left hanging on a dead sender.
 """
