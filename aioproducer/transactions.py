@@ -80,7 +80,8 @@ class TransactionalCalls(Life):
         The broker sets one limit: `transaction_timeout_ms` after its first record it aborts the
         transaction, prepared or not (its own `transaction.max.timeout.ms`, 15 minutes by default,
         bounds that option). Initializing another producer of the same transactional id aborts it
-        as well. Until it is ended, read_committed consumers wait at its records.
+        as well, and so may an older one that was replaced but has not been told so yet. Until it
+        is ended, read_committed consumers wait at its records.
 
         Raises:
             TransactionAbortableError: some record or offset failed, awaited or not.
