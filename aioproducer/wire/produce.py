@@ -1,4 +1,4 @@
-"""The Produce request as a list of buffers, record data uncopied.
+"""The Produce request as a list of buffers, record data uncopied, and its usual answer at a glance.
 
 Owns: the layout of Produce v0 to v13, written by hand because the compiled encoder of
 `messages.produce` would copy every record batch. Must not know: batches, partition state, sockets.
@@ -8,7 +8,8 @@ handed on as they are and must stay unchanged until they have been written out; 
 the fields between them are joined, so that a request costs few buffers.
 
 Invariant: joined, the buffers equal `encode_request(ProduceRequest(...))` byte for byte, in every
-version (property-tested).
+version, and an answer is either decoded as `ProduceResponse.decode` does, or left to it
+(property-tested).
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ from uuid import UUID
 
 from aioproducer.errors import UnsupportedVersionError
 from aioproducer.wire.framing import CORRELATION_ID, CORRELATION_ID_AT, begin_request, set_size
-from aioproducer.wire.messages import ProduceRequest
+from aioproducer.wire.messages import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from aioproducer.wire.primitives import (
     UNENCODABLE,
     Buffer,
@@ -42,6 +48,19 @@ _FIRST_BY_TOPIC_ID = 13
 _ACKS_TIMEOUT = Struct(">hi")
 _INDEX = Struct(">i")
 _INDEX_SIZE = Struct(">ii")
+
+# An answer that is not decoded field by field: correlation id, no tags, one topic, ...
+_ONE = 2
+"""As a compact length."""
+_ONE_TOPIC = bytes((0, _ONE))
+_ONE_TOPIC_AT = CORRELATION_ID.size
+_TOPIC_AT = _ONE_TOPIC_AT + len(_ONE_TOPIC)
+_UUID_SIZE = 16
+_LONGEST_IN_A_BYTE = 0x7F
+_ACKNOWLEDGED = Struct(">BihqqqIiB")
+"""Partitions, index, error, offsets and times, what is empty, throttle time, tags."""
+_NO_ERRORS = 1 << 24
+"""No record errors, no message, no tags of the partition nor of the topic."""
 
 
 @dataclass(slots=True)
@@ -88,6 +107,41 @@ def encode_produce_request(
     except UNENCODABLE as error:
         raise ValueError(f"a value does not fit ProduceRequest v{version}: {error}") from error
     return frame.finish()
+
+
+def decode_acknowledgement(frame: bytes, version: int) -> ProduceResponse | None:
+    """The usual answer: one batch was written, nothing else is said. None for any other one.
+
+    Args:
+        frame: the answer without its size, as `decode_response` takes it.
+        version: that of the request.
+    """
+    if len(frame) <= _TOPIC_AT or frame[_ONE_TOPIC_AT:_TOPIC_AT] != _ONE_TOPIC:
+        return None
+    if version >= _FIRST_BY_TOPIC_ID:
+        end = _TOPIC_AT + _UUID_SIZE
+    elif version >= _FIRST_FLEXIBLE:
+        end = _TOPIC_AT + frame[_TOPIC_AT]
+    else:
+        return None
+    if len(frame) != end + _ACKNOWLEDGED.size:
+        return None
+    one, index, code, offset, stamped, log_start, nothing, throttle_ms, tags = (
+        _ACKNOWLEDGED.unpack_from(frame, end)
+    )
+    if (one, code, nothing, tags) != (_ONE, 0, _NO_ERRORS, 0):
+        return None
+    topic = TopicProduceResponse(
+        partition_responses=[PartitionProduceResponse(index, 0, offset, stamped, log_start)]
+    )
+    if version >= _FIRST_BY_TOPIC_ID:
+        topic.topic_id = UUID(bytes=frame[_TOPIC_AT:end])
+    else:
+        name = frame[_TOPIC_AT + 1 : end]
+        if frame[_TOPIC_AT] > _LONGEST_IN_A_BYTE or not name.isascii() or end == _TOPIC_AT:
+            return None
+        topic.name = name.decode("ascii")
+    return ProduceResponse([topic], throttle_ms)
 
 
 @lru_cache(maxsize=16)
