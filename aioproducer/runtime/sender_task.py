@@ -331,10 +331,15 @@ class SenderTask:
         self._look_ahead()
 
     def _look_ahead(self) -> None:
-        """Something is over: has a turn soon if that leaves something to do."""
+        """Something is over: has a turn soon if that leaves something to do.
+
+        Where batches linger it may: those who are resumed now may be the last ones to send
+        (`core.crowd`).
+        """
         sender = self._sender
         if (
-            sender.awaits_network
+            sender.accumulator.settings.linger
+            or sender.awaits_network
             or sender.fatal_error is not None
             or self._transactions is not None
         ):

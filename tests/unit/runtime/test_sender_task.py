@@ -70,6 +70,27 @@ def test_after_an_answer_that_leaves_nothing_to_do_the_sender_sleeps_on(
     run_virtual(run, topics={"t": 1})
 
 
+def test_where_batches_linger_the_sender_looks_again_after_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Those who were resumed by it may have been the last ones to send."""
+
+    async def run(kafka: VirtualKafka) -> None:
+        producer = await warmed_up(kafka, linger_ms=5)
+        assert producer._engine is not None
+        task = producer._engine.sender_task
+        turns = []
+        act = task._act
+        monkeypatch.setattr(task, "_act", lambda now: (turns.append(now), act(now)))
+        await producer.send_and_wait("t", b"v")
+        before = len(turns)
+        await asyncio.sleep(0.001)
+        assert len(turns) > before
+        await producer.close()
+
+    run_virtual(run, topics={"t": 1})
+
+
 def test_a_defect_in_the_turn_of_a_send_fails_the_producer_and_not_that_send(
     monkeypatch: pytest.MonkeyPatch,
 ):
