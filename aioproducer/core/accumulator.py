@@ -84,7 +84,7 @@ class RecordAccumulator:
         self._incomplete = IncompleteBatches(settings.delivery_timeout)
         self._readiness = Readiness(
             settings.linger,
-            lambda topic_partition: metadata.leader(*topic_partition),
+            metadata.leader_of,
             lambda: self.expedited,
             self._incomplete,
         )
@@ -147,9 +147,9 @@ class RecordAccumulator:
 
         On any error the buffer is the caller's again.
         """
-        topic_partition = TopicPartition(record.meta.name, partition)
+        queue = self._queue_of(record.meta.name, partition)
         batch = ProducerBatch(
-            topic_partition,
+            queue.topic_partition,
             buffer,
             size,
             now=now,
@@ -161,13 +161,12 @@ class RecordAccumulator:
         if not batch.try_append(record):
             raise ValueError(f"a buffer of {len(buffer)} bytes does not hold the record it is for")
         self._ordinal += 1
-        queue = self._queue_of(topic_partition)
         if queue.batches:
             queue.batches[-1].close()
         queue.batches.append(batch)
         self._incomplete.add(batch)
         self._metadata.add_topic(record.meta.name, now)
-        self._sequencer.on_opened(topic_partition)
+        self._sequencer.on_opened(queue.topic_partition)
         self._readiness.replan(queue)
         return batch
 
@@ -201,6 +200,11 @@ class RecordAccumulator:
         """Nodes that lead at least one ready partition."""
         return self._readiness.nodes()
 
+    @property
+    def has_ready(self) -> bool:
+        """Whether some partition is on its leader's queue."""
+        return self._readiness.has_ready
+
     def drain(self, node_id: int, now: float) -> list[ProducerBatch]:
         """Takes at most one batch of each ready partition of a node, for one request.
 
@@ -214,7 +218,10 @@ class RecordAccumulator:
             if queue.muted or not queue.batches:
                 continue
             head = queue.batches[0]
-            if readiness.ready_at(queue) > now or readiness.leader(queue) != node_id:
+            if (
+                readiness.ready_at(queue) > now
+                or readiness.leader_of(queue.topic_partition) != node_id
+            ):
                 readiness.replan(queue)
                 continue
             head_size = head.wire_size
@@ -246,14 +253,14 @@ class RecordAccumulator:
                 epoch = self._metadata.leader_epoch(*batch.topic_partition)
                 if epoch > batch.leader_epoch:
                     batch.retry_at = now
-                    self._readiness.replan(self._queue_of(batch.topic_partition))
+                    self._readiness.replan(self._queue_of(*batch.topic_partition))
 
     # -- after an attempt ------------------------------------------------------------------------
 
     def reenqueue(self, batch: ProducerBatch, retry_at: float) -> None:
         """Puts a batch back in its old place, ready again at `retry_at`."""
         batch.retry_at = retry_at
-        queue = self._queue_of(batch.topic_partition)
+        queue = self._queue_of(*batch.topic_partition)
         position = 0
         for other in queue.batches:
             if other.ordinal > batch.ordinal:
@@ -285,7 +292,7 @@ class RecordAccumulator:
 
     def unmute(self, topic_partition: TopicPartition) -> None:
         """The answer for a partition has come: whatever held it back may be over."""
-        queue = self._queue_of(topic_partition)
+        queue = self._queue_of(*topic_partition)
         queue.muted = False
         self._readiness.replan(queue)
 
@@ -364,22 +371,21 @@ class RecordAccumulator:
     def replan_all(self) -> None:
         """Looks again at every partition with batches: what held them all back is over."""
         for topic_partition in {batch.topic_partition: None for batch in self.incomplete()}:
-            self._readiness.replan(self._queue_of(topic_partition))
+            self._readiness.replan(self._queue_of(*topic_partition))
 
     # -- private ---------------------------------------------------------------------------------
 
-    def _queue_of(self, topic_partition: TopicPartition) -> PartitionQueue:
-        topic, partition = topic_partition
+    def _queue_of(self, topic: str, partition: int) -> PartitionQueue:
         partitions = self._queues.setdefault(topic, {})
         queue = partitions.get(partition)
         if queue is None:
-            queue = partitions[partition] = PartitionQueue(topic_partition)
+            queue = partitions[partition] = PartitionQueue(TopicPartition(topic, partition))
         return queue
 
     def _forget(self, batches: Iterable[ProducerBatch]) -> None:
         for batch in batches:
             self._incomplete.discard(batch)
-            queue = self._queue_of(batch.topic_partition)
+            queue = self._queue_of(*batch.topic_partition)
             if not batch.holds and batch in queue.batches:
                 queue.batches.remove(batch)
                 self._readiness.take_back(queue)

@@ -7,7 +7,7 @@ know: how either works.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from aioproducer.core.producer_batch import ProducerBatch
@@ -27,15 +27,13 @@ class NodeView(Protocol):
         """Why the node cannot be reached; None while nothing is wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class Connect:
+class Connect(NamedTuple):
     """Open a connection to a node that has something to get."""
 
     node_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(NamedTuple):
     """Send these batches, at most one per partition, to the node in one request."""
 
     node_id: int

@@ -301,9 +301,10 @@ class IdempotentSequencer(Sequencer):
 
     def _ensure_fresh(self, partition: _Partition) -> bool:
         """With nothing in flight: makes the partition ready for a new batch, if possible."""
-        if not partition.is_whole or partition.identity != self.identity:
+        if partition.identity != self.identity or not partition.is_whole:
             self._restart(partition)
-        return partition.is_whole and partition.identity is not None
+            return partition.is_whole and partition.identity is not None
+        return partition.identity is not None
 
     def _maybe_restart(self, partition: _Partition) -> None:
         first = partition.unwritten_from

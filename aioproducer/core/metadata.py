@@ -128,6 +128,11 @@ class Metadata:
         """The leader's node id; None when unknown or when there is none."""
         return self.cluster.leader(topic, partition)
 
+    def leader_of(self, topic_partition: TopicPartition) -> int | None:
+        """`leader` for the sender, who asks several times per batch."""
+        topic, partition = topic_partition
+        return self.cluster.leader(topic, partition)
+
     def leader_epoch(self, topic: str, partition: int) -> int:
         """The leader epoch, -1 when unknown."""
         known = self.cluster.partition(topic, partition)

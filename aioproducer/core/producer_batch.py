@@ -17,7 +17,8 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 from uuid import UUID
 
 from aioproducer.core.outgoing import OutgoingRecord
@@ -32,8 +33,7 @@ from aioproducer.types import Persistence, TimestampType, TopicPartition
 _NO_TOPIC_ID = UUID(int=0)
 
 
-@dataclass(frozen=True, slots=True)
-class BatchOutcome:
+class BatchOutcome(NamedTuple):
     """What became of a batch: where it stands, or why it failed.
 
     `record_errors` (KIP-467) names the records a broker blamed; the others failed along with them.
@@ -42,7 +42,7 @@ class BatchOutcome:
     base_offset: int | None = None
     log_append_time_ms: int | None = None
     error: KafkaError | None = None
-    record_errors: Mapping[int, KafkaError] = field(default_factory=dict)
+    record_errors: Mapping[int, KafkaError] = MappingProxyType({})
 
     @property
     def timestamp_type(self) -> TimestampType:

@@ -78,7 +78,7 @@ class Readiness:
     ) -> None:
         self.leaderless: dict[PartitionQueue, None] = {}
         self._linger = linger
-        self._leader_of = leader_of
+        self.leader_of: Callable[[TopicPartition], int | None] = leader_of
         self._is_expedited = is_expedited
         self._incomplete = incomplete
         self._crowd = Crowd()
@@ -95,20 +95,18 @@ class Readiness:
         """Loop time at which the next partition becomes ready; a lower bound, inf for never."""
         return self._heap[0][0] if self._heap else inf
 
+    @property
+    def has_ready(self) -> bool:
+        """Whether some partition is on its leader's queue."""
+        return any(self._ready.values())
+
     def nodes(self) -> list[int]:
         """Nodes that lead at least one ready partition."""
         return [node_id for node_id, queues in self._ready.items() if queues]
 
-    def leader(self, queue: PartitionQueue) -> int | None:
-        """The node that leads the partition."""
-        return self._leader_of(queue.topic_partition)
-
     def ready_at(self, queue: PartitionQueue) -> float:
         """When a partition's oldest batch may go; it has one."""
-        head = queue.batches[0]
-        if head.attempts:
-            return head.retry_at
-        return head.created_at + self._linger if self._lingers(queue) else head.created_at
+        return self._ready_at(queue.batches[0], lingers=self._lingers(queue))
 
     # -- changes ---------------------------------------------------------------------------------
 
@@ -117,11 +115,12 @@ class Readiness:
         if queue.placed is not _NOWHERE or queue.muted or not queue.batches:
             self._lingering.pop(queue, None)
             return
-        if self._lingers(queue):
+        lingers = self._lingers(queue)
+        if lingers:
             self._lingering[queue] = None
         else:
             self._lingering.pop(queue, None)
-        ready_at = self.ready_at(queue)
+        ready_at = self._ready_at(queue.batches[0], lingers=lingers)
         if queue.ready_at == ready_at:
             return
         queue.ready_at = ready_at
@@ -157,10 +156,12 @@ class Readiness:
         again = list(self.leaderless)
         self.leaderless.clear()
         for node_id, queues in self._ready.items():
-            moved = [queue for queue in queues if self.leader(queue) != node_id]
+            moved = [queue for queue in queues if self.leader_of(queue.topic_partition) != node_id]
             if moved:
                 again += moved
-                self._ready[node_id] = deque(q for q in queues if self.leader(q) == node_id)
+                self._ready[node_id] = deque(
+                    q for q in queues if self.leader_of(q.topic_partition) == node_id
+                )
         for queue in again:
             queue.placed = _NOWHERE
             self.replan(queue)
@@ -186,8 +187,10 @@ class Readiness:
         ready = self._ready.get(node_id)
         if not ready:
             return 0
-        for queue in [each for each in self._lingering if self.leader(each) == node_id]:
-            if not queue.batches[0].attempts:  # else it waits for its backoff
+        for queue in list(self._lingering):
+            if (
+                self.leader_of(queue.topic_partition) == node_id and not queue.batches[0].attempts
+            ):  # else it waits for its backoff
                 queue.batches[0].urgent = True
                 queue.ready_at = inf
                 self._place(queue)
@@ -205,6 +208,11 @@ class Readiness:
         queue.placed = node_id
 
     # -- private ---------------------------------------------------------------------------------
+
+    def _ready_at(self, head: ProducerBatch, *, lingers: bool) -> float:
+        if head.attempts:
+            return head.retry_at
+        return head.created_at + self._linger if lingers else head.created_at
 
     def _lingers(self, queue: PartitionQueue) -> bool:
         if not self._linger:
@@ -227,7 +235,7 @@ class Readiness:
         self._lingering.pop(queue, None)
         if queue.muted or not queue.batches:
             return
-        leader = self.leader(queue)
+        leader = self.leader_of(queue.topic_partition)
         if leader is None:
             queue.placed = _LEADERLESS
             self.leaderless[queue] = None

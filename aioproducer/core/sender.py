@@ -57,6 +57,7 @@ from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
     import random
+    from uuid import UUID
 
     from aioproducer.backoff import ExponentialBackoff
     from aioproducer.core.metadata import Metadata
@@ -160,6 +161,11 @@ class Sender:
                 deadline = min(deadline, now if ready else nodes.ready_at(node_id, now))
         return deadline
 
+    @property
+    def awaits_network(self) -> bool:
+        """Whether something is to go out, and connections are what it may be waiting for."""
+        return self.accumulator.has_ready or self._wants_identity
+
     # -- events ----------------------------------------------------------------------------------
 
     def on_identity_requested(self) -> None:
@@ -206,9 +212,12 @@ class Sender:
                 again=batch.attempts > 1,
             )
 
-    def without_done(self, node_id: int, batches: Sequence[ProducerBatch]) -> list[ProducerBatch]:
+    def without_done(self, node_id: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """Lets go of batches that ended while their request was prepared; returns the others."""
-        self._let_go([batch for batch in batches if batch.done])
+        ended = [batch for batch in batches if batch.outcome is not None]
+        if not ended:
+            return batches
+        self._let_go(ended)
         live = [batch for batch in batches if not batch.done]
         if not live:
             self._preparing.discard(node_id)
@@ -252,8 +261,10 @@ class Sender:
             return
         self._stats.tick(now)
         self._stats.on_response(now - batches[0].last_attempt_at, response.throttle_time_ms / 1000)
-        # By the ids the request was made with: the metadata may know others by now, or none.
-        names = {batch.topic_id: batch.topic_partition.topic for batch in batches}
+        names: dict[UUID, str] = {}
+        if not (response.responses and response.responses[0].name):
+            # By the ids the request was made with: the metadata may know others by now, or none.
+            names = {batch.topic_id: batch.topic_partition.topic for batch in batches}
         answers = match_answers(response, names)
         moved = self._move_leaders(answers, response, now)
         for batch in batches:
@@ -304,6 +315,8 @@ class Sender:
     ) -> set[TopicPartition]:
         """Follows the leader hints among the errors (KIP-951); returns what moved."""
         hints = leader_hints(answers)
+        if not hints:
+            return set()
         moved = self._metadata.on_leader_hints(hints, response.node_endpoints, now)
         if moved:
             self.accumulator.on_metadata_update(now)

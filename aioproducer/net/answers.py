@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from aioproducer.errors import ProtocolError
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import decode_response, peek_correlation_id
+from aioproducer.wire.messages import ProduceRequest
+from aioproducer.wire.produce import decode_acknowledgement
 from aioproducer.wire.schema import Message
 
 _UNSUPPORTED_VERSION = (35).to_bytes(2, "big")
@@ -39,6 +41,10 @@ def decode_answer(kind: type[Message], version: int, correlation_id: int, frame:
     received = peek_correlation_id(frame)
     if received != correlation_id:
         raise ProtocolError(f"correlation id {received} came where {correlation_id} was due")
+    if kind is ProduceRequest:
+        acknowledgement = decode_acknowledgement(frame, version)
+        if acknowledgement is not None:
+            return acknowledgement
     if kind.API_KEY is ApiKey.API_VERSIONS and frame[4:6] == _UNSUPPORTED_VERSION:
         # KIP-511: a broker that does not know our version answers in version 0, whatever was asked.
         version = 0

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 from aioproducer import log
 from aioproducer.errors import KafkaConnectionError, KafkaError
@@ -42,8 +42,7 @@ class NodeNotReady(KafkaConnectionError):  # noqa: N818 - says what the node is,
     """The broker cannot take a request now; nothing was sent. Ask `is_ready` first."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedRequest:
+class PreparedRequest(NamedTuple):
     """A request whose bytes are made once version and correlation id are known."""
 
     request_type: type[Message]

@@ -173,6 +173,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._tap = FrameTap.on(self._transport, self._take)
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self._flush_task: asyncio.Task[None] | None = None
         self._reader_task = self._loop.create_task(self._read(), name=f"aioproducer-read-{node_id}")
         if max_idle_s is not None:
@@ -210,6 +211,12 @@ class Connection:
         self._watch_flush()
         return False
 
+    def takes_more(self, max_in_flight: int) -> bool:
+        """Whether fewer requests than that are in flight, and `can_write`."""
+        if len(self._awaiting) + len(self._unflushed) >= max_in_flight:
+            return False
+        return not self._transport.get_write_buffer_size() or self.can_write
+
     def next_correlation_id(self) -> int:
         """A correlation id for the next `send`; int32, never negative, wraps around."""
         self._correlation_id = (
@@ -241,7 +248,10 @@ class Connection:
         if self.error is not None:
             raise self.error.with_context()
         try:
-            self._writer.writelines(buffers)
+            if len(buffers) == 1:
+                self._transport.write(buffers[0])
+            else:
+                self._transport.writelines(buffers)
         except (OSError, RuntimeError) as error:
             self.abort(self._disconnected(f"writing failed: {error}"))
             raise self._disconnected(f"writing failed: {error}") from error
@@ -430,10 +440,10 @@ class Connection:
     def _wake_at(self, when: float) -> None:
         """Makes sure that the timer fires at `when` or before."""
         if self._timer is not None:
-            if self._timer.when() <= when:
+            if self._timer_at <= when:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._on_timer)
+        self._timer, self._timer_at = self._loop.call_at(when, self._on_timer), when
 
     def _on_timer(self) -> None:
         """Looks what is due; deadlines that were met or moved meanwhile cost one idle wake-up."""

@@ -137,13 +137,12 @@ class BrokerLink:
 
     def is_ready(self, now: float) -> bool:
         """Whether a request may be sent now."""
-        connection = self.connection
+        connection = self._connection
         return (
-            connection is not None
-            and connection.in_flight < self._around.settings.max_in_flight
-            and now >= self.throttled_until
-            and now < self._renew_at
-            and connection.can_write
+            self._state is NodeState.READY
+            and connection is not None
+            and self.throttled_until <= now < self._renew_at
+            and connection.takes_more(self._around.settings.max_in_flight)
         )
 
     def can_connect(self, now: float) -> bool:

@@ -472,15 +472,15 @@ class RecordAppender:
         lane.records_this_turn += 1
         if lane.records_this_turn == _RECORDS_PER_TURN:
             self._loop.call_soon(self._on_turn)
-        sticky = None if record.partition is not None else self.sticky_of(record.meta.name)
-        if self._check.takes_headers:
-            lane.adopt(record.meta, batch, sticky)
         index = batch.count - 1
         if self._accumulator.next_ready_at < self._sender_task.sleeping_until:
             if self._lingers:
                 self._sender_task.wake()  # and others may join until it has its turn
             else:
                 self._sender_task.hurry()
+        if not batch.full and self._check.takes_headers:
+            sticky = None if record.partition is not None else self.sticky_of(record.meta.name)
+            lane.adopt(record.meta, batch, sticky)
         key, value = record.key, record.value
         return Delivery(
             batch,

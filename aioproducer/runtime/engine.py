@@ -395,11 +395,11 @@ class ProducerEngine:
         if self.client.is_deserted():
             # As Java's client after any disconnect; `health()` then tells whether brokers are left.
             self.metadata.request_update(self.loop.time())
-        self.sender_task.wake()
+        self._wake_ups.run_now()
+        self.sender_task.on_network_event()
         self.metadata_task.wake()
         if self.transactions is not None:
             self.transactions.wake()
-        self._wake_ups.run_now()
 
     def _after_sender_turn(self) -> None:
         self.metadata_task.wake()

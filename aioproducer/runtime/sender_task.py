@@ -138,6 +138,11 @@ class SenderTask:
         else:
             self._alarm.advance(deadline)
 
+    def on_network_event(self) -> None:
+        """A connection came, went or has room: have a turn soon if somebody waits for that."""
+        if self._sender.awaits_network:
+            self.wake()
+
     def advance(self, until: float) -> None:
         """Something is due then: a task that sleeps longer wakes at this loop time."""
         self._alarm.advance(until)
@@ -307,7 +312,7 @@ class SenderTask:
                 transactional_id=None if transactions is None else transactions.transactional_id,
                 acks=self._acks,
                 timeout_ms=round(self._request_timeout * 1000),
-                topics=_topics(batches, self._topic_id if version >= _TOPIC_IDS_SINCE else _no_id),
+                topics=self._topics(batches, version),
             ),
             expect_response=self._acks != 0,
             min_version=lowest,
@@ -323,7 +328,24 @@ class SenderTask:
         else:
             response = answer if isinstance(answer, ProduceResponse) else None
             self._sender.on_response(node_id, batches, response, self._now())
-        self.wake()
+        self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        """Something is over: has a turn soon if that leaves something to do.
+
+        Where batches linger it may: those who are resumed now may be the last ones to send
+        (`core.crowd`).
+        """
+        sender = self._sender
+        if (
+            sender.accumulator.settings.linger
+            or sender.awaits_network
+            or sender.fatal_error is not None
+            or self._transactions is not None
+        ):
+            self.wake()
+        else:
+            self._alarm.advance(sender.next_deadline(self._now(), self._client))
 
     def _not_dispatched(
         self, node_id: int, batches: Sequence[ProducerBatch], error: BaseException
@@ -338,6 +360,21 @@ class SenderTask:
     def _topic_id(self, name: str) -> UUID:
         topic = self._metadata.topic(name)
         return _NO_TOPIC_ID if topic is None else topic.topic_id
+
+    def _topics(self, batches: Sequence[ProducerBatch], version: int) -> list[ProduceTopic]:
+        by_topic: dict[str, ProduceTopic] = {}
+        for batch in batches:
+            if batch.encoded is None:  # pragma: no cover - `_prepare` has seen to it
+                raise RuntimeError(f"{batch.topic_partition} is not encoded")
+            name, partition = batch.topic_partition
+            topic = by_topic.get(name)
+            if topic is None:
+                # Produce before v13 names topics.
+                topic_id = self._topic_id(name) if version >= _TOPIC_IDS_SINCE else _NO_TOPIC_ID
+                topic = by_topic[name] = ProduceTopic(name, topic_id, [])
+            batch.topic_id = topic.topic_id
+            topic.partitions.append(ProducePartition(partition, batch.encoded.buffers))
+        return list(by_topic.values())
 
     def _versions(self, batches: Sequence[ProducerBatch]) -> tuple[int, int]:
         """The Produce versions that can carry the batches."""
@@ -359,21 +396,3 @@ def _died_of(error: BaseException) -> ProducerFailedError:
     cause = ProducerFailedError(f"the producer's sender task died of {error!r}")
     cause.__cause__ = error
     return cause
-
-
-def _no_id(_: str) -> UUID:
-    """Produce before v13 names topics."""
-    return _NO_TOPIC_ID
-
-
-def _topics(
-    batches: Sequence[ProducerBatch], topic_id: Callable[[str], UUID]
-) -> list[ProduceTopic]:
-    by_topic: dict[str, list[ProducePartition]] = {}
-    for batch in batches:
-        if batch.encoded is None:  # pragma: no cover - `_prepare` has seen to it
-            raise RuntimeError(f"{batch.topic_partition} is not encoded")
-        topic, partition = batch.topic_partition
-        batch.topic_id = topic_id(topic)
-        by_topic.setdefault(topic, []).append(ProducePartition(partition, batch.encoded.buffers))
-    return [ProduceTopic(name, topic_id(name), partitions) for name, partitions in by_topic.items()]

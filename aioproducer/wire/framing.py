@@ -37,9 +37,12 @@ MAX_FRAME_BYTES = 100 * 1024 * 1024
 
 SIZE_BYTES = 4
 
+CORRELATION_ID = Struct(">i")
+CORRELATION_ID_AT = SIZE_BYTES + 4
+"""Where it stands in the frame of a request, behind API key and version."""
+
 _SIZE = Struct(">i")
 _REQUEST_HEADER = Struct(">hhi")
-_CORRELATION_ID = Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +165,7 @@ def _has_header_tags(response_type: type[Message], version: int) -> bool:
 def encode_response(response: Message, version: int, correlation_id: int) -> bytes:
     """A whole response frame, size included; errors as `Message.encode`."""
     out = bytearray(SIZE_BYTES)
-    out += _CORRELATION_ID.pack(correlation_id)
+    out += CORRELATION_ID.pack(correlation_id)
     if _has_header_tags(type(response), version):
         out.append(0)
     response.encode_into(out, version)
@@ -185,8 +188,8 @@ def decode_response(
     """
     response_type = request_type.RESPONSE
     try:
-        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
-        pos = _CORRELATION_ID.size
+        (correlation_id,) = CORRELATION_ID.unpack_from(frame)
+        pos = CORRELATION_ID.size
         if _has_header_tags(response_type, version):
             pos = skip_tags(frame, pos)
     except MALFORMED as error:
@@ -201,6 +204,6 @@ def peek_correlation_id(frame: Buffer) -> int:
         ProtocolError: the frame is shorter than that.
     """
     try:
-        return int(_CORRELATION_ID.unpack_from(frame)[0])
+        return int(CORRELATION_ID.unpack_from(frame)[0])
     except MALFORMED as error:
         raise ProtocolError(f"malformed response header: {error}") from error

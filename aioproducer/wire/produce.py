@@ -1,4 +1,4 @@
-"""The Produce request as a list of buffers, record data uncopied.
+"""The Produce request as a list of buffers, record data uncopied, and its usual answer at a glance.
 
 Owns: the layout of Produce v0 to v13, written by hand because the compiled encoder of
 `messages.produce` would copy every record batch. Must not know: batches, partition state, sockets.
@@ -8,19 +8,27 @@ handed on as they are and must stay unchanged until they have been written out; 
 the fields between them are joined, so that a request costs few buffers.
 
 Invariant: joined, the buffers equal `encode_request(ProduceRequest(...))` byte for byte, in every
-version (property-tested).
+version, and an answer is either decoded as `ProduceResponse.decode` does, or left to it
+(property-tested).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from struct import Struct
+from typing import NamedTuple
 from uuid import UUID
 
 from aioproducer.errors import UnsupportedVersionError
-from aioproducer.wire.framing import begin_request, set_size
-from aioproducer.wire.messages import ProduceRequest
+from aioproducer.wire.framing import CORRELATION_ID, CORRELATION_ID_AT, begin_request, set_size
+from aioproducer.wire.messages import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from aioproducer.wire.primitives import (
     UNENCODABLE,
     Buffer,
@@ -35,12 +43,27 @@ from aioproducer.wire.primitives import (
 JOIN_BELOW_BYTES = 256
 
 _FIRST_TRANSACTIONAL = 3
+_FIRST_FLEXIBLE = ProduceRequest.FLEXIBLE_FROM or 0
 _FIRST_BY_TOPIC_ID = 13
 _ACKS_TIMEOUT = Struct(">hi")
 _INDEX = Struct(">i")
+_INDEX_SIZE = Struct(">ii")
+
+# An answer that is not decoded field by field: correlation id, no tags, one topic, ...
+_ONE = 2
+"""As a compact length."""
+_ONE_TOPIC = bytes((0, _ONE))
+_ONE_TOPIC_AT = CORRELATION_ID.size
+_TOPIC_AT = _ONE_TOPIC_AT + len(_ONE_TOPIC)
+_UUID_SIZE = 16
+_LONGEST_IN_A_BYTE = 0x7F
+_ACKNOWLEDGED = Struct(">BihqqqIiB")
+"""Partitions, index, error, offsets and times, what is empty, throttle time, tags."""
+_NO_ERRORS = 1 << 24
+"""No record errors, no message, no tags of the partition nor of the topic."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ProducePartition:
     """The batches for one partition, in pieces of any size."""
 
@@ -48,13 +71,12 @@ class ProducePartition:
     records: Sequence[Buffer]
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceTopic:
+class ProduceTopic(NamedTuple):
     """The batches for one topic; `name` is used up to v12, `topic_id` from v13 on."""
 
     name: str
     topic_id: UUID
-    partitions: Sequence[ProducePartition]
+    partitions: list[ProducePartition]
 
 
 def encode_produce_request(
@@ -74,6 +96,59 @@ def encode_produce_request(
             `transactional_id`.
         ValueError: a value does not fit its field.
     """
+    try:
+        head = bytearray(_head(version, client_id, transactional_id, acks, timeout_ms))
+        CORRELATION_ID.pack_into(head, CORRELATION_ID_AT, correlation_id)
+        frame = _Frame(head)
+        if version >= _FIRST_FLEXIBLE:
+            _write_flexible(frame, version, topics)
+        else:
+            _write_classic(frame, topics)
+    except UNENCODABLE as error:
+        raise ValueError(f"a value does not fit ProduceRequest v{version}: {error}") from error
+    return frame.finish()
+
+
+def decode_acknowledgement(frame: bytes, version: int) -> ProduceResponse | None:
+    """The usual answer: one batch was written, nothing else is said. None for any other one.
+
+    Args:
+        frame: the answer without its size, as `decode_response` takes it.
+        version: that of the request.
+    """
+    if len(frame) <= _TOPIC_AT or frame[_ONE_TOPIC_AT:_TOPIC_AT] != _ONE_TOPIC:
+        return None
+    if version >= _FIRST_BY_TOPIC_ID:
+        end = _TOPIC_AT + _UUID_SIZE
+    elif version >= _FIRST_FLEXIBLE:
+        end = _TOPIC_AT + frame[_TOPIC_AT]
+    else:
+        return None
+    if len(frame) != end + _ACKNOWLEDGED.size:
+        return None
+    one, index, code, offset, stamped, log_start, nothing, throttle_ms, tags = (
+        _ACKNOWLEDGED.unpack_from(frame, end)
+    )
+    if (one, code, nothing, tags) != (_ONE, 0, _NO_ERRORS, 0):
+        return None
+    topic = TopicProduceResponse(
+        partition_responses=[PartitionProduceResponse(index, 0, offset, stamped, log_start)]
+    )
+    if version >= _FIRST_BY_TOPIC_ID:
+        topic.topic_id = UUID(bytes=frame[_TOPIC_AT:end])
+    else:
+        name = frame[_TOPIC_AT + 1 : end]
+        if frame[_TOPIC_AT] > _LONGEST_IN_A_BYTE or not name.isascii() or end == _TOPIC_AT:
+            return None
+        topic.name = name.decode("ascii")
+    return ProduceResponse([topic], throttle_ms)
+
+
+@lru_cache(maxsize=16)
+def _head(
+    version: int, client_id: str | None, transactional_id: str | None, acks: int, timeout_ms: int
+) -> bytes:
+    """The frame up to its topics, which differs from request to request in its correlation id."""
     lowest, highest = ProduceRequest.VALID_VERSIONS
     if not lowest <= version <= highest:
         raise UnsupportedVersionError(
@@ -83,13 +158,26 @@ def encode_produce_request(
         raise UnsupportedVersionError(
             f"ProduceRequest.transactional_id is set, but version {version} cannot carry it"
         )
-    frame = _Frame(begin_request(ProduceRequest, version, correlation_id, client_id))
-    write = _write_flexible if ProduceRequest.is_flexible(version) else _write_classic
-    try:
-        write(frame, version, transactional_id, _ACKS_TIMEOUT.pack(acks, timeout_ms), topics)
-    except UNENCODABLE as error:
-        raise ValueError(f"a value does not fit ProduceRequest v{version}: {error}") from error
-    return frame.finish()
+    head = begin_request(ProduceRequest, version, 0, client_id)
+    if version >= _FIRST_FLEXIBLE:
+        write_nullable_compact_string(head, transactional_id)
+    elif version >= _FIRST_TRANSACTIONAL:
+        write_nullable_string(head, transactional_id)
+    return bytes(head + _ACKS_TIMEOUT.pack(acks, timeout_ms))
+
+
+@lru_cache(maxsize=1024)
+def _classic_name(name: str) -> bytes:
+    out = bytearray()
+    write_string(out, name)
+    return bytes(out)
+
+
+@lru_cache(maxsize=1024)
+def _compact_name(name: str) -> bytes:
+    out = bytearray()
+    write_compact_string(out, name)
+    return bytes(out)
 
 
 class _Frame:
@@ -109,6 +197,9 @@ class _Frame:
                 self._rest += (piece, self.tail)
 
     def finish(self) -> list[Buffer]:
+        if not self._rest:
+            set_size(self._head)
+            return [bytes(self._head)]
         set_size(self._head, sum(map(len, self._rest)))
         return [
             bytes(buffer) if isinstance(buffer, bytearray) else buffer
@@ -117,45 +208,25 @@ class _Frame:
         ]
 
 
-def _write_classic(
-    frame: _Frame,
-    version: int,
-    transactional_id: str | None,
-    acks_timeout: bytes,
-    topics: Sequence[ProduceTopic],
-) -> None:
+def _write_classic(frame: _Frame, topics: Sequence[ProduceTopic]) -> None:
     """Versions 0 to 8."""
-    if version >= _FIRST_TRANSACTIONAL:
-        write_nullable_string(frame.tail, transactional_id)
-    frame.tail += acks_timeout
     write_length32(frame.tail, len(topics))
-    for topic in topics:
-        write_string(frame.tail, topic.name)
-        write_length32(frame.tail, len(topic.partitions))
-        for partition in topic.partitions:
-            frame.tail += _INDEX.pack(partition.index)
-            write_length32(frame.tail, sum(map(len, partition.records)))
+    for name, _, partitions in topics:
+        frame.tail += _classic_name(name)
+        write_length32(frame.tail, len(partitions))
+        for partition in partitions:
+            size = sum(map(len, partition.records))
+            frame.tail += _INDEX_SIZE.pack(partition.index, size)
             frame.add_records(partition.records)
 
 
-def _write_flexible(
-    frame: _Frame,
-    version: int,
-    transactional_id: str | None,
-    acks_timeout: bytes,
-    topics: Sequence[ProduceTopic],
-) -> None:
+def _write_flexible(frame: _Frame, version: int, topics: Sequence[ProduceTopic]) -> None:
     """Versions 9 and later: compact lengths, and an empty tagged section after every struct."""
-    write_nullable_compact_string(frame.tail, transactional_id)
-    frame.tail += acks_timeout
     write_compact_length(frame.tail, len(topics))
-    for topic in topics:
-        if version >= _FIRST_BY_TOPIC_ID:
-            frame.tail += topic.topic_id.bytes
-        else:
-            write_compact_string(frame.tail, topic.name)
-        write_compact_length(frame.tail, len(topic.partitions))
-        for partition in topic.partitions:
+    for name, topic_id, partitions in topics:
+        frame.tail += topic_id.bytes if version >= _FIRST_BY_TOPIC_ID else _compact_name(name)
+        write_compact_length(frame.tail, len(partitions))
+        for partition in partitions:
             frame.tail += _INDEX.pack(partition.index)
             write_compact_length(frame.tail, sum(map(len, partition.records)))
             frame.add_records(partition.records)

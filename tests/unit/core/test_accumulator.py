@@ -7,6 +7,7 @@ from math import inf
 import pytest
 
 from aioproducer.core.producer_batch import BatchOutcome
+from aioproducer.types import TopicPartition
 
 from .support import Core
 
@@ -229,14 +230,15 @@ def test_a_turn_looks_at_ready_partitions_only(monkeypatch: pytest.MonkeyPatch) 
         core.append(partition)
     for batch in core.drain(1):
         core.accumulator.complete(batch, BatchOutcome())
-    looked_at: list[tuple[str, int]] = []
-    leader = core.metadata.leader
+    looked_at: list[TopicPartition] = []
+    readiness = core.accumulator._readiness
+    leader_of = readiness.leader_of
 
-    def counting(topic: str, partition: int) -> int | None:
-        looked_at.append((topic, partition))
-        return leader(topic, partition)
+    def counting(topic_partition: TopicPartition) -> int | None:
+        looked_at.append(topic_partition)
+        return leader_of(topic_partition)
 
-    monkeypatch.setattr(core.metadata, "leader", counting)
+    monkeypatch.setattr(readiness, "leader_of", counting)
     core.append(17)
     core.accumulator.collect_ready(core.now)
     assert set(looked_at) == {("t", 17)}

@@ -283,3 +283,63 @@ async def test_debug_mode_of_the_loop_changes_nothing():
     finally:
         bench.loop.set_debug(False)
     bench.end()
+
+
+async def test_whoever_handled_an_answer_resumes_the_awaiters_there(lane_form):
+    if "pure" in lane_form.__name__:
+        pytest.skip("the pure form has a future for each")
+    bench = await opened()
+    task = asyncio.create_task(bench.producer.send_and_wait("a", b"v"))
+    await turns()
+    seen = []
+
+    def on_answer() -> None:
+        owner = bench.settle_oldest().owner
+        seen.append(task.done())
+        owner.run_now()
+        seen.append(task.done())
+
+    bench.loop.call_soon(on_answer)
+    await turns(1)
+    assert seen == [False, True]
+    bench.end()
+
+
+async def test_no_awaiter_is_resumed_inside_another_task():
+    bench = await opened()
+    task = asyncio.create_task(bench.producer.send_and_wait("a", b"v"))
+    await turns()
+    bench.settle_oldest().owner.run_now()
+    assert not task.done()
+    await turns()
+    assert task.done()
+    bench.end()
+
+
+def test_what_ends_the_loop_is_not_raised_where_the_answer_was_read(lane_form):
+    if "pure" in lane_form.__name__:
+        pytest.skip("the pure form has a future for each")
+    raised = []
+
+    async def leave(bench: Bench) -> None:
+        await bench.producer.send_and_wait("a", b"v")
+        raise SystemExit(3)
+
+    async def run() -> None:
+        bench = await opened()
+        leaving = asyncio.create_task(leave(bench))
+        await turns()
+
+        def on_answer() -> None:
+            bench.settle_oldest().owner.run_now()
+            raised.append(leaving.exception())
+
+        bench.loop.call_soon(on_answer)
+        try:
+            await turns(5)
+        finally:
+            bench.end()
+
+    with pytest.raises(SystemExit):
+        asyncio.run(run())
+    assert isinstance(raised[0], SystemExit)

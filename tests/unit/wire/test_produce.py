@@ -1,4 +1,4 @@
-"""Tests of the hand-written Produce encoder."""
+"""Tests of the hand-written Produce encoder, and of the answer seen at a glance."""
 
 from __future__ import annotations
 
@@ -10,13 +10,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioproducer.errors import UnsupportedVersionError
-from aioproducer.wire.framing import encode_request, frame_size
-from aioproducer.wire.messages import PartitionProduceData, ProduceRequest, TopicProduceData
+from aioproducer.wire.framing import (
+    decode_response,
+    encode_request,
+    encode_response,
+    frame_size,
+)
+from aioproducer.wire.messages import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
 from aioproducer.wire.primitives import Buffer
 from aioproducer.wire.produce import (
     JOIN_BELOW_BYTES,
     ProducePartition,
     ProduceTopic,
+    decode_acknowledgement,
     encode_produce_request,
 )
 
@@ -136,3 +151,58 @@ def test_a_value_that_does_not_fit_is_a_value_error(
 def test_a_topic_name_that_is_no_text_is_a_value_error(version: int) -> None:
     with pytest.raises(ValueError, match="does not fit ProduceRequest"):
         encode(version, [ProduceTopic("\ud800", UUID(int=1), [])])
+
+
+def answers() -> st.SearchStrategy[ProduceResponse]:
+    """Those to one batch for the most part, acknowledged or refused."""
+    number = st.integers(-1, 2**40)
+    partition = st.builds(
+        PartitionProduceResponse,
+        index=st.integers(0, 9),
+        error_code=st.sampled_from([0, 0, 0, 6]),
+        base_offset=number,
+        log_append_time_ms=number,
+        log_start_offset=number,
+        error_message=st.sampled_from([None, None, None, "no"]),
+        record_errors=st.sampled_from([[], [], [BatchIndexAndErrorMessage(1, "bad")]]),
+        current_leader=st.sampled_from([LeaderIdAndEpoch(), LeaderIdAndEpoch(1, 2)]),
+    )
+    topic = st.builds(
+        TopicProduceResponse,
+        name=st.one_of(st.text(max_size=3), st.sampled_from(["x" * 126, "x" * 127])),
+        topic_id=st.just(UUID(int=2**100 + 5)),
+        partition_responses=st.lists(partition, min_size=1, max_size=2),
+    )
+    return st.builds(
+        ProduceResponse,
+        responses=st.lists(topic, min_size=1, max_size=2),
+        throttle_time_ms=st.integers(0, 1000),
+    )
+
+
+@given(
+    answer=answers(), version=st.integers(10, 13), cut=st.integers(-60, 3), flip=st.integers(0, 99)
+)
+def test_an_answer_at_a_glance_is_what_the_decoder_says_or_nothing(
+    answer: ProduceResponse, version: int, cut: int, flip: int
+) -> None:
+    for topic in answer.responses:
+        topic.name = topic.name if version < 13 else ""
+        topic.topic_id = topic.topic_id if version >= 13 else UUID(int=0)
+    frame = encode_response(answer, version, 7)[4:]
+    if cut:
+        frame = frame[:cut] if cut < 0 else frame + bytes(cut)
+    elif flip < len(frame) - 4:
+        frame = frame[: flip + 4] + bytes((frame[flip + 4] ^ 1,)) + frame[flip + 5 :]
+    seen = decode_acknowledgement(frame, version)
+    assert seen is None or seen == decode_response(ProduceRequest, version, frame)[1]
+
+
+@pytest.mark.parametrize("version", range(9, 14))
+def test_the_usual_answer_is_seen_at_a_glance(version: int) -> None:
+    partition = PartitionProduceResponse(3, 0, 2**40, -1, 5)
+    topic = TopicProduceResponse("orders", partition_responses=[partition])
+    if version >= 13:
+        topic = TopicProduceResponse(topic_id=UUID(int=9), partition_responses=[partition])
+    answer = ProduceResponse([topic], 4)
+    assert decode_acknowledgement(encode_response(answer, version, 7)[4:], version) == answer

@@ -1,0 +1,110 @@
+"""When a batch leaves: at once where nothing is under way, else with the others."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aioproducer import Producer
+from aioproducer.errors import ProducerFailedError
+from aioproducer.testing.virtual import VirtualKafka, run_virtual
+
+
+async def warmed_up(kafka: VirtualKafka, **options: object) -> Producer:
+    producer = kafka.producer(**options)
+    await producer.start()
+    await producer.send_and_wait("t", b"first")
+    await asyncio.sleep(1.0)
+    return producer
+
+
+def requests_of(producer: Producer) -> int:
+    assert producer._engine is not None
+    return producer._engine.stats.requests_sent
+
+
+def test_a_batch_leaves_in_the_turn_of_its_send_and_what_follows_gathers():
+    async def run(kafka: VirtualKafka) -> None:
+        producer = await warmed_up(kafka, linger_ms=0)
+        before = requests_of(producer)
+        deliveries = [producer.send_nowait("t", b"%d" % number) for number in range(100)]
+        assert requests_of(producer) == before + 1
+        offsets = [(await delivery).offset for delivery in deliveries]
+        assert offsets == list(range(1, 101))
+        assert requests_of(producer) == before + 2
+        await producer.close()
+
+    run_virtual(run, topics={"t": 1})
+
+
+def test_what_lingers_does_not_leave_at_once():
+    async def run(kafka: VirtualKafka) -> None:
+        producer = await warmed_up(kafka, linger_ms=5)
+        before = requests_of(producer)
+        delivery = producer.send_nowait("t", b"v")
+        await asyncio.sleep(0.004)
+        assert requests_of(producer) == before
+        await delivery
+        assert requests_of(producer) == before + 1
+        await producer.close()
+
+    run_virtual(run, topics={"t": 1})
+
+
+def test_after_an_answer_that_leaves_nothing_to_do_the_sender_sleeps_on(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async def run(kafka: VirtualKafka) -> None:
+        producer = await warmed_up(kafka, linger_ms=0)
+        assert producer._engine is not None
+        task = producer._engine.sender_task
+        turns = []
+        act = task._act
+        monkeypatch.setattr(task, "_act", lambda now: (turns.append(now), act(now)))
+        for _ in range(10):
+            await producer.send_and_wait("t", b"v")
+        assert len(turns) == 10
+        await producer.close()
+
+    run_virtual(run, topics={"t": 1})
+
+
+def test_where_batches_linger_the_sender_looks_again_after_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Those who were resumed by it may have been the last ones to send."""
+
+    async def run(kafka: VirtualKafka) -> None:
+        producer = await warmed_up(kafka, linger_ms=5)
+        assert producer._engine is not None
+        task = producer._engine.sender_task
+        turns = []
+        act = task._act
+        monkeypatch.setattr(task, "_act", lambda now: (turns.append(now), act(now)))
+        await producer.send_and_wait("t", b"v")
+        before = len(turns)
+        await asyncio.sleep(0.001)
+        assert len(turns) > before
+        await producer.close()
+
+    run_virtual(run, topics={"t": 1})
+
+
+def test_a_defect_in_the_turn_of_a_send_fails_the_producer_and_not_that_send(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async def run(kafka: VirtualKafka) -> None:
+        producer = await warmed_up(kafka, linger_ms=0)
+        assert producer._engine is not None
+
+        def stumble(now: float) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(producer._engine.sender_task, "_act", stumble)
+        delivery = producer.send_nowait("t", b"v")
+        with pytest.raises(ProducerFailedError, match="ZeroDivisionError"):
+            await delivery
+        await producer.close()
+
+    run_virtual(run, topics={"t": 1})
