@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 from support.pages import blocks, page
-from tools.package.build import pack_tightly, without_traces
+from tools.package.build import without_traces
 from tools.package.contents import NATIVE, WHEEL_BYTES, sdist_problems, wheel_problems
 from tools.package.newcomer import steps
+from tools.package.tight import pack_tightly
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -16,9 +16,10 @@ import os
 import subprocess
 import sys
 import tarfile
-import zipfile
 from pathlib import Path
 from typing import NamedTuple
+
+from tools.package.tight import pack_tightly
 
 ROOT = Path(__file__).parents[3]
 # Nothing unwinds C here: no exception passes through it, and there are no symbols to show.
@@ -57,17 +58,6 @@ def build(directory: Path, python: str = sys.executable) -> Distributions:
     (wheel,) = directory.glob("*.whl")
     pack_tightly(wheel)
     return Distributions(sdist, wheel)
-
-
-def pack_tightly(wheel: Path) -> None:
-    """Write a wheel anew with Zopfli's search for the shortest form, which any unzip can read."""
-    import zopfli.zipfile
-
-    tight = wheel.with_suffix(".tight")
-    with zipfile.ZipFile(wheel) as old, zopfli.zipfile.ZipFile(tight, "w") as new:
-        for member in old.infolist():
-            new.writestr(member, old.read(member), zipfile.ZIP_DEFLATED)
-    tight.replace(wheel)
 
 
 def _run_build(python: str, kind: str, source: Path, directory: Path) -> None:
