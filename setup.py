@@ -13,7 +13,7 @@ EXTENSIONS = [
     Extension(
         f"aioproducer.{module}",
         [f"aioproducer/{module.replace('.', '/')}.pyx"],
-        extra_compile_args=["-O3"],
+        extra_compile_args=["-O2"],
     )
     for module in (
         "records._native",
@@ -59,15 +59,20 @@ class OptionalBuildExt(build_ext):
 def extensions() -> list[Extension]:
     """Translate Cython to C."""
     from Cython.Build import cythonize
+    from Cython.Compiler import Options
 
+    Options.docstrings = False  # nobody reads those of private modules at run time
     return cythonize(EXTENSIONS, language_level="3", build_dir="build/cython")
 
 
 # Spark looks for data sources in top-level modules named `pyspark_*`.
 DISCOVERED = "pyspark_aioproducer"
 
+# What simulates failures by the thousand is for work on this package, not for its users.
+UNINSTALLED = "aioproducer.testing.sim*"
+
 setup(
-    packages=[*find_packages(include=["aioproducer*"]), DISCOVERED],
+    packages=[*find_packages(include=["aioproducer*"], exclude=[UNINSTALLED]), DISCOVERED],
     package_dir={DISCOVERED: f"aioproducer/spark/discovery/{DISCOVERED}"},
     ext_modules=extensions(),
     cmdclass={"build_ext": OptionalBuildExt},

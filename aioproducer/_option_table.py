@@ -10,12 +10,14 @@ with underscores for dots. Options of our own say so in `source`.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from aioproducer._options import (
     METADATA_KEY,
+    Constraint,
     Kind,
     Option,
     at_least,
@@ -411,8 +413,13 @@ class CoreOptions:
         "`aioproducer.interceptors`.",
         source="Kafka, KIP-42",
     )
-    config_providers: Sequence[object] = later(
-        (), Kind.OBJECT, "Where placeholders in values are looked up."
+    config_providers: Sequence[str] = option(
+        (),
+        Kind.LIST,
+        "In properties (files, variables, `from_properties`): which of `env`, `file` and `dir` "
+        "look up placeholders in values: `${env:NAME}`, `${file:PATH:KEY}`, `${dir:PATH:FILE}`.",
+        Constraint("left out in Python, where a value is given itself", operator.not_),
+        source="KIP-297",
     )
 
     # -- guarantees --------------------------------------------------------------------------
@@ -456,7 +463,10 @@ class CoreOptions:
         source="KIP-714",
     )
     metric_reporters: Sequence[object] = later(
-        (), Kind.OBJECT, "Objects that are told of every metric."
+        (),
+        Kind.OBJECT,
+        "Objects that are told of every metric. Here metrics are asked for: by `metrics()`, or "
+        "by the exporters for Prometheus and OpenTelemetry.",
     )
     metrics_num_samples: int = option(
         2, Kind.INT, "Over how many samples rates, means and peaks are taken.", at_least(1)
@@ -467,6 +477,9 @@ class CoreOptions:
         "How long one sample of rates, means and peaks lasts, in ms.",
         at_least(0),
     )
-    metrics_recording_level: str = later(
-        "INFO", Kind.STRING, "How detailed metrics are.", one_of("INFO", "DEBUG", "TRACE")
+    metrics_recording_level: str = option(
+        "INFO",
+        Kind.STRING,
+        "How detailed metrics are. All that a producer has are of the level INFO, here as in Java.",
+        one_of("INFO", "DEBUG", "TRACE"),
     )

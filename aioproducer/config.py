@@ -93,9 +93,17 @@ class ProducerConfig(SecurityOptions):
         `key.serializer.class`, `compressed.topics`), or by `metadata.broker.list` with nothing but
         words that it had.
 
+        Placeholders such as `${env:NAME}` are looked up by the providers that `config.providers`
+        names, as Java's client does (KIP-297).
+
         Raises:
-            ConfigError: as for the constructor, or one option is given under two names.
+            ConfigError: as for the constructor, or one option is given under two names, or a
+                placeholder cannot be looked up.
         """
+        if OPTIONS["config_providers"].kafka_name in properties or "config_providers" in properties:
+            from aioproducer._config_providers import with_values
+
+            properties = with_values(properties)
         options = _options_of(properties)
         if not are_of_0_8(properties):
             return cls(**options)

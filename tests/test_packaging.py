@@ -14,6 +14,7 @@ from support.pages import blocks, page
 from tools.package.build import without_traces
 from tools.package.contents import NATIVE, WHEEL_BYTES, sdist_problems, wheel_problems
 from tools.package.newcomer import steps
+from tools.package.tight import pack_tightly
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -94,13 +95,39 @@ def test_a_wheel_is_refused_that_is_large_incomplete_or_has_what_belongs_elsewhe
     assert large.endswith(f"bytes, {WHEEL_BYTES:,} are allowed")
     missing = wheel(tmp_path, without="aioproducer/py.typed")
     assert wheel_problems(missing) == ["aioproducer/py.typed is missing"]
-    strays = wheel(tmp_path, "aioproducer/docs/tutorial.md", "tests/test_docs.py")
+    strays = wheel(
+        tmp_path,
+        "aioproducer/docs/tutorial.md",
+        "aioproducer/testing/sim/world.py",
+        "tests/test_docs.py",
+    )
     assert sorted(wheel_problems(strays)) == [
         "aioproducer/docs/tutorial.md does not belong into a wheel",
+        "aioproducer/testing/sim/world.py does not belong into a wheel",
         "tests/test_docs.py does not belong here",
     ]
     pure = wheel(tmp_path, without=f"aioproducer/{NATIVE[0]}.cpython-311-x86_64-linux-gnu.so")
     assert wheel_problems(pure) == [f"the native module {NATIVE[0]} is missing"]
+
+
+def test_a_wheel_that_is_packed_tightly_has_the_same_content_in_fewer_bytes(tmp_path: Path) -> None:
+    pytest.importorskip("zopfli", reason="zopfli is not installed")
+    path = tmp_path / "a.whl"
+    text = Path(__file__).read_bytes()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        archive.writestr(zipfile.ZipInfo("a.py", (2026, 1, 2, 3, 4, 6)), text)
+    before = path.stat().st_size
+    pack_tightly(path)
+    assert path.stat().st_size < before
+    with zipfile.ZipFile(path) as archive:
+        (member,) = archive.infolist()
+        assert archive.read(member) == text
+    assert member.date_time == (2026, 1, 2, 3, 4, 6)
+
+
+def test_what_is_installed_imports_nothing_that_is_not() -> None:
+    sources = [path for path in (ROOT / "aioproducer").rglob("*.py") if "sim" not in path.parts]
+    assert [path for path in sources if "testing.sim" in path.read_text(encoding="utf-8")] == []
 
 
 def sdist(folder: Path, name: str, moment: int, *, backwards: bool = False) -> Path:
@@ -108,6 +135,7 @@ def sdist(folder: Path, name: str, moment: int, *, backwards: bool = False) -> P
     path = folder / name
     names = ["pyproject.toml", "setup.py", "README.md", "LICENSE", "PKG-INFO"]
     names += [f"aioproducer/{module}.pyx" for module in NATIVE]
+    names += ["aioproducer/testing/sim/__main__.py"]
     with tarfile.open(path, "w:gz") as archive:
         for file in reversed(names) if backwards else names:
             member = tarfile.TarInfo(f"aioproducer-1/{file}")

@@ -1,4 +1,4 @@
-"""`send_many` of a `MockProducer`: one record after the other, then their outcomes.
+"""`send_many` and `send_arrow` of a `MockProducer`: record after record, then their outcomes.
 
 Owns: the counting. Must not know: how a record is accepted.
 """
@@ -6,8 +6,10 @@ Owns: the counting. Must not know: how a record is accepted.
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from aioproducer.errors import IllegalStateError, KafkaError
+from aioproducer.errors import IllegalStateError, InvalidTopicError, KafkaError
+from aioproducer.records.arrow import ArrowSource
 from aioproducer.runtime.bulk import Item, as_record
 from aioproducer.runtime.bulk_result import (
     FailedRecord,
@@ -15,6 +17,12 @@ from aioproducer.runtime.bulk_result import (
     SendManyResult,
 )
 from aioproducer.runtime.delivery import Delivery
+from aioproducer.runtime.interception import InterceptedRows, Interception, ShownParts
+
+if TYPE_CHECKING:
+    from aioproducer.records.arrow import ArrowColumns
+
+T = TypeVar("T")
 
 
 async def send_many(
@@ -24,14 +32,58 @@ async def send_many(
     partition: int | None,
 ) -> SendManyResult:
     """Sends every item, then waits for all outcomes; see `Producer.send_many`."""
+
+    async def accept(item: Item) -> Delivery:
+        return await _send_item(send, topic, item, partition)
+
+    return await _send_all(_each(items), accept)
+
+
+async def send_arrow(
+    take: Callable[[ShownParts], Delivery],
+    interception: Interception,
+    topic: str | None,
+    data: object,
+    columns: ArrowColumns,
+) -> SendManyResult:
+    """Sends every row, then waits for all outcomes; see `Producer.send_arrow`."""
+    if topic is None and columns.topic is None:
+        raise InvalidTopicError("neither a topic nor a column of topics is given")
+    if topic is not None and not isinstance(topic, str):
+        raise InvalidTopicError(f"a topic's name is a str, not {type(topic).__name__}")
+    source = ArrowSource(data, columns)
+
+    async def rows() -> AsyncIterable[tuple[InterceptedRows, int]]:
+        while (chunk := source.next()) is not None:
+            shown = InterceptedRows(chunk, interception, topic)
+            for row in range(len(chunk)):
+                yield shown, row
+
+    async def accept(place: tuple[InterceptedRows, int]) -> Delivery:
+        shown, row = place
+        parts = cast("ShownParts", shown.record(row))  # nothing serializes rows
+        if parts[0] is None:
+            with interception.telling(parts):
+                raise InvalidTopicError("the record names no topic, nor does the call")
+        return take(parts)
+
+    try:
+        return await _send_all(rows(), accept)
+    finally:
+        source.close()
+
+
+async def _send_all(
+    items: AsyncIterable[T], accept: Callable[[T], Awaitable[Delivery]]
+) -> SendManyResult:
     result = SendManyResult()
     accepted: list[tuple[int, Delivery]] = []
     broken: Exception | None = None
     try:
-        async for item in _each(items):
+        async for item in items:
             number, result.count = result.count, result.count + 1
             try:
-                accepted.append((number, await _send_item(send, topic, item, partition)))
+                accepted.append((number, await accept(item)))
             except IllegalStateError:
                 raise
             except KafkaError as error:

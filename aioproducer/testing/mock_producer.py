@@ -33,11 +33,12 @@ from aioproducer.errors import (
 )
 from aioproducer.life import State
 from aioproducer.producer import Producer
+from aioproducer.records.arrow import ArrowColumns
 from aioproducer.runtime.bulk import Item
 from aioproducer.runtime.bulk_result import SendManyResult
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.runtime.interception import Interception, ShownParts
-from aioproducer.testing.mock_bulk import send_many
+from aioproducer.testing.mock_bulk import send_arrow, send_many
 from aioproducer.testing.mock_records import MockRecord, WaitingRecords
 from aioproducer.testing.mock_transactions import MockTransactions
 from aioproducer.types import (
@@ -296,12 +297,10 @@ class MockProducer(Producer):
         timestamp: str | None = None,
         topic_column: str | None = None,
     ) -> SendManyResult:
-        """Not there: a mock has no use of columns.
-
-        Raises:
-            NotImplementedError: always; use `EmbeddedCluster` for code that sends tables.
-        """
-        raise NotImplementedError("MockProducer has no send_arrow: use an EmbeddedCluster")
+        """See `Producer.send_arrow`; without `auto_complete` some other task completes the rows."""
+        self._admit()
+        columns = ArrowColumns(value, key, headers, partition, timestamp, topic_column)
+        return await send_arrow(self._take, self._interception, topic, data, columns)
 
     async def flush(self, timeout: float | None = None) -> int:
         """Acknowledges everything that waits, as Java's mock does."""

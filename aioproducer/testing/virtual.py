@@ -13,21 +13,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from aioproducer.producer import Producer
 from aioproducer.records.batch import DecodedRecord, read_batches
 from aioproducer.testing.broker import TopicSpec
 from aioproducer.testing.faults import FaultScript
-from aioproducer.testing.sim.cluster import ReplicationTiming
-from aioproducer.testing.sim.faults import revive
-from aioproducer.testing.sim.loop import StuckError, VirtualLoop
-from aioproducer.testing.sim.producer import SimProducer
-from aioproducer.testing.sim.scenario import Chance, Scenario
-from aioproducer.testing.sim.world import SimWorld
-
-if TYPE_CHECKING:
-    from aioproducer.testing.sim.simulation import Simulation
+from aioproducer.testing.world.cluster import ReplicationTiming
+from aioproducer.testing.world.faults import revive
+from aioproducer.testing.world.loop import StuckError, VirtualLoop
+from aioproducer.testing.world.producer import SimProducer
+from aioproducer.testing.world.spec import Chance, WorldSpec
+from aioproducer.testing.world.world import SimWorld
 
 __all__ = ["StuckError", "VirtualKafka", "run_virtual"]
 
@@ -54,8 +51,7 @@ class VirtualKafka:
     ) -> None:
         nodes = tuple(range(1, brokers + 1))
         self.bootstrap_servers: str = ",".join(f"broker-{node}.sim:9092" for node in nodes)
-        self.chance: Chance = Chance(seed)
-        self.scenario: Scenario = Scenario(
+        spec = WorldSpec(
             nodes=nodes,
             topics={
                 name: TopicSpec(spec) if isinstance(spec, int) else spec
@@ -65,14 +61,9 @@ class VirtualKafka:
             timing=ReplicationTiming(),
             window=_WINDOW,
             base_latency_s=latency_ms / 1000,
-            tasks=0,
-            records=0,
-            closes_at=None,
-            close_timeout_s=0.0,
             unclean_elections=False,
-            purges=False,
         )
-        self.world: SimWorld = SimWorld(self.chance, loop, self.scenario)
+        self.world: SimWorld = SimWorld(Chance(seed), loop, spec)
         self._loop = loop
         self._producers = 0
 
@@ -89,9 +80,7 @@ class VirtualKafka:
     def producer(self, **options: Any) -> Producer:
         """A producer for this cluster, not started; it can only be used in this test."""
         self._producers += 1
-        purpose = f"producer {self._producers}"
-        # All that it takes of a run are chance, scenario and world.
-        return SimProducer(cast("Simulation", self), purpose=purpose, **options)
+        return SimProducer(self.world, purpose=f"producer {self._producers}", **options)
 
     def create_topic(self, name: str, topic: int | TopicSpec = 1) -> None:
         """Adds a topic, of so many partitions or as the `TopicSpec` says."""

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from aioproducer.errors import KafkaError
 from aioproducer.net.connection import Connection
-from aioproducer.testing.sim.loop import VirtualLoop
+from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.wire.schema import Message
 from fuzz.guard import require
 

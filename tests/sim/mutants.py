@@ -28,7 +28,7 @@ that a guarantee is watched."""
 
 _HUNT = """
 import sys
-from aioproducer.testing.sim.scenario import Chance
+from aioproducer.testing.world.spec import Chance
 from aioproducer.testing.sim.simulation import run_seed
 from aioproducer.testing.sim.transactions.plan import draw_plan
 symptoms = set(sys.argv[3:])

@@ -18,8 +18,8 @@ from aioproducer.testing.sim.campaign import (
     keep_only,
     report,
 )
-from aioproducer.testing.sim.producer import SimProducer
 from aioproducer.testing.sim.shrink import shrink
+from aioproducer.testing.world.producer import SimProducer
 
 
 @given(st.lists(st.integers(), unique=True, max_size=30), st.data())
@@ -70,7 +70,7 @@ class _Forgetful(SimProducer):
 
     async def close(self, timeout: float | None = None) -> None:
         await super().close(timeout)
-        if self._simulation.world.disturbances:
+        if self._world.disturbances:
             self.engine.stats.records_failed += 1
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aioproducer.testing.sim.loop import StuckError, VirtualLoop
+from aioproducer.testing.world.loop import StuckError, VirtualLoop
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from aioproducer.net.dialer import Address
-from aioproducer.testing.sim.loop import VirtualLoop
-from aioproducer.testing.sim.network import SimConnection, SimNetwork
-from aioproducer.testing.sim.trace import Trace
-from aioproducer.testing.sim.weather import Condition, Direction, Trouble
+from aioproducer.testing.world.loop import VirtualLoop
+from aioproducer.testing.world.network import SimConnection, SimNetwork
+from aioproducer.testing.world.trace import Trace
+from aioproducer.testing.world.weather import Condition, Direction, Trouble
 
 _ADDRESS = Address("10.0.0.1", 9092)
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

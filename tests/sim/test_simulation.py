@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from aioproducer.testing.sim import Setup, run_seed
-from aioproducer.testing.sim.scenario import Chance
 from aioproducer.testing.sim.themes import DEPOSITIONS, draw_theme
 from aioproducer.testing.sim.transactions.plan import draw_plan
+from aioproducer.testing.world.spec import Chance
 
 SEEDS = 500
 """About 0.2 s CPU each: a minute on two cores."""

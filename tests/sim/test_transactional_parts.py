@@ -16,14 +16,14 @@ from aioproducer.testing.broker.log import PartitionLog, StoredBatch
 from aioproducer.testing.broker.markers import Marker
 from aioproducer.testing.broker.settings import TopicConfig
 from aioproducer.testing.broker.transactions.groups import GroupMember, GroupOffset
-from aioproducer.testing.sim.cluster import ReplicationTiming, SimCluster
-from aioproducer.testing.sim.loop import VirtualLoop
-from aioproducer.testing.sim.network import SimConnection, SimNetwork
-from aioproducer.testing.sim.trace import Trace
 from aioproducer.testing.sim.transactions.consumer import SimConsumer
 from aioproducer.testing.sim.transactions.line import Line
 from aioproducer.testing.sim.transactions.manners import ConnectionWatch, Manners
 from aioproducer.testing.sim.transactions.view import committed_view
+from aioproducer.testing.world.cluster import ReplicationTiming, SimCluster
+from aioproducer.testing.world.loop import VirtualLoop
+from aioproducer.testing.world.network import SimConnection, SimNetwork
+from aioproducer.testing.world.trace import Trace
 from aioproducer.types import ConsumerGroupMetadata, TopicPartition
 from aioproducer.wire.framing import encode_request, encode_response
 from aioproducer.wire.messages.add_partitions_to_txn import (

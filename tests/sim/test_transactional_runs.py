@@ -14,7 +14,6 @@ from aioproducer.testing.broker.replication import ReplicatedPartition
 from aioproducer.testing.broker.transactions.groups import Group
 from aioproducer.testing.broker.transactions.states import Transaction
 from aioproducer.testing.sim import run_seed
-from aioproducer.testing.sim.scenario import Chance
 from aioproducer.testing.sim.themes import (
     LATE_ENDS,
     OVERTAKINGS,
@@ -23,6 +22,7 @@ from aioproducer.testing.sim.themes import (
     draw_transactional_theme,
 )
 from aioproducer.testing.sim.transactions.plan import Plan, Seat, draw_plan
+from aioproducer.testing.world.spec import Chance
 
 _SPOILT_RUNS = 12
 

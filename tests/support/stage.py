@@ -13,21 +13,19 @@ import asyncio
 import gc
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from aioproducer.records.batch import RecordBatch, read_batches
 from aioproducer.runtime.engine import ProducerEngine
 from aioproducer.testing.broker.faults import Faults
-from aioproducer.testing.sim.cluster import ReplicationTiming
 from aioproducer.testing.sim.evidence import leftovers
-from aioproducer.testing.sim.faults import revive
-from aioproducer.testing.sim.loop import VirtualLoop
-from aioproducer.testing.sim.producer import SimProducer
-from aioproducer.testing.sim.scenario import Chance, draw_scenario
-from aioproducer.testing.sim.server import SimBroker
-from aioproducer.testing.sim.simulation import Simulation
-from aioproducer.testing.sim.world import SimWorld
+from aioproducer.testing.world.cluster import ReplicationTiming
+from aioproducer.testing.world.faults import revive
+from aioproducer.testing.world.loop import VirtualLoop
+from aioproducer.testing.world.producer import SimProducer
+from aioproducer.testing.world.server import SimBroker
+from aioproducer.testing.world.spec import Chance, WorldSpec
+from aioproducer.testing.world.world import SimWorld
 
 T = TypeVar("T")
 
@@ -58,22 +56,21 @@ class Stage:
         self, loop: VirtualLoop, *, brokers: int = 1, window: int = 256 * 1024, **options: Any
     ) -> None:
         self.loop = loop
-        self.chance = Chance(1)
         nodes = tuple(range(1, brokers + 1))
         servers = [f"broker-{node}.sim:9092" for node in nodes]
-        self.scenario = replace(
-            draw_scenario(self.chance.of("scenario")),
+        spec = WorldSpec(
             nodes=nodes,
             topics={},
             options={"bootstrap_servers": servers, **_OPTIONS, **options},
             timing=ReplicationTiming(),
             window=window,
             base_latency_s=0.001,
+            unclean_elections=False,
         )
-        self.world = SimWorld(self.chance, loop, self.scenario)
+        self.world = SimWorld(Chance(1), loop, spec)
         self.create_topic("t")
         self.create_topic("u")
-        self.producer = SimProducer(cast("Simulation", self))
+        self.producer = SimProducer(self.world)
 
     @property
     def engine(self) -> ProducerEngine:

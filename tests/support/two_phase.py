@@ -26,8 +26,8 @@ from aioproducer.spark.attempts import AttemptNumbers, Plan, TaskResult
 from aioproducer.spark.decision import Part
 from aioproducer.spark.ledger import Ledger
 from aioproducer.spark.two_phase import TwoPhaseCommit
-from aioproducer.testing.sim.producer import SimProducer
 from aioproducer.testing.sim.transactions.line import Line
+from aioproducer.testing.world.producer import SimProducer
 from aioproducer.wire.api_keys import ApiKey
 from support.stage import Stage, play
 
@@ -162,7 +162,7 @@ class Query:
         self._protocol = protocol
         self._committed = -1
         self._calm = False
-        self._config = ProducerConfig(**stage.scenario.options)
+        self._config = ProducerConfig(**stage.world.spec.options)
         self._workers: list[Worker] = []
         self._drivers: list[Process] = []
         stage.world.cluster.set_transaction_version(level)
@@ -327,8 +327,9 @@ class Query:
         return TaskResult(plan.driver, epoch, OWNER, part)
 
     def _producer(self, worker: Worker, name: str) -> SimProducer:
-        simulation: Any = self._stage
-        return SimProducer(simulation, purpose=name, dialer=worker.line, transactional_id=name)
+        return SimProducer(
+            self._stage.world, purpose=name, dialer=worker.line, transactional_id=name
+        )
 
     def _die(self, worker: Worker, now: bool, *, kills: bool) -> None:
         if now and kills:

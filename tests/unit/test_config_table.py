@@ -139,7 +139,6 @@ KAFKA_4_4 = [
 ]
 OBJECTS_HERE = {
     "acks",
-    "config.providers",
     "interceptor.classes",
     "metric.reporters",
     "partitioner.class",

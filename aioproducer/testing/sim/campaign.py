@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from aioproducer.testing.sim.faults import KINDS, THEMATIC_KINDS, TRANSACTIONAL_KINDS, Fault
+from aioproducer.testing.sim.faults import KINDS, THEMATIC_KINDS, TRANSACTIONAL_KINDS
 from aioproducer.testing.sim.oracles import Violation
 from aioproducer.testing.sim.shrink import shrink
 from aioproducer.testing.sim.simulation import Result, Setup, run_seed
+from aioproducer.testing.world.faults import Fault
 
 ENOUGH_SEEDS = 200
 """From so many seeds on, every kind of fault must have happened."""

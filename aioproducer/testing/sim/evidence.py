@@ -19,10 +19,10 @@ from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import BrokerError
 from aioproducer.records.batch import DecodedRecord, read_batches
 from aioproducer.testing.broker.log import StoredBatch
-from aioproducer.testing.sim.cluster import SimCluster, TracedPartition
 from aioproducer.testing.sim.ledger import Ledger
-from aioproducer.testing.sim.loop import VirtualLoop
-from aioproducer.testing.sim.network import SimNetwork
+from aioproducer.testing.world.cluster import SimCluster, TracedPartition
+from aioproducer.testing.world.loop import VirtualLoop
+from aioproducer.testing.world.network import SimNetwork
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -1,22 +1,19 @@
 """The stage of a run: cluster, producer options, and how much is sent; all drawn from the seed.
 
 Owns: what may vary between runs besides faults. Must not know: how any of it is carried out.
-
-Invariant: the seed is split into one source of chance per purpose, so that leaving out a fault
-changes neither the options nor what the tasks want to send.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from aioproducer.config import OPTIONS, Status
-from aioproducer.testing.broker import TopicSpec
-from aioproducer.testing.sim.cluster import ReplicationTiming
-from aioproducer.testing.sim.faults import Shape
+from aioproducer.testing.broker import ClusterSettings, TopicSpec
+from aioproducer.testing.world.cluster import ReplicationTiming
+from aioproducer.testing.world.faults import Shape
+from aioproducer.testing.world.spec import WorldSpec
 
 if TYPE_CHECKING:
     from aioproducer.testing.sim.transactions.plan import Plan
@@ -36,51 +33,29 @@ _WINDOWS = {
 """Send windows by latency: a small one over a long way could not carry a request in its time."""
 
 
-class Chance:
-    """Independent sources of chance, one per purpose, of one seed."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    def of(self, purpose: str) -> random.Random:
-        """The source for a purpose; the same at every call."""
-        # Text is hashed by SHA-512 here, the same in every process.
-        return random.Random(f"{self._seed}:{purpose}")
-
-
 @dataclass(frozen=True, slots=True)
-class Scenario:
+class Scenario(WorldSpec):
     """What a run starts with.
 
     Attributes:
-        nodes: The brokers' ids.
-        topics: What is created before the producer starts.
-        options: Options of the producer.
-        timing: The cluster's speed.
-        window: Bytes a connection has under way at most.
-        base_latency_s: How long bytes take one way.
         tasks: How many tasks send.
         records: How many records they send together, about.
         closes_at: When the producer is closed amid the faults; None for an end in peace.
         close_timeout_s: The patience of that close.
-        unclean_elections: Whether committed records may be lost.
         purges: Whether tasks give up what waits, now and then.
         transactions: What the producers are to do in transactions; None for a run without.
     """
 
-    nodes: tuple[int, ...]
-    topics: Mapping[str, TopicSpec]
-    options: Mapping[str, Any]
-    timing: ReplicationTiming
-    window: int
-    base_latency_s: float
     tasks: int
     records: int
     closes_at: float | None
     close_timeout_s: float
-    unclean_elections: bool
     purges: bool
     transactions: Plan | None = None
+
+    def settings(self, settings: ClusterSettings) -> ClusterSettings:
+        """As the transactions' plan says."""
+        return settings if self.transactions is None else self.transactions.settings(settings)
 
     @property
     def shape(self) -> Shape:

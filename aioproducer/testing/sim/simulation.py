@@ -26,21 +26,23 @@ from typing import Any, TypeVar
 from aioproducer.errors import BootstrapError, KafkaError
 from aioproducer.runtime.engine import ProducerEngine
 from aioproducer.testing.sim.evidence import Evidence, LogWatch, calm_times, leftovers
-from aioproducer.testing.sim.faults import Fault, draw_schedule
+from aioproducer.testing.sim.faults import draw_schedule
 from aioproducer.testing.sim.ledger import Entry, Fate, Ledger
-from aioproducer.testing.sim.loop import StuckError, VirtualLoop
 from aioproducer.testing.sim.oracles import Violation, judge
-from aioproducer.testing.sim.producer import SimProducer
-from aioproducer.testing.sim.scenario import CHAOS_S, Chance, Scenario, draw_scenario
+from aioproducer.testing.sim.scenario import CHAOS_S, Scenario, draw_scenario
 from aioproducer.testing.sim.themes import draw_theme, draw_transactional_theme
-from aioproducer.testing.sim.trace import Trace
 from aioproducer.testing.sim.transactions.book import TransactionBook
 from aioproducer.testing.sim.transactions.cast import Cast
 from aioproducer.testing.sim.transactions.oracles import judge_transactions
 from aioproducer.testing.sim.transactions.plan import Plan, draw_plan, with_plan
 from aioproducer.testing.sim.transactions.play import TransactionalPlay
 from aioproducer.testing.sim.workload import Workload
-from aioproducer.testing.sim.world import SimWorld
+from aioproducer.testing.world.faults import Fault
+from aioproducer.testing.world.loop import StuckError, VirtualLoop
+from aioproducer.testing.world.producer import SimProducer
+from aioproducer.testing.world.spec import Chance
+from aioproducer.testing.world.trace import Trace
+from aioproducer.testing.world.world import SimWorld
 
 _SETTLING_S = 10.0
 """How long after the healing the cluster has all its leaders and the producer its connections."""
@@ -246,7 +248,7 @@ class Simulation:
 
     def make_producer(self, **arguments: Any) -> SimProducer:
         """One more producer under test; see `SimProducer`."""
-        return self._setup.producer(self, **arguments)
+        return self._setup.producer(self.world, **arguments)
 
     async def _start_producer(self) -> SimProducer:
         """A user tries again: with a short `max_block_ms` a slow network can be too slow."""

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aioproducer.testing.sim.faults import Fault, Shape
 from aioproducer.testing.sim.faults.answers import MixedErrors
 from aioproducer.testing.sim.faults.brokers import DeposedLeader
 from aioproducer.testing.sim.faults.moments import HeldEnd, OvertakenRenewal, PositionsRefused
 from aioproducer.testing.sim.transactions.plan import Plan
+from aioproducer.testing.world.faults import Fault, Shape
 
 _SHARE = 0.3
 _SHARE_OF_TRANSACTIONAL = 0.25

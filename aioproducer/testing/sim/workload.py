@@ -26,9 +26,9 @@ from typing import Any
 from aioproducer import Producer
 from aioproducer.errors import KafkaError, ProducerClosedError
 from aioproducer.runtime.delivery import Delivery
-from aioproducer.testing.sim.faults import Shape
 from aioproducer.testing.sim.ledger import Entry, Fate, Ledger
-from aioproducer.testing.sim.trace import Trace
+from aioproducer.testing.world.faults import Shape
+from aioproducer.testing.world.trace import Trace
 from aioproducer.types import Record
 
 _KEYS = 12

@@ -18,7 +18,7 @@ from aioproducer.spark.attempts import Plan, TaskResult
 from aioproducer.spark.decision import Decision, TransactionNames
 from aioproducer.spark.ledger import Ledger
 from aioproducer.spark.two_phase import CommitReport, TwoPhaseCommit
-from aioproducer.testing.sim.producer import SimProducer
+from aioproducer.testing.world.producer import SimProducer
 from aioproducer.types import PreparedTransaction
 
 QUERIES = int(os.environ.get("AIOPRODUCER_TEST_QUERIES") or 12)

@@ -15,6 +15,7 @@ from aioproducer.errors import (
     DeliveryTimeoutError,
     IllegalStateError,
     InvalidPartitionError,
+    InvalidTopicError,
     KafkaError,
     KafkaTimeoutError,
     ProducerClosedError,
@@ -27,7 +28,7 @@ from aioproducer.errors import (
 )
 from aioproducer.records import murmur2_partition
 from aioproducer.runtime.bulk_result import SendManyInterruptedError
-from aioproducer.serializers import LongSerializer, StringSerializer
+from aioproducer.serializers import JsonSerializer, LongSerializer, StringSerializer
 from aioproducer.testing import MockProducer
 from aioproducer.types import OffsetAndMetadata
 
@@ -114,8 +115,10 @@ async def test_states_and_arguments_are_checked_as_in_the_real_one() -> None:
             await producer.send("t", "text")
         with pytest.raises(IllegalStateError, match="not transactional"):
             await producer.begin_transaction()
-        with pytest.raises(NotImplementedError, match="EmbeddedCluster"):
+        with pytest.raises(TypeError, match="NoneType"):
             await producer.send_arrow("t", None)
+        with pytest.raises(InvalidTopicError):
+            await producer.send_arrow(None, None)
         with pytest.raises(IllegalStateError, match="can be fenced"):
             producer.fence()
         assert [each.partition for each in await producer.partitions_for("t")] == [0, 1]
@@ -315,3 +318,52 @@ def test_every_call_that_would_talk_to_a_broker_is_replaced() -> None:
     left = {name for name in calls if name not in own and "transaction" not in name}
     assert left == set()
     assert "_transactions" in own
+
+
+async def test_rows_of_a_table_are_sent_as_they_are_each_with_its_outcome() -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table(
+        {
+            "value": [b"a", None, b"x" * 2000, b"c", b"d"],
+            "key": ["k", None, "k", "k", "k"],
+            "partition": pa.array([1, None, 0, 7, 0], pa.int32()),
+            "timestamp": pa.array([5, None, 6, 7, 8], pa.int64()),
+            "topic": ["t", "u", None, "t", None],
+            "headers": pa.array(
+                [[("h", b"1")], [], None, [], []], pa.map_(pa.string(), pa.binary())
+            ),
+        }
+    )
+    options: dict[str, Any] = {
+        "topics": {"t": 2},
+        "max_request_size": 1000,
+        "value_serializer": JsonSerializer(),
+    }
+    async with MockProducer(**options) as producer:
+        result = await producer.send_arrow(
+            "d",
+            table,
+            key="key",
+            headers="headers",
+            partition="partition",
+            timestamp="timestamp",
+            topic_column="topic",
+        )
+    assert (result.count, result.delivered) == (5, 3)
+    assert [each.index for each in result.failed] == [2, 3]
+    kinds = [type(each.error) for each in result.failed]
+    assert kinds == [RecordTooLargeError, InvalidPartitionError]
+    first, second, last = producer.history
+    assert (first.topic, first.partition, first.key, first.value) == ("t", 1, b"k", b"a")
+    assert (first.headers, first.timestamp_ms) == ((("h", b"1"),), 5)
+    assert (second.topic, second.key, second.value) == ("u", None, None)
+    assert (last.topic, last.value, last.timestamp_ms) == ("d", b"d", 8)
+
+
+async def test_a_row_without_any_topic_fails_alone() -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"value": [b"a", b"b"], "topic": [None, "t"]})
+    async with MockProducer() as producer:
+        result = await producer.send_arrow(None, table, topic_column="topic")
+    assert [(each.index, type(each.error)) for each in result.failed] == [(0, InvalidTopicError)]
+    assert [record.value for record in producer.history] == [b"b"]

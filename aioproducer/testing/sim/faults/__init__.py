@@ -26,7 +26,6 @@ from aioproducer.testing.sim.faults.answers import (
     Throttle,
     WrongAnswer,
 )
-from aioproducer.testing.sim.faults.base import Fault, Probe, Shape, World
 from aioproducer.testing.sim.faults.brokers import (
     ClockJump,
     ControllerAway,
@@ -40,8 +39,6 @@ from aioproducer.testing.sim.faults.brokers import (
     PowerLoss,
     ReplicaLag,
     StaleMetadata,
-    revive,
-    thaw,
 )
 from aioproducer.testing.sim.faults.coordinators import (
     CoordinatorDiesAfter,
@@ -73,18 +70,13 @@ from aioproducer.testing.sim.faults.processes import (
     TransactionUpgrade,
     Usurpation,
 )
+from aioproducer.testing.world.faults import Fault, Shape
 
 __all__ = [
     "KINDS",
     "THEMATIC_KINDS",
     "TRANSACTIONAL_KINDS",
-    "Fault",
-    "Probe",
-    "Shape",
-    "World",
     "draw_schedule",
-    "revive",
-    "thaw",
 ]
 
 _FEWEST, _MOST = 3, 16

@@ -13,7 +13,7 @@ from typing import Self
 
 from aioproducer.testing.broker.faults import ConnectionFault, ErrorAnswer
 from aioproducer.testing.broker.faults import Fault as ScriptedFault
-from aioproducer.testing.sim.faults.base import Fault, Probe, Shape, World, node
+from aioproducer.testing.world.faults import Fault, Probe, Shape, World, node
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.produce import PartitionProduceResponse, ProduceResponse
 

@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from aioproducer.testing.sim.faults.base import (
+from aioproducer.testing.world.faults import (
     Fault,
     LastingFault,
     Probe,
@@ -18,9 +18,11 @@ from aioproducer.testing.sim.faults.base import (
     World,
     duration,
     node,
+    revive,
+    thaw,
 )
-from aioproducer.testing.sim.server import Moment
-from aioproducer.testing.sim.weather import Condition, Direction, Trouble
+from aioproducer.testing.world.server import Moment
+from aioproducer.testing.world.weather import Condition, Direction, Trouble
 from aioproducer.wire.api_keys import ApiKey
 
 
@@ -91,14 +93,6 @@ class CrashAfterAppend(_CrashAtProduce):
     moment = Moment.AFTER
 
 
-def revive(world: World, node_id: int) -> None:
-    """A dead broker is back."""
-    if not world.cluster.is_live(node_id):
-        world.cluster.trace(f"b{node_id} is back")
-        world.brokers[node_id].is_off = False
-        world.cluster.restart(node_id)
-
-
 @dataclass(frozen=True, slots=True)
 class Freeze(LastingFault):
     """A broker's process stops, as by SIGSTOP, and goes on later."""
@@ -114,14 +108,6 @@ class Freeze(LastingFault):
         world.cluster.pause(self.node_id)
         world.later(self.seconds, lambda: thaw(world, self.node_id))
         return lambda: 1
-
-
-def thaw(world: World, node_id: int) -> None:
-    """A frozen broker goes on."""
-    broker = world.brokers[node_id]
-    if broker.is_frozen:
-        world.cluster.resume(node_id)
-        broker.thaw()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from aioproducer.testing.broker.faults import ConnectionFault, ErrorAnswer
 from aioproducer.testing.broker.topics import Partition
 from aioproducer.testing.broker.transactions.shards import CoordinatorKind
 from aioproducer.testing.sim.faults.answers import Ambush
-from aioproducer.testing.sim.faults.base import Fault, Probe, Shape, World
 from aioproducer.testing.sim.faults.brokers import Crash, move_leader
 from aioproducer.testing.sim.faults.processes import AtSeat
-from aioproducer.testing.sim.server import Moment
+from aioproducer.testing.world.faults import Fault, Probe, Shape, World
+from aioproducer.testing.world.server import Moment
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import RequestHeader
 

@@ -13,8 +13,8 @@ from typing import Self
 from aioproducer.testing.broker.faults import ErrorAnswer
 from aioproducer.testing.broker.transactions.states import TransactionState
 from aioproducer.testing.sim.faults.answers import Ambush
-from aioproducer.testing.sim.faults.base import Shape, World
 from aioproducer.testing.sim.faults.coordinators import RETRIED, HeldRequest
+from aioproducer.testing.world.faults import Shape, World
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import RequestHeader
 from aioproducer.wire.messages.end_txn import EndTxnRequest

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Self
 
-from aioproducer.testing.sim.faults.base import (
+from aioproducer.testing.world.faults import (
     Fault,
     LastingFault,
     Probe,
@@ -21,7 +21,7 @@ from aioproducer.testing.sim.faults.base import (
     duration,
     node,
 )
-from aioproducer.testing.sim.weather import Condition, Direction, Trouble
+from aioproducer.testing.world.weather import Condition, Direction, Trouble
 
 
 @dataclass(frozen=True, slots=True)

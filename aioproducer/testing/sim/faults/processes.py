@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from aioproducer.testing.broker.transactions.states import V2, ProducerIdentity, Transaction
-from aioproducer.testing.sim.faults.base import Fault, Probe, Shape, World
+from aioproducer.testing.world.faults import Fault, Probe, Shape, World
 
 
 @dataclass(frozen=True, slots=True)

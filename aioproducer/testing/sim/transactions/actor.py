@@ -26,7 +26,6 @@ from aioproducer.errors import (
     TransactionAbortableError,
 )
 from aioproducer.testing.sim.ledger import Source
-from aioproducer.testing.sim.producer import SimProducer
 from aioproducer.testing.sim.scenario import CHAOS_S
 from aioproducer.testing.sim.transactions.book import ActorEntry, Outcome, TransactionEntry
 from aioproducer.testing.sim.transactions.contents import ENDS, Contents
@@ -34,6 +33,7 @@ from aioproducer.testing.sim.transactions.line import Line
 from aioproducer.testing.sim.transactions.outsider import Outsider
 from aioproducer.testing.sim.transactions.patience import Caller, GaveUpError
 from aioproducer.testing.sim.transactions.plan import Seat
+from aioproducer.testing.world.producer import SimProducer
 
 if TYPE_CHECKING:
     from aioproducer.testing.sim.transactions.cast import Cast

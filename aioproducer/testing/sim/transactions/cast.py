@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from aioproducer.config import ProducerConfig
-from aioproducer.testing.sim.faults import Shape
 from aioproducer.testing.sim.scenario import CHAOS_S
 from aioproducer.testing.sim.transactions.actor import Actor, ExpelledError
 from aioproducer.testing.sim.transactions.book import ActorEntry, TransactionBook
@@ -24,13 +23,14 @@ from aioproducer.testing.sim.transactions.consumer import SimConsumer
 from aioproducer.testing.sim.transactions.line import Line
 from aioproducer.testing.sim.transactions.manners import Manners
 from aioproducer.testing.sim.transactions.plan import OUTPUT_TOPIC, Plan, Seat
+from aioproducer.testing.world.faults import Shape
 
 if TYPE_CHECKING:
-    from aioproducer.testing.sim.cluster import SimCluster
     from aioproducer.testing.sim.ledger import Ledger
-    from aioproducer.testing.sim.network import SimNetwork
     from aioproducer.testing.sim.simulation import Simulation
-    from aioproducer.testing.sim.trace import Trace
+    from aioproducer.testing.world.cluster import SimCluster
+    from aioproducer.testing.world.network import SimNetwork
+    from aioproducer.testing.world.trace import Trace
 
 _LONGEST_PAUSE_S = 3.0
 _USUAL, _LARGE = (1, 2, 5, 12), (12, 25)

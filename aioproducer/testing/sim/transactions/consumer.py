@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from aioproducer.records.batch import parse_header
 from aioproducer.testing.broker.topics import Partition
 from aioproducer.testing.broker.transactions.groups import Group
-from aioproducer.testing.sim.cluster import SimCluster
 from aioproducer.testing.sim.evidence import name_of
 from aioproducer.testing.sim.ledger import Source
+from aioproducer.testing.world.cluster import SimCluster
 from aioproducer.types import ConsumerGroupMetadata, TopicPartition
 
 _READ_BYTES = 100_000

@@ -23,12 +23,12 @@ from aioproducer.errors import (
     ProducerFencedError,
 )
 from aioproducer.testing.sim.ledger import Entry, Source
-from aioproducer.testing.sim.producer import SimProducer
 from aioproducer.testing.sim.scenario import CHAOS_S
 from aioproducer.testing.sim.transactions.book import TransactionEntry
 from aioproducer.testing.sim.transactions.patience import Caller
 from aioproducer.testing.sim.transactions.plan import OUTPUT_TOPIC, Seat
 from aioproducer.testing.sim.workload import Workload
+from aioproducer.testing.world.producer import SimProducer
 
 if TYPE_CHECKING:
     from aioproducer.testing.sim.transactions.cast import Cast

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 
 from aioproducer.net.dialer import Address
-from aioproducer.testing.sim.network import SimNetwork, Tap
-from aioproducer.testing.sim.transport import ClientTransport
+from aioproducer.testing.world.network import SimNetwork, Tap
+from aioproducer.testing.world.transport import ClientTransport
 
 
 class Line:

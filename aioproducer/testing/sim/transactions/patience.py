@@ -14,7 +14,7 @@ from typing import Any
 from aioproducer.errors import KafkaError, KafkaTimeoutError
 from aioproducer.testing.sim.ledger import Ledger
 from aioproducer.testing.sim.scenario import CHAOS_S
-from aioproducer.testing.sim.trace import Trace
+from aioproducer.testing.world.trace import Trace
 
 _PATIENCE_S = 0.1
 """What may come on top of a promised bound."""

@@ -1,7 +1,7 @@
-"""The world of a run: network, cluster, brokers and clocks, and the faults that change them.
+"""Network, cluster, brokers and clocks on virtual time, and the faults that change them.
 
-Owns: making them of a scenario, when faults strike, the healing, what was felt. Must not know: the
-producer, the guarantees.
+Owns: making them of a `WorldSpec`, when faults strike, the healing, what was felt. Must not know:
+the producer, the guarantees.
 
 Invariant: after `heal` nothing is disturbed any more, and nothing ever will be.
 """
@@ -13,21 +13,20 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from aioproducer.testing.broker import BrokerSpec, ClusterSettings
-from aioproducer.testing.sim.cluster import SimCluster
-from aioproducer.testing.sim.faults import Fault, Probe, revive, thaw
-from aioproducer.testing.sim.faults.base import Cast
-from aioproducer.testing.sim.loop import VirtualLoop
-from aioproducer.testing.sim.network import SimNetwork
-from aioproducer.testing.sim.scenario import Chance, Scenario
-from aioproducer.testing.sim.server import SimBroker
-from aioproducer.testing.sim.trace import Trace
+from aioproducer.testing.world.cluster import SimCluster
+from aioproducer.testing.world.faults import Cast, Fault, Probe, revive, thaw
+from aioproducer.testing.world.loop import VirtualLoop
+from aioproducer.testing.world.network import SimNetwork
+from aioproducer.testing.world.server import SimBroker
+from aioproducer.testing.world.spec import Chance, WorldSpec
+from aioproducer.testing.world.trace import Trace
 
 _EPOCH_MS = 1_700_000_000_000
 _LOOK_AGAIN_S = 0.005
 
 
 class SimWorld:
-    """What a scenario describes, on a loop; the `World` that faults change.
+    """What a `WorldSpec` describes, on a loop; the `World` that faults change.
 
     Attributes:
         disturbances: From when to when somebody could feel a fault.
@@ -35,22 +34,22 @@ class SimWorld:
         healed_at: When everything was healed; None before.
     """
 
-    def __init__(self, chance: Chance, loop: VirtualLoop, scenario: Scenario) -> None:
+    def __init__(self, chance: Chance, loop: VirtualLoop, spec: WorldSpec) -> None:
         self.chance: Chance = chance
         self.loop: VirtualLoop = loop
-        self.scenario: Scenario = scenario
+        self.spec: WorldSpec = spec
         self.trace: Trace = Trace(loop.time)
         self.network: SimNetwork = SimNetwork(
             loop,
             chance.of("network"),
             self.trace,
-            window=scenario.window,
-            base_latency_s=scenario.base_latency_s,
+            window=spec.window,
+            base_latency_s=spec.base_latency_s,
         )
         self._wakeup: asyncio.TimerHandle | None = None
         self.cluster: SimCluster = self._make_cluster()
         self.brokers: dict[int, SimBroker] = {
-            node_id: self._make_broker(node_id) for node_id in scenario.nodes
+            node_id: self._make_broker(node_id) for node_id in spec.nodes
         }
         self.disturbances: list[tuple[float, float]] = []
         self.happened: Counter[str] = Counter()
@@ -134,8 +133,7 @@ class SimWorld:
         self.happened["fragmentation"] += self.network.weather.fragmented > 0
         self.network.weather.clear()
         self.cluster.heal()
-        if self.scenario.transactions is not None:
-            self.cluster.settings = self.scenario.transactions.settings(self.cluster.settings)
+        self.cluster.settings = self.spec.settings(self.cluster.settings)
         self._clock_offset_s = 0.0
         for node_id, broker in self.brokers.items():
             broker.distort = None
@@ -152,19 +150,18 @@ class SimWorld:
     # -- making -----------------------------------------------------------------------------------
 
     def _make_cluster(self) -> SimCluster:
-        scenario, plan = self.scenario, self.scenario.transactions
         settings = ClusterSettings(verify_records=True, auto_create_topics=False)
         cluster = SimCluster(
-            [BrokerSpec(node_id, f"broker-{node_id}.sim", 9092) for node_id in scenario.nodes],
-            settings=settings if plan is None else plan.settings(settings),
+            [BrokerSpec(node_id, f"broker-{node_id}.sim", 9092) for node_id in self.spec.nodes],
+            settings=self.spec.settings(settings),
             rng=self.chance.of("cluster"),
             loop=self.loop,
             trace=self.trace,
-            timing=scenario.timing,
+            timing=self.spec.timing,
         )
-        cluster.unclean_elections = scenario.unclean_elections
+        cluster.unclean_elections = self.spec.unclean_elections
         cluster.subscribe_wakeups(self._plan_wakeup)
-        for name, spec in scenario.topics.items():
+        for name, spec in self.spec.topics.items():
             cluster.create_topic(name, spec)
         return cluster
 

@@ -26,7 +26,7 @@ from aioproducer.testing.broker.markers import Marker
 from aioproducer.testing.broker.replication import ReplicatedPartition
 from aioproducer.testing.broker.settings import TopicConfig
 from aioproducer.testing.broker.topics import NO_LEADER, Appended, Leadership, Partition
-from aioproducer.testing.sim.trace import Trace
+from aioproducer.testing.world.trace import Trace
 from aioproducer.types import TopicPartition
 
 

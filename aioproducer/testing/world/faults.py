@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple, Protocol, Self
 
-from aioproducer.testing.sim.cluster import SimCluster
-from aioproducer.testing.sim.network import SimNetwork
-from aioproducer.testing.sim.server import SimBroker
+from aioproducer.testing.world.cluster import SimCluster
+from aioproducer.testing.world.network import SimNetwork
+from aioproducer.testing.world.server import SimBroker
 
 Probe = Callable[[], int]
 """How often a fault was felt."""
@@ -131,3 +131,19 @@ def duration(rng: random.Random) -> float:
 def node(rng: random.Random, shape: Shape) -> int:
     """One broker."""
     return rng.choice(list(shape.nodes))
+
+
+def revive(world: World, node_id: int) -> None:
+    """A dead broker is back."""
+    if not world.cluster.is_live(node_id):
+        world.cluster.trace(f"b{node_id} is back")
+        world.brokers[node_id].is_off = False
+        world.cluster.restart(node_id)
+
+
+def thaw(world: World, node_id: int) -> None:
+    """A frozen broker goes on."""
+    broker = world.brokers[node_id]
+    if broker.is_frozen:
+        world.cluster.resume(node_id)
+        broker.thaw()

@@ -23,9 +23,9 @@ from enum import Enum
 
 from aioproducer.errors import ProtocolError
 from aioproducer.testing.broker import Reply, RequestWait
-from aioproducer.testing.sim.cluster import SimCluster
-from aioproducer.testing.sim.network import SimConnection
-from aioproducer.testing.sim.trace import Trace
+from aioproducer.testing.world.cluster import SimCluster
+from aioproducer.testing.world.network import SimConnection
+from aioproducer.testing.world.trace import Trace
 from aioproducer.types import TopicPartition
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import (

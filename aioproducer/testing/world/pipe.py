@@ -15,8 +15,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from aioproducer.testing.sim.network import SimNetwork
-    from aioproducer.testing.sim.weather import Direction
+    from aioproducer.testing.world.network import SimNetwork
+    from aioproducer.testing.world.weather import Direction
 
 _PIECE_GAP_S = 0.0005
 _LOOK_AGAIN_S = 0.25

@@ -1,4 +1,4 @@
-"""The producer under test: production code with the run's network, chance and clock.
+"""The producer in a world: production code with that world's network, chance and clock.
 
 Owns: the three replacements, and the poisoning of memory that was given back. Must not know: what
 the producer is used for.
@@ -16,42 +16,42 @@ from aioproducer.runtime.engine import ProducerEngine
 
 if TYPE_CHECKING:
     from aioproducer.net.dialer import Dialer
-    from aioproducer.testing.sim.simulation import Simulation
+    from aioproducer.testing.world.world import SimWorld
 
 _POISON = b"\xee"
 
 
 class SimProducer(Producer):
-    """The production producer, given the run's network, chance and clock.
+    """The production producer, given a world's network, chance and clock.
 
     Args:
-        simulation: The run.
+        world: Where it lives.
         purpose: Names its source of chance.
         dialer: Its way to the network, where it has its own.
-        **options: On top of the scenario's.
+        **options: On top of the world's.
     """
 
     def __init__(
         self,
-        simulation: Simulation,
+        world: SimWorld,
         *,
         purpose: str = "producer",
         dialer: Dialer | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(ProducerConfig(**{**simulation.scenario.options, **options}))
-        self._simulation = simulation
+        super().__init__(ProducerConfig(**{**world.spec.options, **options}))
+        self._world = world
         self._purpose = purpose
         self._dialer = dialer
 
     def _new_engine(self, loop: asyncio.AbstractEventLoop) -> ProducerEngine:
-        simulation = self._simulation
+        world = self._world
         engine = ProducerEngine(
             self._config,
             loop,
-            dialer=self._dialer or simulation.world.network,
-            rng=simulation.chance.of(self._purpose),
-            wall_ms=simulation.world.wall_ms,
+            dialer=self._dialer or world.network,
+            rng=world.chance.of(self._purpose),
+            wall_ms=world.wall_ms,
             registry=self._registry,
         )
         _poison_free_memory(engine.pool)

@@ -22,10 +22,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from aioproducer.net.dialer import Address
-from aioproducer.testing.sim.pipe import Content, Pipe, Quiet, Signal
-from aioproducer.testing.sim.trace import Trace
-from aioproducer.testing.sim.transport import ClientTransport
-from aioproducer.testing.sim.weather import Direction, Weather
+from aioproducer.testing.world.pipe import Content, Pipe, Quiet, Signal
+from aioproducer.testing.world.trace import Trace
+from aioproducer.testing.world.transport import ClientTransport
+from aioproducer.testing.world.weather import Direction, Weather
 
 _MOST_PIECES = 4
 _RESOLVE_S = 0.002

@@ -14,10 +14,10 @@ import zlib
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from aioproducer.testing.sim.pipe import Content, Quiet, Signal
+from aioproducer.testing.world.pipe import Content, Quiet, Signal
 
 if TYPE_CHECKING:
-    from aioproducer.testing.sim.network import SimConnection, Tap
+    from aioproducer.testing.world.network import SimConnection, Tap
 
 _ROUNDING_S = 0.001
 

@@ -1,0 +1,14 @@
+"""A Kafka cluster, a network and a clock that exist only here: virtual time, nothing is opened.
+
+Owns: the parts of which a simulated world is put together; what else happens in it is up to who
+runs it (`aioproducer.testing.virtual`, and this repository's own simulation of failures):
+
+    loop        virtual time                       spec       what a world is made of; chance
+    network     names, dials, connections          faults     what can go wrong, and is repaired
+    pipe        bytes under way                    weather    what of it is in force
+    transport   the producer's end                 trace      what happened, line by line
+    cluster     replication, elections             producer   production code, put into place
+    server      a broker's end                     world      all of it
+
+Must not know: what is tested.
+"""
