@@ -105,10 +105,7 @@ class Readiness:
 
     def ready_at(self, queue: PartitionQueue) -> float:
         """When a partition's oldest batch may go; it has one."""
-        head = queue.batches[0]
-        if head.attempts:
-            return head.retry_at
-        return head.created_at + self._linger if self._lingers(queue) else head.created_at
+        return self._ready_at(queue.batches[0], self._lingers(queue))
 
     # -- changes ---------------------------------------------------------------------------------
 
@@ -117,11 +114,12 @@ class Readiness:
         if queue.placed is not _NOWHERE or queue.muted or not queue.batches:
             self._lingering.pop(queue, None)
             return
-        if self._lingers(queue):
+        lingers = self._lingers(queue)
+        if lingers:
             self._lingering[queue] = None
         else:
             self._lingering.pop(queue, None)
-        ready_at = self.ready_at(queue)
+        ready_at = self._ready_at(queue.batches[0], lingers)
         if queue.ready_at == ready_at:
             return
         queue.ready_at = ready_at
@@ -205,6 +203,11 @@ class Readiness:
         queue.placed = node_id
 
     # -- private ---------------------------------------------------------------------------------
+
+    def _ready_at(self, head: ProducerBatch, lingers: bool) -> float:
+        if head.attempts:
+            return head.retry_at
+        return head.created_at + self._linger if lingers else head.created_at
 
     def _lingers(self, queue: PartitionQueue) -> bool:
         if not self._linger:

@@ -9,7 +9,9 @@ never changes, a new producer id or sequence makes a new one around the same bod
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 from aioproducer.records.codecs import CompressionType
 from aioproducer.records.layout import (
@@ -126,9 +128,15 @@ def encode_batch(
     return EncodedBatch(_header(leader_epoch, tail, body), body, count, codec)
 
 
-def _header(leader_epoch: int, tail: bytes, body: bytes | memoryview) -> bytes:
-    # Imported when the first batch is built: `import aioproducer` loads no third-party package.
+@cache
+def _checksum() -> Callable[[bytes | memoryview, int], int]:
+    """Imported with the first batch: `import aioproducer` loads no third-party package."""
     from crc32c import crc32c
 
+    return crc32c
+
+
+def _header(leader_epoch: int, tail: bytes, body: bytes | memoryview) -> bytes:
+    crc32c = _checksum()
     length = HEADER_SIZE - LENGTH_END + len(body)
-    return FRONT.pack(0, length, leader_epoch, MAGIC, crc32c(body, crc32c(tail))) + tail
+    return FRONT.pack(0, length, leader_epoch, MAGIC, crc32c(body, crc32c(tail, 0))) + tail
