@@ -114,11 +114,12 @@ class RecordAccumulator:
         if queue is None or not queue.batches:
             return None
         batch = queue.batches[-1]
-        was_full = batch.full
-        if self.settings.grows and not was_full:
+        if batch.full:
+            return None
+        if self.settings.grows:
             self._make_room(batch, record)
         has_room = batch.try_append(record)
-        if batch.full and not was_full:
+        if batch.full:
             self._readiness.replan(queue)
         return batch if has_room else None
 
@@ -400,7 +401,7 @@ class RecordAccumulator:
                 del self._queues[topic]
 
     def _maybe_deallocate(self, batch: ProducerBatch) -> None:
-        if batch.done and not batch.holds:
+        if not batch.holds and batch.done:
             buffer = batch.take_buffer()
             if buffer is not None:
                 self.pool.deallocate(buffer, batch.size)

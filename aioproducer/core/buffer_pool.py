@@ -84,7 +84,8 @@ class BufferPool:
         Raises:
             RecordTooLargeError: `size` exceeds the whole pool.
         """
-        self._check(size)
+        if self._closed is not None or size > self.total:
+            self._check(size)
         if self._queue:
             return None
         if size == self.poolable and self._free:
@@ -130,6 +131,7 @@ class BufferPool:
             self._available += size
         else:
             self._free.append(buffer)
+            return
         self._serve()
 
     def return_records(self, count: int) -> None:

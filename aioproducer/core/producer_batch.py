@@ -79,8 +79,10 @@ class ProducerBatch:
         "buffer",
         "builder",
         "created_at",
+        "done",
         "encoded",
         "full",
+        "has_sequence",
         "holds",
         "last_attempt_at",
         "last_error",
@@ -134,6 +136,10 @@ class ProducerBatch:
         self.topic_id: UUID = _NO_TOPIC_ID
         self.possibly_persisted: bool = False
         self.outcome: BatchOutcome | None = None
+        self.done: bool = False
+        """Whether the outcome is known."""
+        self.has_sequence: bool = False
+        """Whether the batch holds a sequence number (KIP-98)."""
         self.parts: list[ProducerBatch] = []
         self.receipt: object = None
         self.producer_id: int = -1
@@ -175,11 +181,6 @@ class ProducerBatch:
         """How many want to hear of the outcome; each awaited delivery is one."""
         return len(self._listeners)
 
-    @property
-    def done(self) -> bool:
-        """Whether the outcome is known."""
-        return self.outcome is not None
-
     def try_append(self, record: OutgoingRecord) -> bool:
         """Appends one record; False when it is closed or has no room.
 
@@ -217,16 +218,12 @@ class ProducerBatch:
         self.last_attempt_at = now
         self.leader_epoch = leader_epoch
 
-    @property
-    def has_sequence(self) -> bool:
-        """Whether the batch holds a sequence number (KIP-98)."""
-        return self.base_sequence >= 0
-
     def set_producer(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         """Gives the batch its place in the producer's sequence; only while nobody sends it."""
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
+        self.has_sequence = base_sequence >= 0
         if self.encoded is not None:
             # A new header: the old one may be pinned by a transport that is closing.
             self.encoded = self.encoded.restamped(producer_id, producer_epoch, base_sequence)
@@ -257,6 +254,7 @@ class ProducerBatch:
         if self.outcome is not None:
             return False
         self.outcome = outcome
+        self.done = True
         self.close()
         listeners, self._listeners = self._listeners, {}
         for key, callback in listeners.items():

@@ -106,7 +106,7 @@ class Readiness:
 
     def ready_at(self, queue: PartitionQueue) -> float:
         """When a partition's oldest batch may go; it has one."""
-        return self._ready_at(queue.batches[0], lingers=self._lingers(queue))
+        return self._ready_at(queue.batches[0], self._lingers(queue))
 
     # -- changes ---------------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class Readiness:
             self._lingering[queue] = None
         else:
             self._lingering.pop(queue, None)
-        ready_at = self._ready_at(queue.batches[0], lingers=lingers)
+        ready_at = self._ready_at(queue.batches[0], lingers)
         if queue.ready_at == ready_at:
             return
         queue.ready_at = ready_at
@@ -209,7 +209,7 @@ class Readiness:
 
     # -- private ---------------------------------------------------------------------------------
 
-    def _ready_at(self, head: ProducerBatch, *, lingers: bool) -> float:
+    def _ready_at(self, head: ProducerBatch, lingers: bool) -> float:
         if head.attempts:
             return head.retry_at
         return head.created_at + self._linger if lingers else head.created_at

@@ -129,14 +129,14 @@ def encode_batch(
 
 
 @cache
-def _crc32c() -> Callable[..., int]:
-    # Imported when the first batch is built: `import aioproducer` loads no third-party package.
+def _checksum() -> Callable[[bytes | memoryview, int], int]:
+    """Imported with the first batch: `import aioproducer` loads no third-party package."""
     from crc32c import crc32c
 
     return crc32c
 
 
 def _header(leader_epoch: int, tail: bytes, body: bytes | memoryview) -> bytes:
-    crc32c = _crc32c()
+    crc32c = _checksum()
     length = HEADER_SIZE - LENGTH_END + len(body)
-    return FRONT.pack(0, length, leader_epoch, MAGIC, crc32c(body, crc32c(tail))) + tail
+    return FRONT.pack(0, length, leader_epoch, MAGIC, crc32c(body, crc32c(tail, 0))) + tail

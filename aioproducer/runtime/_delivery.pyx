@@ -78,6 +78,8 @@ cdef class Receipt:
     cdef object stamped
     cdef bint has_offset
     cdef int64_t base_offset
+    cdef int64_t last_timestamp_ms
+    cdef object last_timestamp  # the same as an object: records in a row often share it
 
     def __init__(self, topic, partition, base_offset, log_append_time_ms):
         self.topic = topic
@@ -85,6 +87,7 @@ cdef class Receipt:
         self.has_offset = base_offset is not None
         self.base_offset = base_offset if base_offset is not None else 0
         self.stamped = log_append_time_ms
+        self.last_timestamp_ms = -1
         self.timestamp_type = (
             TimestampType.CREATE_TIME if log_append_time_ms is None
             else TimestampType.LOG_APPEND_TIME
@@ -97,11 +100,17 @@ cdef class Receipt:
         set_item(metadata, 0, self.topic)
         set_item(metadata, 1, self.partition)
         set_item(metadata, 2, self.base_offset + place if self.has_offset else None)
-        set_item(metadata, 3, delivery._timestamp_ms if self.stamped is None else self.stamped)
+        set_item(metadata, 3, self.timestamp(delivery) if self.stamped is None else self.stamped)
         set_item(metadata, 4, self.timestamp_type)
         set_item(metadata, 5, delivery._key_size)
         set_item(metadata, 6, delivery._value_size)
         return metadata
+
+    cdef inline timestamp(self, Delivery delivery):
+        if delivery._timestamp_ms != self.last_timestamp_ms:
+            self.last_timestamp = delivery._timestamp_ms
+            self.last_timestamp_ms = delivery._timestamp_ms
+        return self.last_timestamp
 
 
 cdef inline void set_item(object items, Py_ssize_t index, object item) noexcept:

@@ -70,6 +70,24 @@ cdef extern from *:
     """
     int64_t utc_ms() noexcept
 
+cdef extern from *:
+    """
+    /* What a weak reference refers to, None when that is gone; a call of it is slower. */
+    static PyObject *referent(PyObject *reference) {
+    #if PY_VERSION_HEX >= 0x030D0000
+        PyObject *found = NULL;
+        if (PyWeakref_GetRef(reference, &found) < 0)
+            return NULL;
+        return found ? found : Py_NewRef(Py_None);
+    #else
+        PyObject *found = PyWeakref_GetObject(reference);
+        Py_XINCREF(found);
+        return found;
+    #endif
+    }
+    """
+    object referent(object reference)
+
 
 def wall_clock_ms():
     """Milliseconds since the epoch: the timestamp of records that bring none."""
@@ -320,7 +338,7 @@ cdef class SendMethod:
 
     def __call__(self, topic, value=None, key=None, *, headers=None, partition=None,
                  timestamp_ms=None):
-        cdef object producer = self.producer()
+        cdef object producer = referent(self.producer)
         if producer is None:
             raise ReferenceError("the producer of this method is gone")
         cdef SendCall call = SendCall.__new__(SendCall)

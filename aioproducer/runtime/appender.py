@@ -389,26 +389,29 @@ class RecordAppender:
         return None if buffer is None else self._open_batch(record, buffer, size)
 
     def _open_batch(self, record: OutgoingRecord, buffer: bytearray, size: int) -> ProducerBatch:
+        """Right behind a `_try_append` that found no room: the sticky account is settled."""
         meta = record.meta
         sticky = None
         partition = record.partition
         if partition is None:
-            sticky = self.sticky_of(meta.name)
+            sticky = self._stickiness.of(meta.name)
             partition = sticky.peek(meta)
+        now = self._loop.time()
+        accumulator = self._accumulator
         try:
-            batch = self._accumulator.append_in_new_batch(
-                record, partition, self._loop.time(), buffer=buffer, size=size
+            batch = accumulator.append_in_new_batch(
+                record, partition, now, buffer=buffer, size=size
             )
         except (TypeError, ValueError) as error:
             self._memory.pool.deallocate(buffer, size)
             raise SerializationError(str(error), topic=meta.name) from error
         # Its partition may wait for a broker: then nothing else would wake the sender in time.
-        self._sender_task.advance(self._accumulator.next_expiry_at)
+        self._sender_task.advance(now + accumulator.settings.delivery_timeout)
         if not self._opened_this_turn:
             self._loop.call_soon(self._on_turn)
         self._opened_this_turn += size
         if sticky is not None:
-            self._stickiness.weigh(sticky, meta, self._loop.time())
+            self._stickiness.weigh(sticky, meta, now)
             sticky.update(partition, record.size, meta, enable_switch=batch.full)
         return batch
 

@@ -283,10 +283,11 @@ class BulkRun:
             self._all_done.set_result(None)
 
     def _fold(self, batch: ProducerBatch, share: Share) -> None:
-        if not batch.parts and batch.record_error(0) is None:
+        outcome = batch.outcome
+        if outcome is not None and outcome.error is None and not batch.parts:
             # The usual case: two offsets tell it all.
             self.result.delivered += share.records
-            self._widen_offsets(batch, share.first_index, share.last_index)
+            self._widen_offsets(batch, outcome.base_offset, share.first_index, share.last_index)
             return
         for number, index, count in share.runs():
             for step in range(count):
@@ -296,18 +297,20 @@ class BulkRun:
         error = batch.record_error(index)
         if error is None:
             self.result.delivered += 1
-            self._widen_offsets(batch, index, index)
+            found = batch.outcome_of(index)
+            if found is not None:
+                self._widen_offsets(batch, found[0].base_offset, found[1], found[1])
         else:
             batch.mark_retrieved(index)
             self.result.failed.append(FailedRecord(number, error))
 
-    def _widen_offsets(self, batch: ProducerBatch, first: int, last: int) -> None:
-        """Notes the offsets of the records from `first` to `last`, which share one outcome."""
-        found = batch.outcome_of(first)
-        if found is None or found[0].base_offset is None:
+    def _widen_offsets(
+        self, batch: ProducerBatch, base_offset: int | None, first: int, last: int
+    ) -> None:
+        """Notes the offsets of the records from `first` to `last` behind `base_offset`."""
+        if base_offset is None:
             return
-        begin = found[0].base_offset + found[1]
-        end = begin + last - first
+        begin, end = base_offset + first, base_offset + last
         low, high = self.result.offsets.get(batch.topic_partition, (begin, end))
         self.result.offsets[batch.topic_partition] = (min(low, begin), max(high, end))
 
@@ -319,7 +322,16 @@ class _Target:
         batches: None while nothing is known of the topic.
     """
 
-    __slots__ = ("_engine", "_hashes_keys", "_meta", "_partition", "_sticky", "batches", "topic")
+    __slots__ = (
+        "_engine",
+        "_hashes_keys",
+        "_meta",
+        "_partition",
+        "_sticks",
+        "_sticky",
+        "batches",
+        "topic",
+    )
 
     def __init__(self, engine: ProducerEngine, topic: str | None, hashes_keys: bool) -> None:
         self.topic: str | None = topic
@@ -327,7 +339,8 @@ class _Target:
         self._engine = engine
         self._hashes_keys = hashes_keys
         self._meta: TopicMetadata | None = None
-        self._sticky: BuiltInPartitioner | None = None
+        self._sticks = False
+        self._sticky: BuiltInPartitioner | None = None  # while its account is lent
         self._partition = -1
 
     def adopt(self, partition: int, share: Share, sticks: bool) -> None:
@@ -336,13 +349,12 @@ class _Target:
         if self.batches is None or self._meta is None or partition >= len(self._meta.partitions):
             return
         self.batches.adopt(partition, share)
-        if sticks:
-            self._sticky = self._engine.appender.sticky_of(self._meta.name)
+        self._sticks = self._sticks or sticks
 
     def lend(self) -> None:
         """Before rows are filled in: says where those go that nothing decides."""
         self._refresh()
-        if self._sticky is not None and self.batches is not None and self._meta is not None:
+        if self._sticks and self.batches is not None and self._meta is not None:
             self._sticky = self._engine.appender.sticky_of(self._meta.name)
             self._partition = self._sticky.peek(self._meta)
             self.batches.stick(self._partition, self._sticky.room)
@@ -353,13 +365,14 @@ class _Target:
             used = self.batches.settle()
             if used:
                 self._sticky.update(self._partition, used, self._meta, enable_switch=False)
+            self._sticky = None
 
     def _refresh(self) -> None:
         """Forgets everything when the topic is not what it was: keys may go elsewhere now."""
         meta = None if self.topic is None else self._engine.metadata.topic(self.topic)
         if meta is not self._meta:
             self._meta = meta
-            self._sticky = None
+            self._sticks = False
             self.batches = None
             if meta is not None and meta.partitions:
                 self.batches = OpenBatches(len(meta.partitions), self._hashes_keys)

@@ -178,7 +178,7 @@ MUTANTS = (
     Mutant(
         "return a buffer while the transport has it",
         "core/accumulator.py",
-        "        if batch.done and not batch.holds:\n",
+        "        if not batch.holds and batch.done:\n",
         "        if batch.done:\n",
     ),
     Mutant(
