@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from support.confluent import create_topic_confluent
 from support.spark import EmbeddedKafka
+from support.spark_cluster import standalone_cluster
 from support.spark_faults.deaths import MOMENTS, PHASES
 from support.spark_faults.query import FaultyQuery, Life
 from support.spark_faults.record import judge
@@ -28,6 +29,7 @@ from aioproducer.testing.kafka import KafkaBackend
 pytest.importorskip("pyspark", reason="needs pyspark (the extra `spark`)")
 
 MOST_LIVES = 40
+LONG_LIFE_S = 1800.0
 REPEATS = int(os.environ.get("AIOPRODUCER_TEST_SPARK_FAULTS") or 0)
 SPECULATION = {
     "spark.speculation": "true",
@@ -157,17 +159,18 @@ def test_executors_are_killed_at_any_moment(query: MakeQuery, kafka_cluster: Kaf
 @pytest.mark.kafka
 @pytest.mark.timeout(600 + 60 * REPEATS)
 def test_speculative_attempts_write_nothing_twice(
-    query: MakeQuery, kafka_cluster: KafkaBackend
+    query: MakeQuery, kafka_cluster: KafkaBackend, tmp_path: Path
 ) -> None:
     written = query(REPEATS)
-    go_on_until_all_have_happened(
-        written,
-        ["another attempt"],
-        master=TWO_EXECUTORS,
-        partitions=4,
-        spark=SPECULATION | EXECUTORS,
-        task_slow=1.0,
-    )
+    with standalone_cluster(tmp_path) as master:
+        go_on_until_all_have_happened(
+            written,
+            ["another attempt"],
+            master=master,
+            partitions=4,
+            spark=SPECULATION | {"spark.executor.memory": "512m"},
+            task_slow=5.0,
+        )
     assert judge("speculation", written, kafka_cluster.description) == (0, 0)
 
 
@@ -175,7 +178,7 @@ def go_on_until_all_have_happened(written: FaultyQuery, wanted: list[str], **fau
     """Lives, until each of these has happened so often."""
     for _ in range(MOST_LIVES):
         life = written.start(**faults)
-        life.ended()
+        life.ended(LONG_LIFE_S)
         if written.batches() == written.files:
             missing = REPEATS - min(written.notes[each] for each in wanted)
             if missing <= 0:
@@ -272,7 +275,7 @@ def test_brokers_are_killed_in_every_phase(
         while is_at(life, phase, written.rng):
             kill_a_broker(kafka_cluster, life, written.rng)
             deaths += 1
-        life.ended()
+        life.ended(LONG_LIFE_S)
         if written.batches() == written.files:
             if deaths >= REPEATS:
                 break

@@ -103,6 +103,8 @@ class FaultyWriter(StreamWriter):
                 if is_due and chance.random() < 0.5:
                     is_due = False
                     act("in the middle")
+            if is_due:
+                act("in the middle")
 
         if moment == "before":
             act("before the write")
