@@ -12,41 +12,27 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from aioproducer.errors import IllegalStateError
+from aioproducer.life import Life
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from aioproducer.config import ProducerConfig
     from aioproducer.metrics import ApplicationMetric, Metric
-    from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.runtime.health import Health
     from aioproducer.runtime.metrics import MetricsRegistry
     from aioproducer.runtime.statistics import Statistics
 
 
-class MeasuringCalls:
+class MeasuringCalls(Life):
     """The part of `Producer` that looks."""
 
-    _engine: ProducerEngine | None
     _own_metrics: MetricsRegistry | None = None
-
-    def _usable(self) -> ProducerEngine:
-        raise NotImplementedError
-
-    @property
-    def config(self) -> ProducerConfig:
-        """The options in force."""
-        raise NotImplementedError
-
-    @property
-    def _lifecycle(self) -> str:
-        raise NotImplementedError
 
     def health(self) -> Health:
         """What works right now; see `Health`. Needs no loop and never waits."""
         from aioproducer.runtime.health import health
 
-        return health(self._engine, self._lifecycle)
+        return health(self._engine, self._state.value)
 
     def metrics(self) -> Mapping[str, float]:
         """Totals and gauges of the producer by Java's metric names (with underscores).
@@ -96,7 +82,7 @@ class MeasuringCalls:
         """Queues, requests in flight and memory now, per broker and partition."""
         from aioproducer.runtime.statistics import statistics
 
-        return statistics(self._engine, self.config.client_id, self._lifecycle)
+        return statistics(self._engine, self.config.client_id, self._state.value)
 
     @property
     def _registry(self) -> MetricsRegistry:

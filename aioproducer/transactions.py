@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from aioproducer.errors import IllegalStateError, KafkaError, TransactionAbortableError
+from aioproducer.life import Life
 from aioproducer.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -30,7 +31,6 @@ from aioproducer.types import (
 )
 
 if TYPE_CHECKING:
-    from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.runtime.transaction_task import TransactionTask
 
 OffsetsInput = Mapping[Any, Any] | Iterable[Any]
@@ -45,11 +45,8 @@ _GENERATION = Struct("=i")
 _MAX_OFFSET = 2**63 - 1
 
 
-class TransactionalCalls:
+class TransactionalCalls(Life):
     """The transactional part of `Producer`; needs `transactional_id`."""
-
-    def _usable(self) -> ProducerEngine:
-        raise NotImplementedError
 
     async def init_transactions(self) -> None:
         """Gets ready for transactions and fences older producers of the same transactional id.
@@ -83,7 +80,8 @@ class TransactionalCalls:
         The broker sets one limit: `transaction_timeout_ms` after its first record it aborts the
         transaction, prepared or not (its own `transaction.max.timeout.ms`, 15 minutes by default,
         bounds that option). Initializing another producer of the same transactional id aborts it
-        as well. Until it is ended, read_committed consumers wait at its records.
+        as well, and so may an older one that was replaced but has not been told so yet. Until it
+        is ended, read_committed consumers wait at its records.
 
         Raises:
             TransactionAbortableError: some record or offset failed, awaited or not.

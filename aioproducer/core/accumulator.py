@@ -339,6 +339,11 @@ class RecordAccumulator:
         """Whether every batch has its outcome and none is in a transport's hands."""
         return not self._incomplete and not self._holds
 
+    @property
+    def in_use(self) -> bool:
+        """Whether some batch is in a transport's hands, or on its way there."""
+        return self._holds > 0
+
     def incomplete(self) -> Iterator[ProducerBatch]:
         """The batches that have no outcome yet."""
         return iter(self._incomplete)

@@ -26,6 +26,7 @@ from aioproducer.core.idempotence import ProducerIdentity
 from aioproducer.core.transaction_requests import Answered, CoordinatorKey, TransactionalRequest
 from aioproducer.core.transaction_rules import (
     CONCURRENT_TRANSACTIONS,
+    INVALID_TXN_STATE,
     OPERATION_NOT_ATTEMPTED,
     Reaction,
     Rpc,
@@ -212,12 +213,14 @@ class CoordinatorDialogue:
         contents, is_end = manager.contents, request.rpc is Rpc.END
         # An earlier request may have ended the transaction, whatever is answered now.
         may_have_ended = contents.end_in_doubt if is_end else contents.may_have_ended
+        # So may somebody else to whom it was handed out, unless it is the state that is refused.
+        elsewhere = contents.handed_out and answer.code != INVALID_TXN_STATE
         aborting = manager.state is TransactionState.ABORTING
         reaction = reaction_to(
             request.rpc,
             answer.code,
-            ending=aborting or may_have_ended,
-            may_be_committed=may_have_ended and not aborting,
+            ending=aborting or may_have_ended or elsewhere,
+            may_be_committed=elsewhere or (may_have_ended and not aborting),
         )
         if is_end and answer.code != CONCURRENT_TRANSACTIONS:
             # What is concurrent was not looked at; a coordinator that fails may be through with it.

@@ -36,6 +36,8 @@ class TransactionContents:
         """Whether the coordinator was asked to end it: nothing can be decided anew."""
         self.end_in_doubt: bool = False
         """Whether a request to end it may have worked although no answer said so."""
+        self.handed_out: bool = False
+        """Whether somebody else may have ended it: it was prepared, and somebody was told."""
         self._name = transactional_id
         self._to_add: dict[TopicPartition, None] = {}
         self._added: set[TopicPartition] = set()
@@ -108,6 +110,6 @@ class TransactionContents:
 
     def clear(self) -> None:
         """The transaction has ended."""
-        self.begun = self.may_have_ended = self.end_in_doubt = False
+        self.begun = self.may_have_ended = self.end_in_doubt = self.handed_out = False
         self._added.clear()
         self._groups.clear()

@@ -45,6 +45,7 @@ class _Rules(NamedTuple):
     others: Reaction
 
 
+INVALID_TXN_STATE: Final = 48
 CONCURRENT_TRANSACTIONS: Final = 51
 OPERATION_NOT_ATTEMPTED: Final = 55
 TRANSACTION_ABORTABLE: Final = 120
@@ -111,9 +112,9 @@ _RULES: Final = {
             **_FENCED,
             **_UNKNOWN_PRODUCER,
             **_ABORTABLE,
-            # INVALID_TXN_STATE: the transaction took too long and the coordinator has aborted it.
+            # The transaction took too long and the coordinator has aborted it.
             # Fatal in Java, although V2 coordinators take an abort from such a producer.
-            48: Reaction.ABORTABLE,
+            INVALID_TXN_STATE: Reaction.ABORTABLE,
         },
         # UNKNOWN_SERVER_ERROR is among them: no answer but success means that it ended.
         others=Reaction.FATAL,

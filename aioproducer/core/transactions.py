@@ -186,6 +186,7 @@ class TransactionManager:
         """Commits once every record is acknowledged."""
         operation = self._repeated(OperationKind.COMMIT)
         if operation is None:
+            self.contents.handed_out = self.is_prepared
             operation = self._operations.start(OperationKind.COMMIT)
             self._move(_S.COMMITTING)
         return operation
@@ -196,12 +197,13 @@ class TransactionManager:
 
     def _abort(self, reason: KafkaError) -> Operation:
         """Aborts; calls that wait for something else end with the reason."""
-        untold = self._operations.untold
+        untold, handed_out = self._operations.untold, self.is_prepared
         if untold is not None and untold.kind is OperationKind.PREPARE:
             # Whoever has not seen the outcome cannot have given it to anybody.
             self.on_seen(untold)
         operation = self._repeated(OperationKind.ABORT)
         if operation is None:
+            self.contents.handed_out |= handed_out
             operation = self._operations.start(OperationKind.ABORT)
             self._move(_S.ABORTING)
             self.contents.drop(reason)

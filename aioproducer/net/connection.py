@@ -2,7 +2,8 @@
 
 Owns: the streams of one established connection, its only reader task, the requests in flight, their
 deadlines, the idle clock, the state of the write buffer. Must not know: reconnects, backoff, nodes,
-what a request is for.
+what a request is for. A whole and proper answer is handled where it is received (`frame_tap`);
+pieces, and whatever is odd, come to the reader task, which judges.
 
 States: open -> failed (once; `error` says why), with nothing in between.
 
@@ -39,9 +40,10 @@ from aioproducer.errors import (
     RequestTimeoutError,
 )
 from aioproducer.net.answers import decode_answer, describe_end
+from aioproducer.net.frame_tap import FrameTap
 from aioproducer.net.security.tls_failures import check_not_tls
 from aioproducer.net.traffic import NodeTraffic
-from aioproducer.wire.framing import frame_size
+from aioproducer.wire.framing import SIZE_BYTES, frame_size
 from aioproducer.wire.schema import Message
 
 WRITE_HIGH_WATER = 512 * 1024
@@ -68,7 +70,7 @@ class ConnectionObserver(Protocol):
         """A response came; its future is about to be done."""
 
     def capacity_freed(self) -> None:
-        """A request left the connection, or the write buffer was emptied."""
+        """Requests left the connection, or the write buffer was emptied."""
 
     def connection_failed(self, connection: Connection, error: KafkaError, lost: int) -> None:
         """The connection is over, and this many requests have failed with it."""
@@ -132,6 +134,14 @@ class _Request:
             self.on_end(self.future)
 
 
+def _decoded(request: _Request, frame: bytes) -> Message | None:
+    """The answer; None where the frame is none, which the reader task will find out and tell."""
+    try:
+        return decode_answer(request.kind, request.version, request.correlation_id, frame)
+    except KafkaError:
+        return None
+
+
 class Connection:
     """A pipelined request/response channel on an open stream."""
 
@@ -161,6 +171,7 @@ class Connection:
         self._correlation_id = 0
         self._last_used = loop_time()
         self._loop = asyncio.get_running_loop()
+        self._tap = FrameTap.on(self._transport, self._take)
         self._timer: asyncio.TimerHandle | None = None
         self._flush_task: asyncio.Task[None] | None = None
         self._reader_task = self._loop.create_task(self._read(), name=f"aioproducer-read-{node_id}")
@@ -322,39 +333,72 @@ class Connection:
         except asyncio.CancelledError:
             self.abort(self._disconnected("the reader was cancelled"))
             raise
-        except asyncio.IncompleteReadError as error:
-            self.abort(self._disconnected(describe_end(error, len(self._awaiting))))
-        except OSError as error:
-            failure: KafkaError = self._disconnected(f"the connection broke: {error}")
+        except Exception as error:
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        """Reading failed: the connection ends."""
+        failure: KafkaError
+        if isinstance(error, asyncio.IncompleteReadError):
+            failure = self._disconnected(describe_end(error, len(self._awaiting)))
+        elif isinstance(error, KafkaError):
+            failure = error.with_context(node_id=self.node_id)
+        elif isinstance(error, OSError):
+            failure = self._disconnected(f"the connection broke: {error}")
             failure.__cause__ = error
-            self.abort(failure)
-        except KafkaError as error:
-            self.abort(error.with_context(node_id=self.node_id))
-        except Exception as error:  # a defect of ours must not leave a deaf connection behind
-            _logger.exception("node %s: reading a response failed unexpectedly", self.node_id)
+        else:  # a defect of ours must not leave a deaf connection behind
+            _logger.error(
+                "node %s: reading a response failed unexpectedly", self.node_id, exc_info=error
+            )
             failure = KafkaConnectionError(f"reading failed: {error!r}", node_id=self.node_id)
             failure.__cause__ = error
-            self.abort(failure)
+        self.abort(failure)
 
     async def _read_response(self) -> None:
         read = self._reader.readexactly
-        prefix = await read(4)
+        prefix = await read(SIZE_BYTES)
         check_not_tls(prefix)
         size = frame_size(prefix)
         if not self._awaiting:
             raise ProtocolError(f"the broker sent a frame of {size} bytes nobody asked for")
         frame = await read(size)
+        if self._tap is not None:
+            self._tap.unread -= len(prefix) + size
         request = self._awaiting[0]
         response = decode_answer(request.kind, request.version, request.correlation_id, frame)
         if not self._is_flushed(request):
             # Answered before it was written to the end: its buffers must not be released yet.
             await self.flush()
+        self._answered(request, response, len(prefix) + size)
+        self._observer.capacity_freed()
+
+    def _take(self, data: bytes) -> int:
+        """Handles whole answers at the start of what came, as far as nothing is odd about them."""
+        done, awaiting = 0, self._awaiting
+        try:
+            while awaiting and self.error is None:
+                start = done + SIZE_BYTES
+                stop = start + int.from_bytes(data[done:start], "big")
+                request = awaiting[0]
+                if start >= stop or stop > len(data) or not self._is_flushed(request):
+                    break
+                response = _decoded(request, data[start:stop])
+                if response is None:
+                    break
+                self._answered(request, response, stop - done)
+                done = stop
+            if done:
+                self._observer.capacity_freed()
+        except Exception as error:
+            self._give_up(error)
+        return done
+
+    def _answered(self, request: _Request, response: Message, size: int) -> None:
         now = self._last_used = self._loop_time()
-        self._traffic.on_response(len(prefix) + size, now - request.sent_at, now)
+        self._traffic.on_response(size, now - request.sent_at, now)
         self._observer.response_received(request.kind, request.version, response)
         self._awaiting.popleft()
         request.finish(response)
-        self._observer.capacity_freed()
 
     # -- writing ----------------------------------------------------------------------------------
 

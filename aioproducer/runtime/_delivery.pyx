@@ -21,7 +21,7 @@ from cpython.contextvars cimport PyContext_Enter, PyContext_Exit
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
 
-from asyncio import CancelledError, InvalidStateError, Task
+from asyncio import CancelledError, InvalidStateError, Task, current_task
 from asyncio import _get_running_loop as running_loop
 from sys import version_info
 
@@ -324,6 +324,24 @@ cdef class WakeUps:
                 if not self.due:
                     self.loop.call_soon(self.run)
                 self.due = due[number:] + self.due
+
+    def run_now(self):
+        """`run` for whoever has just handled an answer: no awaiter waits for the loop's next turn.
+
+        Unless a task runs: no other one may be resumed inside it.
+        """
+        if not self.due or current_task(self.loop) is not None:
+            return
+        try:
+            self.run()
+        except BaseException as error:
+            # Not the caller's, who reads from a socket: what ends the loop is the loop's.
+            self.loop.call_soon(reraise, error)
+
+
+def reraise(error):
+    """Raises what was caught elsewhere."""
+    raise error
 
 
 # -- awaits in native code -------------------------------------------------------------------------

@@ -84,6 +84,9 @@ class WakeUps:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop: asyncio.AbstractEventLoop = loop
 
+    def run_now(self) -> None:
+        """Resumes who is due, where that takes no turn of the loop: never here."""
+
 
 class Delivery:
     """The fate of one accepted record; await it for its `RecordMetadata`.

@@ -2,7 +2,8 @@
 
 Owns: the one future and its timer. Must not know: what the task does, who wakes it.
 
-Invariant: any number of rings before the next turn begins cost one turn, and none is lost.
+Invariants: any number of rings before the next turn begins cost one turn, and none is lost. A timer
+is not moved to a later time: it rings nobody then, and goes on to the time that is due.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ class Alarm:
         self.until: float = -inf
         self._loop = loop
         self._future: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = inf
         self._rung = False
 
     def ring(self) -> None:
@@ -35,16 +38,44 @@ class Alarm:
         self._rung = False
         self.until = -inf
 
+    @property
+    def is_asleep(self) -> bool:
+        """Whether the task sleeps, and nobody has rung."""
+        return self._future is not None and not self._rung
+
     async def sleep(self, until: float) -> None:
         """Returns at this loop time, or when somebody has rung since the turn began."""
         if self._rung:
             return
-        self.until = until
         self._future = self._loop.create_future()
-        timer = None if until == inf else self._loop.call_at(until, self.ring)
+        self._wake_at(until)
         try:
             await self._future
         finally:
             self._future = None
-            if timer is not None:
-                timer.cancel()
+
+    def advance(self, until: float) -> None:
+        """Who sleeps longer than that wakes at this loop time."""
+        if until < self.until:
+            self._wake_at(until)
+
+    def close(self) -> None:
+        """Nobody sleeps any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer, self._timer_at = None, inf
+
+    def _wake_at(self, until: float) -> None:
+        self.until = until
+        if until < self._timer_at:
+            self.close()
+            self._timer, self._timer_at = self._loop.call_at(until, self._on_timer), until
+
+    def _on_timer(self) -> None:
+        self._timer, self._timer_at = None, inf
+        if self._future is None:
+            return  # in its turn, it will say how long it sleeps
+        if self._loop.time() >= self.until:
+            self.ring()
+        else:
+            self._wake_at(self.until)

@@ -110,6 +110,7 @@ class RecordAppender:
         self._check = RecordCheck(settings.max_request_size, memory.pool, choose_partition, wall_ms)
         self._stickiness = Stickiness(make_sticky, accumulator, latencies)
         self._admission: Admission | None = None
+        self._lingers = accumulator.settings.linger > 0
         self._opened_this_turn = 0
         self._loop = loop
         self._stats = stats
@@ -401,9 +402,8 @@ class RecordAppender:
         except (TypeError, ValueError) as error:
             self._memory.pool.deallocate(buffer, size)
             raise SerializationError(str(error), topic=meta.name) from error
-        if self._accumulator.next_expiry_at < self._sender_task.sleeping_until:
-            # Its partition may wait for a broker: then nothing else would wake the sender in time.
-            self._sender_task.wake()
+        # Its partition may wait for a broker: then nothing else would wake the sender in time.
+        self._sender_task.advance(self._accumulator.next_expiry_at)
         if not self._opened_this_turn:
             self._loop.call_soon(self._on_turn)
         self._opened_this_turn += size
@@ -475,12 +475,16 @@ class RecordAppender:
         sticky = None if record.partition is not None else self.sticky_of(record.meta.name)
         if self._check.takes_headers:
             lane.adopt(record.meta, batch, sticky)
+        index = batch.count - 1
         if self._accumulator.next_ready_at < self._sender_task.sleeping_until:
-            self._sender_task.wake()
+            if self._lingers:
+                self._sender_task.wake()  # and others may join until it has its turn
+            else:
+                self._sender_task.hurry()
         key, value = record.key, record.value
         return Delivery(
             batch,
-            batch.count - 1,
+            index,
             record.timestamp_ms,
             -1 if key is None else len(key),
             -1 if value is None else len(value),

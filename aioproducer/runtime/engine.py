@@ -103,6 +103,7 @@ class ProducerEngine:
         self._latencies = NodeLatencies(config.partitioner_availability_timeout_ms / 1000)
         self._transactions = settings.make_transactions(config, self._topic_ids)
         sequencer = settings.make_sequencer(config, self._transactions)
+        self._wake_ups = WakeUps(self.loop)
         unretrieved = UnretrievedFailures(self.loop, self.stats, config.on_delivery_error)
         self.pool: BufferPool = BufferPool(
             config.buffer_memory, config.batch_size, HEADER_SIZE, config.buffer_max_records
@@ -112,7 +113,7 @@ class ProducerEngine:
             self.pool,
             self.metadata,
             sequencer,
-            owner=WakeUps(self.loop),
+            owner=self._wake_ups,
             on_unretrieved=unretrieved.on_unretrieved,
         )
         self.sender: Sender = Sender(
@@ -398,6 +399,7 @@ class ProducerEngine:
         self.metadata_task.wake()
         if self.transactions is not None:
             self.transactions.wake()
+        self._wake_ups.run_now()
 
     def _after_sender_turn(self) -> None:
         self.metadata_task.wake()

@@ -5,6 +5,8 @@ task ends. Must not know: which batch is due, what an answer means.
 
 Invariants
 - Responses are handled where they are read, not in tasks: nothing to leak.
+- What is due while nothing is under way leaves at once, without a turn of the task (`hurry`). As
+  with Nagle's rule (RFC 896), what comes behind it gathers: here until the task's turn.
 - However this task ends (close, cancellation by a framework, a bug), `on_end` runs and every waiter
   learns why: nobody is left hanging on a dead sender.
 """
@@ -97,6 +99,7 @@ class SenderTask:
         self._on_end = on_end
         self._alarm = Alarm(loop)
         self._stopping = False
+        self._broken: ProducerFailedError | None = None
         self._preparing: dict[asyncio.Task[None], None] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -109,6 +112,35 @@ class SenderTask:
     def wake(self) -> None:
         """Something changed: have a turn soon."""
         self._alarm.ring()
+
+    def hurry(self) -> None:
+        """A batch may leave: now, where the task sleeps and nothing is under way, else soon.
+
+        May be called by whoever appends, so that nothing is raised here.
+        """
+        sender = self._sender
+        if sender.accumulator.in_use or not self._alarm.is_asleep:
+            self.wake()
+            return
+        try:
+            now = self._loop.time()
+            self._act(now)
+            self._after_turn()
+            deadline = sender.next_deadline(now, self._client)
+        except BaseException as error:
+            self._broken = _died_of(error)
+            self.wake()
+            if not isinstance(error, Exception):
+                raise
+            return
+        if deadline <= now or sender.fatal_error is not None:
+            self.wake()
+        else:
+            self._alarm.advance(deadline)
+
+    def advance(self, until: float) -> None:
+        """Something is due then: a task that sleeps longer wakes at this loop time."""
+        self._alarm.advance(until)
 
     @property
     def sleeping_until(self) -> float:
@@ -128,6 +160,7 @@ class SenderTask:
             await self._turn()
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self._alarm.close()
         self._on_end(self._cause_of_end(task))
 
     def _cause_of_end(self, task: asyncio.Task[None]) -> KafkaError | None:
@@ -138,12 +171,12 @@ class SenderTask:
         error = task.exception()
         if error is None or isinstance(error, KafkaError):
             return error
-        cause = ProducerFailedError(f"the producer's sender task died of {error!r}")
-        cause.__cause__ = error
-        return cause
+        return _died_of(error)
 
     async def _turn(self) -> None:
         self._alarm.begin_turn()
+        if self._broken is not None:
+            raise self._broken
         now = self._loop.time()
         self._act(now)
         if self._sender.fatal_error is not None:
@@ -320,6 +353,12 @@ class SenderTask:
         if self._transactions.uses_v2:
             return max(lowest, _TRANSACTIONS_V2_SINCE), highest
         return lowest, _TRANSACTIONS_V2_SINCE - 1
+
+
+def _died_of(error: BaseException) -> ProducerFailedError:
+    cause = ProducerFailedError(f"the producer's sender task died of {error!r}")
+    cause.__cause__ = error
+    return cause
 
 
 def _no_id(_: str) -> UUID:

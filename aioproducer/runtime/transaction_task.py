@@ -262,6 +262,7 @@ class TransactionTask:
             await self._turn()
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self._alarm.close()
         cause: KafkaError | None = None
         if task.cancelled():
             if not self._stopping:

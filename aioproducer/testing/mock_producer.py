@@ -31,7 +31,8 @@ from aioproducer.errors import (
     RecordsPurgedError,
     TransactionAbortedError,
 )
-from aioproducer.producer import Producer, _State
+from aioproducer.life import State
+from aioproducer.producer import Producer
 from aioproducer.runtime.bulk import Item
 from aioproducer.runtime.bulk_result import SendManyResult
 from aioproducer.runtime.delivery import Delivery
@@ -134,7 +135,7 @@ class MockProducer(Producer):
         Raises:
             IllegalStateError: the producer is not transactional, or not running.
         """
-        if self._config.transactional_id is None or self._state is not _State.RUNNING:
+        if self._config.transactional_id is None or self._state is not State.RUNNING:
             raise IllegalStateError("only a running transactional producer can be fenced")
         self._is_fenced = True
 
@@ -149,7 +150,7 @@ class MockProducer(Producer):
     @property
     def closed(self) -> bool:
         """Whether `close` was called."""
-        return self._state is _State.CLOSED
+        return self._state is State.CLOSED
 
     @property
     def commits(self) -> int:
@@ -180,7 +181,7 @@ class MockProducer(Producer):
 
     async def start(self, *, init_transactions: bool = True) -> None:
         """Connects to nothing; the states are those of a producer."""
-        if self._state is not _State.NEW:
+        if self._state is not State.NEW:
             raise IllegalStateError(f"a producer starts once; this one is {self._state.value}")
         self._loop = asyncio.get_running_loop()
         self._waiting = WaitingRecords(self._config, self._topics, self._loop)
@@ -188,19 +189,19 @@ class MockProducer(Producer):
         self._interception = Interception(
             config.interceptor_classes, (config.key_serializer, config.value_serializer), self._loop
         )
-        self._state = _State.RUNNING
+        self._state = State.RUNNING
         if self._mock_transactions is not None and init_transactions:
             try:
                 await self._mock_transactions.init()
             except BaseException:
-                self._state = _State.CLOSED
+                self._state = State.CLOSED
                 raise
 
     async def close(self, timeout: float | None = None) -> None:
         """Acknowledges what waits, or fails it with `timeout=0`; aborts an open transaction."""
-        if self._state is _State.CLOSED:
+        if self._state is State.CLOSED:
             return
-        if self._state is _State.RUNNING:
+        if self._state is State.RUNNING:
             self._check_loop()
             self._raise_scripted("close")
             if self._mock_transactions is not None:
@@ -209,7 +210,7 @@ class MockProducer(Producer):
                 self._fail_waiting(ProducerClosedError("the producer was closed"))
             self.complete_all()
             self._interception.close()
-        self._state = _State.CLOSED
+        self._state = State.CLOSED
 
     async def send(
         self,
@@ -361,7 +362,7 @@ class MockProducer(Producer):
             raise error
 
     def _running(self) -> None:
-        if self._state is not _State.RUNNING:
+        if self._state is not State.RUNNING:
             self._refuse()
         self._check_loop()
 

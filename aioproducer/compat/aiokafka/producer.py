@@ -16,7 +16,7 @@ import asyncio
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Final, Self
@@ -33,8 +33,8 @@ from aioproducer.compat.aiokafka._batch import (
 )
 from aioproducer.compat.aiokafka._connection import Connection
 from aioproducer.compat.aiokafka._error_base import kin
-from aioproducer.compat.aiokafka._offsets import checked_group, checked_offsets
 from aioproducer.compat.aiokafka._outcomes import batch_future, record_future
+from aioproducer.compat.aiokafka._transactions import TransactionalCalls, TransactionContext
 from aioproducer.compat.aiokafka._translation import record_metadata, translated, translating
 from aioproducer.compat.aiokafka.abc import AbstractTokenProvider
 from aioproducer.compat.aiokafka.errors import (
@@ -48,7 +48,6 @@ from aioproducer.compat.aiokafka.structs import RecordMetadata
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import BufferFullError, KafkaError
 from aioproducer.runtime.delivery import Delivery
-from aioproducer.transactions import Transaction
 from aioproducer.types import HeaderPairs, Record
 
 __all__ = ["AIOKafkaProducer", "TransactionContext"]
@@ -59,7 +58,7 @@ _DEFAULT_PARTITIONER: Final = DefaultPartitioner()
 Headers = list[tuple[str, bytes | None]] | None
 
 
-class AIOKafkaProducer:
+class AIOKafkaProducer(TransactionalCalls):
     """aiokafka 0.14's producer; its parameters, defaults and calls.
 
     See `aioproducer.compat.aiokafka` for what is different on purpose.
@@ -323,53 +322,6 @@ class AIOKafkaProducer:
         with translating():
             return {info.partition for info in await connection.partitions_for(topic)}
 
-    # -- transactions ----------------------------------------------------------------------------
-
-    async def begin_transaction(self) -> None:
-        """Begins a transaction; every record sent until its end belongs to it."""
-        with translating():
-            await self._transactional().begin_transaction()
-
-    async def commit_transaction(self) -> None:
-        """Waits for every record, then commits.
-
-        Raises:
-            KafkaError: of the class of whatever failed in the transaction: it must be aborted.
-            KafkaTimeoutError: no outcome within `request_timeout_ms`; calling this again tells.
-            ProducerFenced: only `stop()` is left.
-            IllegalOperation: no transaction is open.
-        """
-        with translating():
-            await self._transactional().commit_transaction()
-
-    async def abort_transaction(self) -> None:
-        """Aborts; the futures of records that were not sent yet fail."""
-        with translating():
-            await self._transactional().abort_transaction()
-
-    def transaction(self) -> TransactionContext:
-        """A block that commits when it is left normally, and aborts when by an exception."""
-        return TransactionContext(self)
-
-    async def send_offsets_to_transaction(self, offsets: Mapping[Any, Any], group_id: Any) -> None:
-        """Makes a consumer group's positions part of the transaction.
-
-        Args:
-            offsets: per `TopicPartition`, aiokafka's or ours, an offset, or offset and metadata.
-            group_id: the group; or the consumer itself, so that the broker can refuse the positions
-                of a member the group has expelled (KIP-447).
-
-        Raises:
-            IllegalOperation: no transaction is open.
-            ValueError, TypeError: the arguments are something else.
-        """
-        connection = self._transactional()
-        if not connection.in_transaction:
-            raise kin(IllegalOperation)("Not in the middle of a transaction")
-        group = checked_group(group_id)
-        with translating():
-            await connection.send_offsets_to_transaction(checked_offsets(offsets), group)
-
     # -- private ---------------------------------------------------------------------------------
 
     @property
@@ -433,39 +385,6 @@ class AIOKafkaProducer:
                 f"The message is {size} bytes when serialized which is larger than the maximum "
                 "request size you have configured with the max_request_size configuration"
             )
-
-    def _transactional(self) -> Connection:
-        if self._config.transactional_id is None:
-            raise kin(IllegalOperation)("You need to configure transaction_id to use transactions")
-        return self._running()
-
-
-class TransactionContext:
-    """The block `AIOKafkaProducer.transaction()` gives.
-
-    Left normally it commits, and if that is refused, aborts and raises why. Left by an exception it
-    aborts, and the exception goes on; what goes wrong with that abort becomes a note of it.
-    """
-
-    def __init__(self, producer: AIOKafkaProducer) -> None:
-        self._producer = producer
-        self._block: Transaction | None = None
-
-    async def __aenter__(self) -> Self:
-        self._block = self._producer._transactional().transaction()
-        with translating():
-            await self._block.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._block is not None:
-            with translating():
-                await self._block.__aexit__(exc_type, exc_value, traceback)
 
 
 async def _send_at_once(

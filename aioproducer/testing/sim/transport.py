@@ -145,6 +145,16 @@ class ClientTransport(asyncio.Transport):
 
     # asyncio's interface
 
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """Who is told what comes."""
+        return self._protocol
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """From now on somebody else is told."""
+        if not isinstance(protocol, asyncio.Protocol):
+            raise TypeError(f"{protocol!r} does not take bytes")
+        self._protocol = protocol
+
     def get_write_buffer_size(self) -> int:
         """Bytes that have not left the process."""
         return self._unsent.size

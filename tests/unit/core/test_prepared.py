@@ -68,6 +68,41 @@ def test_what_comes_after_a_prepared_one_has_another_epoch(level: int, commit: b
     assert stage.manager.identity == (7, 1)
 
 
+@LEVELS
+@pytest.mark.parametrize("code", [59, 120])
+@pytest.mark.parametrize("call", ["commit", "abort"])
+def test_a_refused_end_of_a_prepared_one_tells_nothing(level: int, code: int, call: str) -> None:
+    # Whoever was given it may have ended it, and may do so yet: it is not called aborted.
+    stage = Stage(level).begun()
+    prepared(stage)
+    operation = getattr(stage.manager, call)()
+    stage.respond(stage.request(Rpc.END), code)
+    assert stage.manager.state is S.FATAL_ERROR
+    assert isinstance(operation.error, FatalTransactionError)
+
+
+@LEVELS
+def test_a_prepared_one_that_was_aborted_elsewhere_can_be_aborted(level: int) -> None:
+    stage = Stage(level).begun()
+    prepared(stage)
+    operation = stage.manager.commit()
+    stage.respond(stage.request(Rpc.END), 48)
+    assert isinstance(operation.error, TransactionAbortableError)
+    stage.done(stage.manager.abort())
+
+
+def test_a_preparation_nobody_was_told_of_leaves_no_doubt() -> None:
+    stage = Stage().begun()
+    stage.core.append(0)
+    stage.manager.prepare()
+    stage.deliver()
+    stage.next_request()
+    operation = stage.manager.abort()
+    stage.respond(stage.request(Rpc.END), 59)
+    assert operation.done
+    assert operation.error is None
+
+
 def test_it_is_prepared_only_when_everything_is_acknowledged() -> None:
     stage = Stage().begun()
     stage.core.append(0)

@@ -104,6 +104,13 @@ class MemoryTransport(asyncio.Transport):
         if not self._stalled:
             self._loop.call_soon(self._deliver)
 
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._protocol
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        assert isinstance(protocol, asyncio.Protocol)
+        self._protocol = protocol
+
     def get_write_buffer_size(self) -> int:
         return len(self._buffer)
 

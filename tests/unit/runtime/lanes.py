@@ -19,8 +19,8 @@ from aioproducer.core.metadata import Metadata
 from aioproducer.core.partitioners import BuiltInPartitioner, NodeLatencies
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
 from aioproducer.core.stats import ProducerStats
+from aioproducer.life import State
 from aioproducer.partitioners import partition_chooser
-from aioproducer.producer import _State
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime import appender as appender_module
 from aioproducer.runtime.appender import RecordAppender
@@ -93,8 +93,8 @@ class Bench:
         )
         self.producer._engine = engine
         self.producer._loop = self.loop
-        self.producer._state = _State.RUNNING
-        self.producer._open_lane(engine)
+        self.producer._state = State.RUNNING
+        self.producer._opened(engine)
 
     def _appender(self) -> RecordAppender:
         config, stats, rng = self.config, ProducerStats(), Random(2)
@@ -105,7 +105,7 @@ class Bench:
             memory=BufferMemory(self.pool, self.loop, stats, lambda: None),
             metadata=self.metadata,
             waits=Waits(),
-            sender_task=SimpleNamespace(sleeping_until=float("-inf")),
+            sender_task=SimpleNamespace(sleeping_until=float("-inf"), advance=lambda until: None),
             choose_partition=partition_chooser(config, rng),
             # Not adaptive: that looks at the real clock, which no two runs share.
             make_sticky=lambda topic: BuiltInPartitioner(topic, config.batch_size, False, rng),
@@ -159,7 +159,7 @@ class Bench:
 
     def end(self) -> None:
         """Leaves nothing that would complain about being forgotten."""
-        self.producer._state = _State.CLOSED
+        self.producer._state = State.CLOSED
 
 
 @contextmanager

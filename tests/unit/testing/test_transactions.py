@@ -105,6 +105,29 @@ def test_a_fenced_producer_may_resume_under_v2_until_another_is_initialized(
     assert (old.initialize(resume=True), again.initialize(resume=True)) == (FENCED, FENCED)
 
 
+@BOTH
+def test_a_replaced_producer_that_asks_for_its_next_epoch_aborts_what_runs(
+    state: ClusterState, versions: dict[str, int]
+) -> None:
+    old = _producer(state, versions)
+    new = _producer(state, versions)
+    new.write(0)
+    assert old.initialize(resume=True) == CONCURRENT
+    assert state.transactions.transactions["tx"].state is TransactionState.COMPLETE_ABORT
+    assert state.transactions.overtaken == {new.identity}
+    assert old.initialize(resume=True) == FENCED
+
+
+def test_a_producer_that_asks_amid_its_own_transaction_is_overtaken_by_nobody(
+    state: ClusterState,
+) -> None:
+    producer = _producer(state, V1_VERSIONS)
+    producer.write(0)
+    assert producer.initialize(resume=True) == CONCURRENT
+    assert TransactionalProducer(state, V1_VERSIONS).initialize() == 0
+    assert not state.transactions.overtaken
+
+
 def test_a_producer_that_resumes_gets_the_next_epoch_once(state: ClusterState) -> None:
     producer = _producer(state, V1_VERSIONS)
     before = producer.identity

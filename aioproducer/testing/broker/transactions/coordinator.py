@@ -57,10 +57,12 @@ class TransactionCoordinators:
 
     Attributes:
         transactions: By transactional id.
+        overtaken: Whose transaction was aborted since an older epoch asked for its next one.
     """
 
     def __init__(self, cluster: ClusterState, shards: CoordinatorShards) -> None:
         self.transactions: dict[str, Transaction] = {}
+        self.overtaken: set[ProducerIdentity] = set()
         self._cluster = cluster
         self._shards = shards
         self._endings: dict[str, Ending] = {}
@@ -103,6 +105,10 @@ class TransactionCoordinators:
         transaction.check_may_continue(expected)
         transaction.check_not_ending()
         if transaction.is_pending:
+            # A running transaction is aborted whatever epoch is expected, so that a producer that
+            # was replaced still can (Java: TransactionCoordinator.prepareInitProducerIdTransit).
+            if expected is not None and expected != transaction.identity:
+                self.overtaken.add(transaction.identity)
             self._fence(transaction, now_ms)
             raise RefusedError(errors.ConcurrentTransactionsError)
         if transaction.needs_rotation(expected):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from aioproducer.errors import (
     IllegalStateError,
+    InvalidTxnStateError,
     KafkaError,
     KafkaTimeoutError,
     ProducerClosedError,
@@ -241,7 +242,8 @@ class Actor:
             await self._abort(tx)
             return None
         self._cast.trace(f"{tx.label} is prepared")
-        return found[-1]
+        tx.prepared = found[-1]
+        return tx.prepared
 
     async def _in_block(self, sources: Sequence[Source] | None) -> TransactionEntry | None:
         opened: list[TransactionEntry] = []
@@ -351,9 +353,14 @@ class Actor:
         try:
             await self._caller.call("commit", self.producer.commit_transaction)
         except TransactionAbortableError as error:
-            tx.tell(Outcome.REFUSED)
+            # A real coordinator answers INVALID_TXN_STATE of what was aborted only. A scripted one
+            # may come before an outsider's commit: then nothing is certain before the abort.
+            may_be_a_lie = isinstance(error.__cause__, InvalidTxnStateError)
+            if tx.prepared is None or not may_be_a_lie:
+                tx.tell(Outcome.REFUSED)
             self._cast.trace(f"{tx.label} cannot be committed: {error!r}")
             await self._caller.call("abort", self.producer.abort_transaction)
+            tx.tell(Outcome.REFUSED)
         else:
             tx.tell(Outcome.COMMITTED)
             self._cast.trace(f"{tx.label} is committed")

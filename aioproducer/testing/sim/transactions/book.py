@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from aioproducer.errors import KafkaError
-from aioproducer.types import TopicPartition
+from aioproducer.types import PreparedTransaction, TopicPartition
 
 
 class Outcome(Enum):
@@ -35,6 +35,7 @@ class TransactionEntry:
         actor: Whose.
         began_at: When it was begun.
         prepare_asked_at: When it was to be prepared; None if it never was.
+        prepared: What others end it by; None if nobody was given that.
         commit_asked_at: When its commit was asked for first; None if it never was.
         outcome: What was told of its end.
         group: The group whose positions belong to it.
@@ -48,6 +49,7 @@ class TransactionEntry:
     actor: str
     began_at: float
     prepare_asked_at: float | None = None
+    prepared: PreparedTransaction | None = None
     commit_asked_at: float | None = None
     outcome: Outcome = Outcome.UNTOLD
     group: str | None = None

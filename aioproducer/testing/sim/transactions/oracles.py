@@ -170,12 +170,21 @@ def a_fenced_producer_is_done(r: _Reading) -> Iterator[str]:
 
 
 def what_is_prepared_waits(r: _Reading) -> Iterator[str]:
-    """Nothing but its timeout and a newer incarnation ends it before somebody decides."""
+    """Before somebody decides only its timeout and an incarnation end it.
+
+    A newer one does at any time. An older one does by asking for its next epoch: the coordinator
+    aborts what runs before it compares epochs. No producer can tell that it has been replaced, so
+    that is nobody's fault; but only the transaction of a newer epoch than the one it names may be
+    lost to it.
+    """
     timeout = r.evidence.config.transaction_timeout_ms / 1000
+    overtaken = r.evidence.cluster.transactions.overtaken
     actors = {actor.name: actor for actor in r.book.actors}
     for tx in r.book.transactions:
         lost_at, owner = tx.lost_at, actors[tx.actor]
         if lost_at is None or lost_at - tx.began_at >= timeout:
+            continue
+        if tx.prepared is not None and (tx.prepared.producer_id, tx.prepared.epoch) in overtaken:
             continue
         if not any(
             actor.transactional_id == owner.transactional_id

@@ -75,13 +75,14 @@ class TransactionalPlay:
     async def _probe(self, seat: Seat) -> None:
         """A healthy cluster commits, and a reader gets to the end of what it reads."""
         trouble = "nobody was there"
-        for _ in range(_TRIES):
+        for tried in range(_TRIES):
             actor = await self._fit_actor(seat)
             try:
                 if actor.consumer is None:
                     await self._write_everywhere(actor)
                     return
-                if await self._read_to_the_end(actor):
+                # A transaction that carries too much ends by its timeout, and its producer with it.
+                if await self._read_to_the_end(actor, _MOST_READ >> tried):
                     return
                 trouble = "it does not get to the end"
             except KafkaError as error:
@@ -115,11 +116,10 @@ class TransactionalPlay:
         if tx.outcome is not Outcome.COMMITTED:
             raise KafkaError(f"{tx.label} is {tx.outcome.value}")
 
-    async def _read_to_the_end(self, actor: Actor) -> bool:
+    async def _read_to_the_end(self, actor: Actor, most: int) -> bool:
         """Whether it gets there; open transactions of the dead may hold it up for their timeout."""
         consumer = actor.consumer
         until = self._loop.time() + _LONGEST_READING_S
-        most = _MOST_READ
         while consumer is not None and self._loop.time() < until:
             sources = consumer.poll(most)
             if not sources:

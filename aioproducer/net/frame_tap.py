@@ -1,0 +1,71 @@
+"""Answers handled where they are read: a protocol between a transport and its streams.
+
+Owns: what of the bytes that came is taken at once, and what is left to the streams. Must not know:
+frames, requests, errors.
+
+A stream costs its reader a task, and every answer a turn of the loop until that task runs. So the
+connection is shown first what came, and takes what it can use up on the spot; the rest goes where
+it would have gone. Flow control, the end of the stream and errors are the streams' as ever.
+
+Invariants: bytes are never seen out of order: while the streams hold some that their reader has not
+read, all that comes goes there as well; a transport whose protocol cannot be changed keeps it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class FrameTap(asyncio.Protocol):
+    """Shows what is received to `take` before the streams get it.
+
+    Args:
+        streams: the protocol so far.
+        take: says how many of the bytes it has used, from the first one on.
+
+    Attributes:
+        unread: bytes that the streams have got and their reader has not.
+    """
+
+    def __init__(self, streams: asyncio.Protocol, take: Callable[[bytes], int]) -> None:
+        self.unread: int = 0
+        self._streams = streams
+        self._take = take
+
+    @classmethod
+    def on(cls, transport: asyncio.BaseTransport, take: Callable[[bytes], int]) -> FrameTap | None:
+        """Puts one in; None where that is impossible."""
+        try:
+            streams = transport.get_protocol()
+            if not isinstance(streams, asyncio.Protocol):
+                return None
+            tap = cls(streams, take)
+            transport.set_protocol(tap)
+        except NotImplementedError:
+            return None
+        return tap
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the transport."""
+        taken = 0 if self.unread else self._take(data)
+        if taken < len(data):
+            rest = data[taken:] if taken else data
+            self.unread += len(rest)
+            self._streams.data_received(rest)
+
+    def eof_received(self) -> bool | None:
+        """Called by the transport."""
+        return self._streams.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the transport."""
+        self._streams.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Called by the transport."""
+        self._streams.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Called by the transport."""
+        self._streams.resume_writing()

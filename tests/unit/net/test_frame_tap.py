@@ -1,0 +1,109 @@
+"""What is taken where it is read, and what is left to the streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aioproducer.net.frame_tap import FrameTap
+
+
+class Streams(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.received = bytearray()
+        self.told: list[object] = []
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+
+    def eof_received(self) -> bool | None:
+        self.told.append("eof")
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.told.append(exc)
+
+    def pause_writing(self) -> None:
+        self.told.append("pause")
+
+    def resume_writing(self) -> None:
+        self.told.append("resume")
+
+
+class Transport(asyncio.Transport):
+    def __init__(self, protocol: asyncio.BaseProtocol) -> None:
+        super().__init__()
+        self.protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self.protocol
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
+
+def tapped(take: Callable[[bytes], int]) -> tuple[Streams, FrameTap]:
+    streams = Streams()
+    transport = Transport(streams)
+    tap = FrameTap.on(transport, take)
+    assert tap is not None
+    assert transport.protocol is tap
+    return streams, tap
+
+
+def test_what_is_taken_does_not_reach_the_streams() -> None:
+    streams, tap = tapped(len)
+    tap.data_received(b"an answer")
+    assert not streams.received
+    assert tap.unread == 0
+
+
+def test_the_rest_goes_to_the_streams_and_all_that_follows_until_it_is_read() -> None:
+    streams, tap = tapped(lambda data: min(4, len(data)))
+    tap.data_received(b"taken, left")
+    tap.data_received(b" to the streams")
+    assert streams.received == b"n, left to the streams"
+    tap.unread -= len(streams.received)
+    tap.data_received(b"take")
+    assert streams.received == b"n, left to the streams"
+
+
+@given(chunks=st.lists(st.tuples(st.binary(min_size=1), st.integers(0, 40), st.booleans())))
+def test_no_byte_is_lost_doubled_or_overtaken(chunks: list[tuple[bytes, int, bool]]) -> None:
+    seen, taken_of_next = bytearray(), 0
+
+    def take(data: bytes) -> int:
+        count = min(taken_of_next, len(data))
+        seen.extend(data[:count])
+        return count
+
+    streams, tap = tapped(take)
+    for data, taken_of_next, reads in chunks:  # noqa: B007 - `take` looks at it
+        tap.data_received(data)
+        if reads:
+            seen += streams.received
+            tap.unread -= len(streams.received)
+            streams.received.clear()
+    assert seen + streams.received == b"".join(data for data, _, _ in chunks)
+
+
+def test_everything_else_is_for_the_streams() -> None:
+    streams, tap = tapped(len)
+    tap.pause_writing()
+    tap.resume_writing()
+    assert tap.eof_received()
+    lost = OSError("gone")
+    tap.connection_lost(lost)
+    assert streams.told == ["pause", "resume", "eof", lost]
+
+
+@pytest.mark.parametrize("protocol", [asyncio.BaseProtocol(), None])
+def test_a_transport_of_another_kind_keeps_its_protocol(
+    protocol: asyncio.BaseProtocol | None,
+) -> None:
+    transport = asyncio.Transport() if protocol is None else Transport(protocol)
+    assert FrameTap.on(transport, len) is None
