@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import aioproducer
+from aioproducer.records import IMPLEMENTATION
 from aioproducer.spark.session import local_session
 from aioproducer.testing.maven import fetch_jar
 from bench import spark_report
@@ -84,7 +85,7 @@ class Session:
         """Of everything that takes part."""
         java = self.spark._jvm.java.lang.System.getProperty("java.version")
         return {
-            "aioproducer": version("aioproducer"),
+            "aioproducer": f"{version('aioproducer')} ({IMPLEMENTATION})",
             "CPython": platform.python_version(),
             "PySpark": self.spark.version,
             "pyarrow": version("pyarrow"),
