@@ -2,7 +2,8 @@
 
     AIOPRODUCER_TEST_SPARK_FAULTS=20   so many times each, on real Kafka (`make cluster-spark`)
 
-Without it one query loses its tasks and commits, and one is killed, on embedded brokers.
+Without it one query loses its tasks and commits, and one is killed, on embedded brokers. What the
+many came to is written down by `support.spark_faults.record`.
 """
 
 from __future__ import annotations
