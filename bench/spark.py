@@ -29,6 +29,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,8 @@ async def measure(rounds: int, chosen: list[Case]) -> dict[str, Any]:
     """These cases, in turns; then micro-batches."""
     results: dict[str, list[dict[str, float]]] = defaultdict(list)
     latencies: dict[str, float] = {}
+    # Spark looks for data sources in the session of the thread that asks.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     with tempfile.TemporaryDirectory(prefix="aioproducer-bench-") as directory:
         async with kafka() as server:
             session = await asyncio.to_thread(Session, directory)

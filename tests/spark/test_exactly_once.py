@@ -64,7 +64,7 @@ def test_commits_that_fail_anywhere_and_tasks_that_die_lose_and_repeat_nothing(
     assert sum(query.notes[death] for death in TASK_DEATHS) >= 2
     run_in(spark, query)
     assert set(MOMENTS) <= set(query.notes)
-    assert query.batches() == query.files
+    assert query.files_done() == query.files
     assert query.wrong() == (0, 0)
 
 
@@ -180,7 +180,7 @@ def go_on_until_all_have_happened(written: FaultyQuery, wanted: list[str], **fau
     for _ in range(MOST_LIVES):
         life = written.start(**faults)
         life.ended(LONG_LIFE_S)
-        if written.batches() == written.files:
+        if written.files_done() == written.files:
             missing = REPEATS - min(written.notes[each] for each in wanted)
             if missing <= 0:
                 return
@@ -277,11 +277,11 @@ def test_brokers_are_killed_in_every_phase(
             kill_a_broker(kafka_cluster, life, written.rng)
             deaths += 1
         life.ended(LONG_LIFE_S)
-        if written.batches() == written.files:
+        if written.files_done() == written.files:
             if deaths >= REPEATS:
                 break
             written.set_goal(written.files + REPEATS)
-    assert written.batches() == written.files, life.text()
+    assert written.files_done() == written.files, life.text()
     assert deaths >= REPEATS
     more = {"broker killed": deaths}
     assert judge(f"broker killed: {phase}", written, kafka_cluster.description, **more) == (0, 0)
