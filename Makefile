@@ -100,9 +100,12 @@ faults: $(STAMP) ## Break three real brokers in every way: 50,000 records or 500
 # cluster-spark: how often tasks, workers, queries and brokers die.
 REPEATS ?= 20
 cluster-spark: $(STAMP) ## Kill tasks, workers, queries and brokers under real Spark and Kafka (REPEATS=20)
+	rm -rf build/spark-faults
 	AIOPRODUCER_TEST_SPARK_FAULTS=$(REPEATS) AIOPRODUCER_TEST_QUERIES=$$(($(REPEATS) * 20)) \
-		$(BIN)/python -m pytest tests/spark/test_exactly_once.py tests/embedded/test_two_phase.py \
-		tests/unit/spark/test_two_phase_property.py $(PYTEST_ARGS)
+		AIOPRODUCER_TEST_SPARK_RECORD=build/spark-faults \
+		$(BIN)/python -m pytest tests/spark/test_exactly_once.py tests/spark/test_masters.py \
+		tests/embedded/test_two_phase.py tests/unit/spark/test_two_phase_property.py $(PYTEST_ARGS)
+	$(BIN)/python -m bench spark-faults
 
 # exactly-once: how often each load is killed, and when (any seed).
 KILLS ?= 50

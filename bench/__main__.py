@@ -4,6 +4,7 @@ Words and variables:
 
     import instructions reliability memory soak    measurements of their own
     transactions transaction-faults spark gateway  more of these
+    spark-faults                                   the table of what `make cluster-spark` has found
     full                                           the whole matrix of clients
     names of sections, clients, modes              a part of it: see `bench.cells.select`
 
@@ -28,6 +29,7 @@ from bench import (
     reliability,
     report,
     soak,
+    spark_faults,
     transaction_faults,
     transactions,
 )
@@ -40,6 +42,7 @@ MEASUREMENTS: dict[str, Callable[[], None]] = {
     "soak": soak.main,
     "transactions": transactions.main,
     "transaction-faults": transaction_faults.main,
+    "spark-faults": spark_faults.main,
 }
 ROUNDS = 5
 _FULL = "full"

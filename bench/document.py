@@ -9,10 +9,10 @@ import re
 from pathlib import Path
 
 RELIABILITY = Path(__file__).with_name("RELIABILITY.md")
-_FAULTS, _TRANSACTIONS, _SOAK = "reliability", "transaction-faults", "soak"
-_ORDER = (_FAULTS, _TRANSACTIONS, _SOAK)
+_FAULTS, _TRANSACTIONS, _SPARK, _SOAK = "reliability", "transaction-faults", "spark-faults", "soak"
+_ORDER = (_FAULTS, _TRANSACTIONS, _SPARK, _SOAK)
 _MARK = "\n<!-- From here on written by `python -m bench {}`. -->\n"
-_MARKS = re.compile(re.escape(_MARK).replace(re.escape("{}"), f"({_TRANSACTIONS}|{_SOAK})"))
+_MARKS = re.compile(re.escape(_MARK).replace(re.escape("{}"), f"({'|'.join(_ORDER[1:])})"))
 
 
 def write_faults(text: str, path: Path = RELIABILITY) -> None:
@@ -23,6 +23,11 @@ def write_faults(text: str, path: Path = RELIABILITY) -> None:
 def write_transactions(text: str, path: Path = RELIABILITY) -> None:
     """Replace the part about transactions, or add it."""
     _write(_TRANSACTIONS, f"\n{text}", path)
+
+
+def write_spark(text: str, path: Path = RELIABILITY) -> None:
+    """Replace the part about Spark, or add it."""
+    _write(_SPARK, f"\n{text}", path)
 
 
 def write_soak(text: str, path: Path = RELIABILITY) -> None:

@@ -3,42 +3,49 @@
     sinks        rows/s and CPU per row of 2 M rows of 100 bytes, with and without keys and lz4;
                  Spark's own sink as it is, and with larger batches (`tuned`)
     small tasks  the same rows in 128 Spark partitions
-    exactly once 200,000 rows as one batch, beside at least once; and what a micro-batch costs more
+    exactly once 200,000 rows as one batch, beside at least once; what a micro-batch takes
 
 Method: one `local[2]` session and one Kafka broker on the same machine; 4 Spark and 4 Kafka
 partitions. Rounds are interleaved, every second one in reverse; the first is not counted, since it
 is the compiler's. CPU is that of the JVM with its Python workers, user and system, from the start
 of a write to its end; generating the rows is part of it, for all alike. Rows are counted by the
 topic's end offsets. Records: idempotent, acks=all, everywhere.
+
+    AIOPRODUCER_BENCH_ROUNDS   rounds, instead of 5
+    AIOPRODUCER_BENCH_SHARE    share of the rows to write, instead of 1
+    AIOPRODUCER_BENCH_CASES    parts of the names of cases, separated by commas, instead of all
+
+A whole run is written to bench/spark.json and bench/SPARK.md, any other to build/bench/.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+import compileall
 import os
+import platform
 import statistics
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import aioproducer
+from aioproducer.records import IMPLEMENTATION
 from aioproducer.spark.session import local_session
 from aioproducer.testing.maven import fetch_jar
-from bench.figures import spread
+from bench import spark_report
 from bench.machine import describe
 from bench.servers import Server, kafka
+from bench.spark_cases import PARTITIONS, Case, cases
 
 ROUNDS = 5
-ROWS = 2_000_000
-BATCH_ROWS = 200_000
-MICRO_BATCHES = 12
-PARTITIONS = 4
-SMALL_TASKS = 128
-RESULTS = Path(__file__).parents[1] / "build" / "bench" / "spark.json"
+MICRO_BATCHES = 42
+GUARANTEES = ("at-least-once", "task-transactions", "exactly-once")
 
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 # The release has no token provider of its own version on Maven Central.
@@ -54,71 +61,6 @@ _TUNED = {
     "kafka.buffer.memory": str(128 << 20),
 }
 _TICKS = os.sysconf("SC_CLK_TCK")
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One measurement."""
-
-    sink: str
-    codec: str = "none"
-    keyed: bool = True
-    tasks: int = PARTITIONS
-    rows: int = ROWS
-    guarantee: str = "at-least-once"
-
-    @property
-    def key(self) -> str:
-        keyed = "keyed" if self.keyed else "unkeyed"
-        return f"{self.sink}/{self.codec}/{keyed}/{self.tasks}/{self.rows}/{self.guarantee}"
-
-
-def cases() -> list[Case]:
-    """Everything that is measured."""
-    every = [
-        Case(sink, codec, keyed)
-        for codec in ("none", "lz4")
-        for keyed in (True, False)
-        for sink in ("ours", "default", "tuned")
-    ]
-    every += [Case(sink, tasks=SMALL_TASKS) for sink in ("ours", "tuned")]
-    every += [
-        Case("ours", rows=BATCH_ROWS, guarantee=guarantee)
-        for guarantee in ("at-least-once", "exactly-once")
-    ]
-    return every
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """A quotient of medians that has to reach a limit, or stay below it."""
-
-    text: str
-    ours: Case
-    theirs: Case
-    measure: str
-    limit: float
-
-
-def bars() -> list[Bar]:
-    """What the issue of all this is held to."""
-    found = []
-    for codec, tuned in (("none", 1.2), ("lz4", 1.05)):
-        for keyed in (True, False):
-            name = f"{codec}, {'keyed' if keyed else 'unkeyed'}"
-            ours = Case("ours", codec, keyed)
-            found += [
-                Bar(f"{name}: rows/s", ours, Case("tuned", codec, keyed), "rate", tuned),
-                Bar(f"{name}: rows/s", ours, Case("default", codec, keyed), "rate", 1.45),
-                Bar(f"{name}: CPU per row", ours, Case("tuned", codec, keyed), "cpu_us", 0.88),
-            ]
-    small = (Case("ours", tasks=SMALL_TASKS), Case("tuned", tasks=SMALL_TASKS))
-    found.append(Bar(f"{SMALL_TASKS} partitions: rows/s", *small, "rate", 0.9))
-    least, once = (
-        Case("ours", rows=BATCH_ROWS, guarantee=name) for name in ("at-least-once", "exactly-once")
-    )
-    found.append(Bar("exactly once beside at least once: rows/s", once, least, "rate", 0.8))
-    return found
 
 
 def connector_jars() -> list[str]:
@@ -139,6 +81,17 @@ class Session:
         }
         self.spark: Any = local_session("aioproducer bench", settings, master="local[2]")
         self._jvm = int(self.spark._jvm.java.lang.ProcessHandle.current().pid())
+
+    def versions(self) -> dict[str, str]:
+        """Of everything that takes part."""
+        java = self.spark._jvm.java.lang.System.getProperty("java.version")
+        return {
+            "aioproducer": f"{version('aioproducer')} ({IMPLEMENTATION})",
+            "CPython": platform.python_version(),
+            "PySpark": self.spark.version,
+            "pyarrow": version("pyarrow"),
+            "Java": java,
+        }
 
     def cpu(self) -> float:
         """Seconds that the JVM and everything under it has used."""
@@ -180,16 +133,23 @@ class Session:
         wall, spent = time.perf_counter() - begin, self.cpu() - cpu
         return {"rate": case.rows / wall, "cpu_us": spent / case.rows * 1e6}
 
-    def micro_batches(self, bootstrap: str, topic: str, guarantee: str) -> float:
-        """Milliseconds that a small micro-batch takes from trigger to trigger's end: the median."""
+    def micro_batches(self, bootstrap: str, topic: str, guarantee: str | None) -> float:
+        """Milliseconds that a small micro-batch takes to be planned, written and committed.
+
+        Args:
+            bootstrap: the broker.
+            topic: an existing topic.
+            guarantee: ours; None for Spark's own sink.
+        """
+        options = {"kafka.bootstrap.servers": bootstrap, "topic": topic}
+        if guarantee is not None:
+            options["delivery.guarantee"] = guarantee
         with tempfile.TemporaryDirectory(prefix="aioproducer-bench-") as checkpoint:
             rows = self.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "200")
             frame = rows.load().selectExpr("CAST(value AS STRING) AS value")
             query = (
-                frame.writeStream.format("aioproducer")
-                .option("kafka.bootstrap.servers", bootstrap)
-                .option("topic", topic)
-                .option("delivery.guarantee", guarantee)
+                frame.writeStream.format("kafka" if guarantee is None else "aioproducer")
+                .options(**options)
                 .option("checkpointLocation", checkpoint)
                 .start()
             )
@@ -203,35 +163,36 @@ class Session:
         return statistics.median(found[2:])
 
 
-async def measure(rounds: int, share: float) -> dict[str, Any]:
-    """All cases, in turns."""
+async def measure(rounds: int, chosen: list[Case]) -> dict[str, Any]:
+    """These cases, in turns; then micro-batches."""
     results: dict[str, list[dict[str, float]]] = defaultdict(list)
     latencies: dict[str, float] = {}
+    # Spark looks for data sources in the session of the thread that asks.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     with tempfile.TemporaryDirectory(prefix="aioproducer-bench-") as directory:
         async with kafka() as server:
             session = await asyncio.to_thread(Session, directory)
             print(f"PySpark {session.spark.version}, {CONNECTOR}, {server.description}")
             for number in range(rounds + 1):
-                order = [_scaled(each, share) for each in cases()]
-                for case in order[:: -1 if number % 2 else 1]:
+                for case in chosen[:: -1 if number % 2 else 1]:
                     figures = await _run(session, case, server)
                     if number:
                         results[case.key].append(figures)
                         print(f"{number} {case.key} {_shown(figures)}", flush=True)
-            for guarantee in ("at-least-once", "exactly-once"):
+            for guarantee in (None, *GUARANTEES):
                 async with server.topics(1, PARTITIONS) as (topic,):
                     work: Callable[..., float] = session.micro_batches
-                    latencies[guarantee] = await asyncio.to_thread(
+                    latencies[guarantee or "default"] = await asyncio.to_thread(
                         work, server.bootstrap, topic, guarantee
                     )
-            version = session.spark.version
+            versions = session.versions()
             await asyncio.to_thread(session.spark.stop)
-    return {"pyspark": version, "cases": dict(results), "micro_batch_ms": latencies}
-
-
-def _scaled(case: Case, share: float) -> Case:
-    rows = max(1000, int(case.rows * share))
-    return Case(case.sink, case.codec, case.keyed, case.tasks, rows, case.guarantee)
+    return {
+        "versions": versions,
+        "server": server.description,
+        "cases": dict(results),
+        "micro_batch_ms": latencies,
+    }
 
 
 async def _run(session: Session, case: Case, server: Server) -> dict[str, float]:
@@ -249,43 +210,27 @@ def _shown(figures: dict[str, float]) -> str:
     return f"{figures['rate']:,.0f} rows/s, {figures['cpu_us']:.2f} us CPU per row"
 
 
-def report(found: dict[str, Any], share: float) -> bool:
-    """Prints medians and bars; whether every bar is held."""
-    medians = {
-        key: {name: spread(run[name] for run in runs) for name in runs[0]}
-        for key, runs in found["cases"].items()
-    }
-    for key, each in medians.items():
-        rate, cpu = each["rate"], each["cpu_us"]
-        print(
-            f"  {key:50} {rate.median:10,.0f} rows/s ({rate.lowest:,.0f} to {rate.highest:,.0f})  "
-            f"{cpu.median:5.2f} us CPU per row"
-        )
-    latencies = found["micro_batch_ms"]
-    print(f"  micro-batch of 200 rows, addBatch: {latencies} ms")
-    held = True
-    for bar in bars():
-        ours = medians[_scaled(bar.ours, share).key][bar.measure].median
-        theirs = medians[_scaled(bar.theirs, share).key][bar.measure].median
-        at_least = bar.measure == "rate"
-        good = ours / theirs >= bar.limit if at_least else ours / theirs <= bar.limit
-        held = held and good
-        sign = ">=" if at_least else "<="
-        print(
-            f"  {'held  ' if good else 'MISSED'} {bar.text} beside {bar.theirs.sink}: "
-            f"{ours / theirs:.2f} ({sign} {bar.limit})"
-        )
-    return held
-
-
 def main() -> None:
     rounds = int(os.environ.get("AIOPRODUCER_BENCH_ROUNDS") or ROUNDS)
     share = float(os.environ.get("AIOPRODUCER_BENCH_SHARE") or 1)
+    words = (os.environ.get("AIOPRODUCER_BENCH_CASES") or "").split(",")
+    # As installing does: Spark plans and commits in processes that import the package anew.
+    compileall.compile_dir(Path(aioproducer.__file__).parent, quiet=1)
+    chosen = [each.scaled(share) for each in cases() if any(word in each.key for word in words)]
     print(f"{describe()}; {rounds} rounds", flush=True)
-    found = asyncio.run(measure(rounds, share))
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(json.dumps({"machine": describe(), **found}, indent=1), encoding="utf-8")
-    report(found, share)
+    began = time.time()
+    found = asyncio.run(measure(rounds, chosen))
+    found |= {
+        "machine": describe(),
+        "when": time.strftime("%Y-%m-%d %H:%M", time.gmtime(began)),
+        "minutes": round((time.time() - began) / 60, 1),
+        "rounds": rounds,
+        "share": share,
+        "connector": [CONNECTOR, *CONNECTOR_NEEDS],
+        "tuned": _TUNED,
+    }
+    whole = rounds >= ROUNDS and share == 1 and words == [""]
+    spark_report.write(found, spark_report.RECORDED if whole else spark_report.ELSEWHERE)
 
 
 if __name__ == "__main__":

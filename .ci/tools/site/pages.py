@@ -78,6 +78,7 @@ _ALL: dict[str, list[Page]] = {
     "Background": [
         _guide("Performance", "performance"),
         Page("Measurements", "measurements/results.md", "bench/RESULTS.md"),
+        Page("Spark, measured", "measurements/spark.md", "bench/SPARK.md"),
         Page("How it is measured", "measurements/method.md", "bench/README.md"),
         Page("What measuring taught", "measurements/notes.md", "bench/NOTES.md"),
         _guide("Reliability", "reliability"),

@@ -4,4 +4,5 @@ source.py   the data source, which fails and dies as it is told
 deaths.py  when and how a query is killed
 job.py      one life of a query: a program of its own, since it is killed
 query.py    a query over all its lives, and what a reader finds at the end
+record.py   what came of it, for a table
 """

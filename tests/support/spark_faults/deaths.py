@@ -1,27 +1,45 @@
-"""When a query is killed, and how; known to those who have no PySpark as well."""
+"""When a query is hit, and how its processes die; known to those who have no PySpark as well."""
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 MOMENTS = ("before decision", "decided", "half ended", "ended")
 """Of a commit, in order."""
+PHASES = ("planning", "writing", *MOMENTS[:3])
+"""Of a batch, in order: where it can stand while a broker dies."""
 
 
 def kill_session(session: int) -> None:
     """SIGKILL for all processes of a session, this one as the last; Spark's have many groups."""
-    found = []
+    found = [process for process, status in _processes() if int(status[3]) == session]
+    for each in sorted(found, key=lambda process: process == os.getpid()):
+        _kill(each)
+
+
+def kill_executor() -> None:
+    """SIGKILL for the JVM that has this Spark worker run by its daemon, for both, and this one."""
+    daemon = os.getppid()
+    parents = {process: int(status[1]) for process, status in _processes()}
+    for each in (parents[daemon], daemon, os.getpid()):
+        _kill(each)
+
+
+def _processes() -> Iterator[tuple[int, list[str]]]:
+    """The processes of this machine, each with its status from the state on."""
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
-            fields = status.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            text = status.read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
-        if int(fields[3]) == session:
-            found.append(int(status.parent.name))
-    for each in sorted(found, key=lambda process: process == os.getpid()):
-        try:
-            os.kill(each, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        yield int(status.parent.name), text.rpartition(")")[2].split()
+
+
+def _kill(process: int) -> None:
+    try:
+        os.kill(process, signal.SIGKILL)
+    except ProcessLookupError:
+        pass

@@ -41,10 +41,27 @@ class Life:
     Attributes:
         process: the first of them.
         output: what they print.
+        pause: a file that is there while it stands where it was told to.
     """
 
     process: subprocess.Popen[bytes]
     output: Path
+    pause: Path
+
+    def pauses(self) -> bool:
+        """Waits until it stands where it was told to; False when it ended before."""
+        deadline = time.monotonic() + LIFE_S
+        while not self.pause.exists():
+            if self.process.poll() is not None:
+                return False
+            if time.monotonic() > deadline:
+                raise TimeoutError(self.text())
+            time.sleep(0.01)
+        return True
+
+    def go_on(self) -> None:
+        """Ends the pause."""
+        self.pause.unlink()
 
     def kill(self) -> None:
         """SIGKILL, for all of it."""
@@ -75,6 +92,8 @@ class FaultyQuery:
         lines: how many lines each has.
         options: of the sink.
         rng: what may vary between lives.
+        lives: those until now.
+        started: when the first could begin, by the monotonic clock.
     """
 
     folder: Path
@@ -84,7 +103,8 @@ class FaultyQuery:
     lines: int = 120
     options: Mapping[str, str] = field(default_factory=dict)
     rng: random.Random = field(default_factory=random.SystemRandom)
-    _lives: list[Life] = field(default_factory=list)
+    lives: list[Life] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         (self.folder / "input").mkdir()
@@ -106,10 +126,17 @@ class FaultyQuery:
         return Counter(path.read_text(encoding="utf-8").splitlines() if path.exists() else ())
 
     def start(
-        self, *, master: str | None = None, spark: Mapping[str, str] | None = None, **faults: Any
+        self,
+        *,
+        master: str | None = None,
+        partitions: int | None = None,
+        spark: Mapping[str, str] | None = None,
+        **faults: Any,
     ) -> Life:
         """Starts it anew, with another parallelism; faults by name, `_` for a dot."""
-        own = {"notes": str(self.folder / "notes"), "go.on": str(self.folder / "go on")}
+        name = f"life {len(self.lives) + 1}"
+        output, pause = self.folder / f"{name}.log", self.folder / f"{name} pauses"
+        own = {"batch": None, "notes": str(self.folder / "notes"), "pause": str(pause)}
         settings = {
             "master": master or f"local[{self.rng.randint(1, 4)},4]",
             "spark": {
@@ -120,7 +147,7 @@ class FaultyQuery:
             "input": str(self.folder / "input"),
             "checkpoint": str(self.folder / "checkpoint"),
             "files per batch": "1",
-            "partitions": self.rng.randint(1, 5),
+            "partitions": partitions or self.rng.randint(1, 5),
             "options": {
                 "kafka.bootstrap.servers": self.servers,
                 "topic": self.topic,
@@ -129,7 +156,6 @@ class FaultyQuery:
             },
             "faults": own | {name.replace("_", "."): value for name, value in faults.items()},
         }
-        output = self.folder / f"life {len(self._lives) + 1}.log"
         paths = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
         with output.open("wb") as sink:
             process = subprocess.Popen(
@@ -140,17 +166,29 @@ class FaultyQuery:
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
                 start_new_session=True,
             )
-        self._lives.append(Life(process, output))
-        return self._lives[-1]
+        self.lives.append(Life(process, output, pause))
+        return self.lives[-1]
 
     def end(self) -> None:
         """Leaves nothing running."""
-        for life in self._lives:
+        for life in self.lives:
             life.kill()
 
     def batches(self) -> int:
         """How many batches Spark has noted as done."""
         return len(list((self.folder / "checkpoint" / "commits").glob("[0-9]*")))
+
+    def files_done(self) -> int:
+        """How many files these batches have: more than one where Spark was killed between its logs.
+
+        A file source notes a file before the batch is noted; what has happened behind that note is
+        taken into the next batch.
+        """
+        last = self.batches() - 1
+        if last < 0:
+            return 0
+        offsets = (self.folder / "checkpoint" / "offsets" / str(last)).read_text(encoding="utf-8")
+        return int(json.loads(offsets.splitlines()[-1])["logOffset"]) + 1
 
     def wait_for_batch(self, life: Life, number: int) -> bool:
         """Until so many batches are done; False when the life ended before."""
@@ -168,7 +206,7 @@ class FaultyQuery:
             AssertionError: it does not.
         """
         life = self.start(**faults)
-        if life.ended() != 0 or self.batches() < self.files:
+        if life.ended() != 0 or self.files_done() < self.files:
             raise AssertionError(life.text())
 
     def wrong(self) -> tuple[int, int]:

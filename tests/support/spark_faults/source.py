@@ -2,12 +2,14 @@
 
 Owns: the moments, and how a task, its process or the whole query dies. Must not know: who decides.
 
-    task.share      how many first attempts of tasks fail, at a random moment, in a random way
-    task.slow       seconds that the first attempt at partition 0 takes longer
-    driver.moment   where the whole query dies, one of `deaths.MOMENTS`; at `stall`, which is
-                    before the decision, it waits for a file instead
-    driver.batch    in which batch; None for every one
-    driver.raises   whether the commit fails there, instead of the whole query being killed
+    task.share    how many of the first two attempts of tasks fail, at a random moment
+    task.ways     how, at random: `raise`, `kill` its process, or kill the `executor` as well
+    task.slow     seconds that the first attempt at partition 0 takes longer
+    moment        where the query is hit, one of `deaths.MOMENTS` or `deaths.PHASES`
+    batch         in which batch; None for every one
+    how           `kill` the query, `raise` in its commit, or `pause` until a file is gone
+    pause         that file
+    notes         where it is noted what has happened
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,9 +32,9 @@ from aioproducer.spark.source import AioproducerSource, TaskMessage
 from aioproducer.spark.streaming import StreamWriter
 from aioproducer.spark.two_phase import TwoPhaseCommit
 from aioproducer.types import PreparedTransaction
-from support.spark_faults.deaths import kill_session
+from support.spark_faults.deaths import kill_executor, kill_session
 
-_PATIENCE_S = 120.0
+_PATIENCE_S = 300.0
 
 
 class FaultySource(AioproducerSource):
@@ -58,61 +60,90 @@ class FaultyWriter(StreamWriter):
         super().__init__(plan)
         self._faults = faults
 
+    def __getstate__(self) -> dict[str, Any]:
+        if not self._is_begun and self._faults.get("moment") == "planning":
+            _hit(self._faults)
+        return super().__getstate__()
+
     def write(self, iterator: Iterator[Any]) -> TaskMessage:
-        context = TaskContext.get()
-        chance = random.SystemRandom()
-        if context.attemptNumber() == context.partitionId() == 0 and "task.slow" in self._faults:
+        context, chance = TaskContext.get(), random.SystemRandom()
+        is_first = context.attemptNumber() == context.partitionId() == 0
+        if context.attemptNumber() > 0:
+            _note(self._faults, "another attempt")
+        if is_first and "task.slow" in self._faults:
             _note(self._faults, "slow")
             time.sleep(self._faults["task.slow"])
-        if context.attemptNumber() > 1 or chance.random() >= self._faults.get("task.share", 0):
-            return super().write(iterator)
-        moment = chance.choice(("before", "middle", "end"))
-        if moment == "before":
-            self._fail(chance)
-        message = super().write(self._cut(iterator, chance) if moment == "middle" else iterator)
-        self._fail(chance)
-        return message
+        share = self._faults.get("task.share", 0)
+        if context.attemptNumber() <= 1 and chance.random() < share:
+            way = chance.choice(self._faults.get("task.ways", ("raise", "kill")))
+            return self._interrupted(iterator, lambda moment: _fail(self._faults, way, moment))
+        if is_first and self._faults.get("moment") == "writing":
+            return self._interrupted(iterator, lambda _: _hit(self._faults))
+        return super().write(iterator)
 
     def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
-        moment = self._faults.get("driver.moment")
-        if moment is None or self._faults["driver.batch"] not in {batchId, None}:
+        moment = self._faults.get("moment")
+        if moment is None or self._faults["batch"] not in {batchId, None}:
             super().commit(messages, batchId)
             return
         with _doomed(self._faults):
             super().commit(messages, batchId)
         if moment == "ended":
-            _die(self._faults)
+            _hit(self._faults)
 
-    def _cut(self, iterator: Iterator[Any], chance: random.Random) -> Iterator[Any]:
-        for batch in iterator:
-            yield batch
-            if chance.random() < 0.5:
-                self._fail(chance)
+    def _interrupted(self, iterator: Iterator[Any], act: Callable[[str], None]) -> TaskMessage:
+        """Writes, and does something before, in the middle or at the end of it."""
+        chance = random.SystemRandom()
+        moment = chance.choice(("before", "middle", "end"))
 
-    def _fail(self, chance: random.Random) -> None:
-        _note(self._faults, "task")
-        if chance.random() < 0.5:
-            os.kill(os.getpid(), signal.SIGKILL)
-        raise RuntimeError("a task fails on purpose")
+        def cut() -> Iterator[Any]:
+            is_due = True
+            for batch in iterator:
+                yield batch
+                if is_due and chance.random() < 0.5:
+                    is_due = False
+                    act("in the middle")
+            if is_due:
+                act("in the middle")
+
+        if moment == "before":
+            act("before the write")
+        message = super().write(cut() if moment == "middle" else iterator)
+        if moment == "end":
+            act("before the return")
+        return message
+
+
+def _fail(faults: dict[str, Any], way: str, moment: str) -> None:
+    _note(faults, f"{way} {moment}")
+    if way == "executor":
+        kill_executor()
+    if way == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise RuntimeError("a task fails on purpose")
 
 
 @contextmanager
 def _doomed(faults: dict[str, Any]) -> Iterator[None]:
-    """The commit in this block takes the whole query with it, unless its moment is later."""
-    moment = faults["driver.moment"]
+    """The query is hit within the commit in this block, if that is its moment."""
+    moment = faults["moment"]
     decide, end = Ledger.decide, TwoPhaseCommit._is_committed
 
     async def deciding(self: Ledger, driver: PreparedTransaction, decision: Decision) -> None:
-        if moment in {"before decision", "stall"}:
-            _die(faults)
+        if moment == "before decision":
+            _hit(faults)
         await decide(self, driver, decision)
         if moment == "decided":
-            _die(faults)
+            _hit(faults)
+
+    is_hit = False
 
     async def ending(self: TwoPhaseCommit, part: Part) -> bool:
+        nonlocal is_hit
         done = await end(self, part)
-        if moment == "half ended":
-            _die(faults)
+        if moment == "half ended" and not is_hit:
+            is_hit = True
+            _hit(faults)
         return done
 
     Ledger.decide = deciding  # type: ignore[method-assign]
@@ -124,16 +155,17 @@ def _doomed(faults: dict[str, Any]) -> Iterator[None]:
         TwoPhaseCommit._is_committed = end  # type: ignore[method-assign]
 
 
-def _die(faults: dict[str, Any]) -> None:
-    _note(faults, faults["driver.moment"])
-    if faults.get("driver.raises"):
+def _hit(faults: dict[str, Any]) -> None:
+    how = faults.get("how", "kill")
+    _note(faults, faults["moment"])
+    if how == "raise":
         raise RuntimeError("a commit fails on purpose")
-    if faults["driver.moment"] != "stall":
+    if how == "kill":
         kill_session(os.getsid(0))
-        return
-    deadline = time.monotonic() + _PATIENCE_S
-    while not Path(faults["go.on"]).exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    pause, deadline = Path(faults["pause"]), time.monotonic() + _PATIENCE_S
+    pause.touch()
+    while pause.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def _note(faults: dict[str, Any], what: str) -> None:

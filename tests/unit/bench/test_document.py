@@ -5,11 +5,12 @@ from __future__ import annotations
 from itertools import permutations
 from pathlib import Path
 
-from bench.document import write_faults, write_soak, write_transactions
+from bench.document import write_faults, write_soak, write_spark, write_transactions
 
 PARTS = {
     write_faults: "# Faults\n",
     write_transactions: "# Transactions\n",
+    write_spark: "# Spark\n",
     write_soak: "# Soak\n",
 }
 
@@ -32,4 +33,4 @@ def test_writing_again_replaces_only_ones_own_part(tmp_path: Path) -> None:
         for write, text in PARTS.items():
             write(text + word, path)
     assert "old" not in path.read_text()
-    assert path.read_text().count("new") == 3
+    assert path.read_text().count("new") == len(PARTS)

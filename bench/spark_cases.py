@@ -1,0 +1,100 @@
+"""What is measured of Spark's sinks, and the bars.
+
+Owns: names and limits. Must not know: Spark, how anything is measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+ROWS = 2_000_000
+BATCH_ROWS = 200_000
+PARTITIONS = 4
+SMALL_TASKS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One measurement."""
+
+    sink: str
+    codec: str = "none"
+    keyed: bool = True
+    tasks: int = PARTITIONS
+    rows: int = ROWS
+    guarantee: str = "at-least-once"
+
+    @property
+    def key(self) -> str:
+        keyed = "keyed" if self.keyed else "unkeyed"
+        return f"{self.sink}/{self.codec}/{keyed}/{self.tasks}/{self.rows}/{self.guarantee}"
+
+    @classmethod
+    def named(cls, key: str) -> Case:
+        """The case with this key."""
+        sink, codec, keyed, tasks, rows, guarantee = key.split("/")
+        return cls(sink, codec, keyed == "keyed", int(tasks), int(rows), guarantee)
+
+    def scaled(self, share: float) -> Case:
+        """The same with fewer rows."""
+        return replace(self, rows=max(1000, int(self.rows * share)))
+
+
+def cases() -> list[Case]:
+    """Everything that is measured."""
+    every = [
+        Case(sink, codec, keyed)
+        for codec in ("none", "lz4")
+        for keyed in (True, False)
+        for sink in ("ours", "default", "tuned")
+    ]
+    every += [Case(sink, tasks=SMALL_TASKS) for sink in ("ours", "tuned")]
+    every += [
+        Case("ours", rows=BATCH_ROWS, guarantee=guarantee)
+        for guarantee in ("at-least-once", "exactly-once")
+    ]
+    return every
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A quotient of medians that has to reach a limit, or stay below it."""
+
+    text: str
+    ours: Case
+    theirs: Case
+    measure: str
+    limit: float
+
+    @property
+    def at_least(self) -> bool:
+        """Whether more is better."""
+        return self.measure == "rate"
+
+    def is_held(self, ratio: float) -> bool:
+        """Whether this ratio is good enough."""
+        return ratio >= self.limit if self.at_least else ratio <= self.limit
+
+
+def bars() -> list[Bar]:
+    """What the data source is held to."""
+    found = []
+    for codec, rate in (("none", 1.2), ("lz4", 1.05)):
+        for keyed in (True, False):
+            name = f"{codec}, {'keyed' if keyed else 'unkeyed'}"
+            ours, default, tuned = (
+                Case(sink, codec, keyed) for sink in ("ours", "default", "tuned")
+            )
+            found += [
+                Bar(f"{name}: rows/s beside tuned", ours, tuned, "rate", rate),
+                Bar(f"{name}: rows/s beside default", ours, default, "rate", 1.45),
+                Bar(f"{name}: CPU per row beside tuned", ours, tuned, "cpu_us", 0.88),
+            ]
+    small = (Case(sink, tasks=SMALL_TASKS) for sink in ("ours", "tuned"))
+    found.append(Bar(f"{SMALL_TASKS} partitions: rows/s beside tuned", *small, "rate", 0.9))
+    least, once = (
+        Case("ours", rows=BATCH_ROWS, guarantee=name) for name in ("at-least-once", "exactly-once")
+    )
+    text = f"exactly-once, {BATCH_ROWS:,} rows: rows/s beside at-least-once"
+    found.append(Bar(text, once, least, "rate", 0.8))
+    return found

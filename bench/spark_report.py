@@ -1,0 +1,138 @@
+"""What `make bench-spark` leaves behind: figures as JSON, and a page of tables.
+
+Owns: words. Must not know: Spark, how it was run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bench.figures import Spread, spread
+from bench.spark_cases import Bar, Case, bars
+
+RECORDED = Path(__file__).parent
+ELSEWHERE = RECORDED.parent / "build" / "bench"
+_SINKS = {
+    "ours": "aioproducer",
+    "default": "Spark's own sink",
+    "tuned": "Spark's own sink, tuned",
+}
+_TEXT = """\
+# Spark into Kafka
+
+Written by `make bench-spark`; do not edit.
+
+- {machine}; {when} UTC, {minutes:g} minutes, {rounds} interleaved rounds
+- {versions}
+- {server}
+- Spark's own Kafka sink: {connector}; *tuned*: {tuned}
+
+One `local[2]` session writes DataFrames of numbered rows with values of 100 bytes, by both sinks in
+turns, to a topic of 4 partitions; the broker runs on the same machine. CPU is that of the JVM and
+its Python workers, the making of the rows included. All are idempotent with acks=all. Medians; in
+brackets the lowest and the highest of the rounds. {held} of {all} bars hold.
+
+## Bars
+
+{bars}
+
+## Figures
+
+{figures}
+
+## What a micro-batch takes
+
+200 rows a batch, as fast as it goes: the median of Spark's `addBatch`, in which it is planned,
+written and committed.
+
+{latencies}
+"""
+
+
+def write(found: Mapping[str, Any], directory: Path) -> None:
+    """Print the page; keep it and the figures in this directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "spark.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    text = page(found)
+    (directory / "SPARK.md").write_text(text, encoding="utf-8")
+    print(f"\n{text}\nwritten: {directory}/spark.json, SPARK.md")
+
+
+def page(found: Mapping[str, Any]) -> str:
+    """SPARK.md."""
+    medians = {
+        key: {name: spread(run[name] for run in runs) for name in runs[0]}
+        for key, runs in found["cases"].items()
+    }
+    measured = [
+        (bar, ours[bar.measure].median, theirs[bar.measure].median)
+        for bar in bars()
+        if (ours := medians.get(bar.ours.scaled(found["share"]).key))
+        and (theirs := medians.get(bar.theirs.scaled(found["share"]).key))
+    ]
+    given = {name: found[name] for name in ("machine", "when", "minutes", "rounds", "server")}
+    return _TEXT.format(
+        **given,
+        versions=", ".join(f"{name} {version}" for name, version in found["versions"].items()),
+        connector=", ".join(f"`{each}`" for each in found["connector"]),
+        tuned=", ".join(f"`{name}={value}`" for name, value in found["tuned"].items()),
+        held=sum(bar.is_held(ours / theirs) for bar, ours, theirs in measured),
+        all=len(bars()),
+        bars=_table(("measure", "ours", "theirs", "ratio", "bar", ""), 1, map(_bar_row, measured)),
+        figures=_table(
+            ("sink", "codec", "keys", "Spark partitions", "rows", "rows/s", "CPU µs/row"),
+            3,
+            (_case_row(Case.named(key), each) for key, each in medians.items()),
+        ),
+        latencies=_latencies(found["micro_batch_ms"]),
+    )
+
+
+def _bar_row(measured: tuple[Bar, float, float]) -> tuple[str, ...]:
+    bar, ours, theirs = measured
+    digits = 0 if bar.at_least else 2
+    return (
+        bar.text,
+        f"{ours:,.{digits}f}",
+        f"{theirs:,.{digits}f}",
+        f"{ours / theirs:.2f}",
+        f"{'≥' if bar.at_least else '≤'} {bar.limit:g}",
+        "pass" if bar.is_held(ours / theirs) else "**FAIL**",
+    )
+
+
+def _case_row(case: Case, figures: Mapping[str, Spread]) -> tuple[str, ...]:
+    guarantee = "" if case.guarantee == "at-least-once" else f", {case.guarantee}"
+    return (
+        _SINKS[case.sink] + guarantee,
+        case.codec,
+        "yes" if case.keyed else "no",
+        f"{case.tasks:,}",
+        f"{case.rows:,}",
+        _shown(figures["rate"], 0),
+        _shown(figures["cpu_us"], 2),
+    )
+
+
+def _shown(each: Spread, digits: int) -> str:
+    median, *bounds = (f"{x:,.{digits}f}" for x in (each.median, each.lowest, each.highest))
+    return f"{median} ({'..'.join(bounds)})"
+
+
+def _latencies(found: Mapping[str, float]) -> str:
+    plain = found["at-least-once"]
+    rows = (
+        (f"aioproducer, {name}", f"{ms:.0f}", f"{ms - plain:+.0f}")
+        for name, ms in found.items()
+        if name != "default"
+    )
+    first = (_SINKS["default"], f"{found['default']:.0f}", f"{found['default'] - plain:+.0f}")
+    return _table(("", "ms", "beside at-least-once"), 1, (first, *rows))
+
+
+def _table(heads: tuple[str, ...], left: int, rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [heads, ("---",) * left + ("---:",) * (len(heads) - left), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,82 @@
+"""`aioproducer load --master`: on a cluster of processes, and through a Spark Connect server.
+
+They run with `make cluster-spark`, since both start a Spark of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from support.spark import EmbeddedKafka
+
+pytest.importorskip("pyspark", reason="needs pyspark (the extra `spark`)")
+
+from support.spark_cluster import ROOT, connect_server, standalone_cluster
+
+FILES = 3
+ROWS = 40
+
+pytestmark = [
+    pytest.mark.skipif(
+        not os.environ.get("AIOPRODUCER_TEST_SPARK_FAULTS"),
+        reason="takes long (make cluster-spark)",
+    ),
+    pytest.mark.timeout(600),
+]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    for number in range(FILES):
+        lines = (f"{number * ROWS + row}" for row in range(ROWS))
+        (folder / f"{number}.csv").write_text("\n".join(["id", *lines, ""]), encoding="ascii")
+    return folder
+
+
+def load(rows: Path, embedded: EmbeddedKafka, topic: str, master: str, *more: str) -> str:
+    """Runs the command; what it says."""
+    command = ["load", str(rows), "-t", topic, "--value", "id", "-b", embedded.servers]
+    done = subprocess.run(
+        [sys.executable, "-m", "aioproducer", *command, "--master", master, *more],
+        cwd=rows.parent,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize("guarantee", [[], ["--exactly-once"]])
+def test_a_folder_is_loaded_by_a_standalone_cluster(
+    rows: Path, embedded: EmbeddedKafka, tmp_path: Path, guarantee: list[str]
+) -> None:
+    topic = embedded.topic(2)
+    with standalone_cluster(tmp_path) as master:
+        said = load(rows, embedded, topic, master, *guarantee)
+        assert f"engine: spark (--master {master} is Spark's)" in said
+        if guarantee:
+            assert "it was loaded before" in load(rows, embedded, topic, master, *guarantee)
+    assert sorted(embedded.numbers(topic)) == list(range(FILES * ROWS))
+
+
+@pytest.mark.skipif(find_spec("grpc") is None, reason="needs grpcio (pyspark[connect])")
+@pytest.mark.parametrize("guarantee", [[], ["--exactly-once"]])
+def test_a_folder_is_loaded_through_spark_connect(
+    rows: Path, embedded: EmbeddedKafka, tmp_path: Path, guarantee: list[str]
+) -> None:
+    topic = embedded.topic(2)
+    with connect_server(tmp_path) as master:
+        load(rows, embedded, topic, master, *guarantee)
+        if guarantee:
+            assert "it was loaded before" in load(rows, embedded, topic, master, *guarantee)
+    assert sorted(embedded.numbers(topic)) == list(range(FILES * ROWS))
