@@ -241,6 +241,8 @@ class Sender:
         if isinstance(error, ProtocolError):
             # What the peer sent made no sense; the records are not to blame.
             error = NodeDisconnectedError(f"connection dropped: {error}")
+        # As in a turn: whose time is up is told that, even when the request's is up as well.
+        self._expire(now)
         for batch in batches:
             batch.possibly_persisted = True
             self._retry_or_fail(batch, error, node_id, now)

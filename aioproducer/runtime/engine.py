@@ -395,7 +395,8 @@ class ProducerEngine:
         if self.client.is_deserted():
             # As Java's client after any disconnect; `health()` then tells whether brokers are left.
             self.metadata.request_update(self.loop.time())
-        self._wake_ups.run_now()
+        if not self.interception.sees_records:  # else they are told first, as in Java
+            self._wake_ups.run_now()
         self.sender_task.on_network_event()
         self.metadata_task.wake()
         if self.transactions is not None:

@@ -82,7 +82,7 @@ def test_a_failure_that_wrongly_says_not_persisted_is_found_out(
 def test_a_retry_behind_younger_batches_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def at_the_end(self: RecordAccumulator, batch: ProducerBatch, retry_at: float) -> None:
         batch.retry_at = retry_at
-        queue = self._queue_of(batch.topic_partition)
+        queue = self._queue_of(*batch.topic_partition)
         queue.batches.append(batch)
         self._readiness.replan(queue)
 
