@@ -84,6 +84,7 @@ ASAN_RUN    = PYTHONPATH=$(ASAN) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 asan: $(STAMP) ## Run the tests of the native code under AddressSanitizer (needs gcc)
 	CC=gcc CFLAGS="-fsanitize=address -fno-omit-frame-pointer -g -O1" LDFLAGS=-fsanitize=address \
 		$(BIN)/python setup.py -q build --build-base build/asan-base --build-lib $(ASAN)
+	cp -r aioproducer/testing/sim $(ASAN)/aioproducer/testing/
 	$(ASAN_RUN) $(BIN)/python -P -c 'import aioproducer.runtime._fastlane as lane; assert "$(ASAN)" in lane.__file__'
 	$(ASAN_RUN) $(BIN)/pytest -p no:cacheprovider $(ASAN_TESTS) $(PYTEST_ARGS)
 
