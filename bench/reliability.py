@@ -20,6 +20,7 @@ import time
 from typing import TYPE_CHECKING
 
 from bench import document, machine
+from bench.tables import table
 
 if TYPE_CHECKING:
     from support.faults import LoadClient, Scenario, Verdict
@@ -78,12 +79,13 @@ def _facts(versions: dict[str, str], kafka: str) -> str:
 
 
 def _section(scenario: Scenario, verdicts: dict[str, Verdict], events: list[str]) -> str:
-    head = "| client | " + " | ".join(name.replace("_", " ") for name in _COLUMNS) + " |"
-    rule = "|---|" + "---:|" * len(_COLUMNS)
-    rows = [
-        f"| {client} | " + " | ".join(_cell(verdict, name) for name in _COLUMNS) + " |"
-        for client, verdict in verdicts.items()
-    ]
+    found = table(
+        ("client", *(name.replace("_", " ") for name in _COLUMNS)),
+        (
+            (client, *(_cell(verdict, name) for name in _COLUMNS))
+            for client, verdict in verdicts.items()
+        ),
+    )
     notes = [
         f"- {client}: " + ", ".join(f"{count:,} x {reason}" for reason, count in verdict.reasons)
         for client, verdict in verdicts.items()
@@ -98,7 +100,7 @@ def _section(scenario: Scenario, verdicts: dict[str, Verdict], events: list[str]
     told = "What was done, in seconds: " + "; ".join(events) + "."
     if scenario.remark:
         told += f"\n\n{scenario.remark}"
-    parts = ["\n".join([head, rule, *rows]), *(["\n".join(notes)] if notes else []), told]
+    parts = [found, *(["\n".join(notes)] if notes else []), told]
     return (
         f"## {scenario.name}\n\n{_sentence(scenario.description)}\n\n" + "\n\n".join(parts) + "\n"
     )

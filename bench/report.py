@@ -14,6 +14,7 @@ from typing import Any
 
 from bench.bars import Verdict, verdicts
 from bench.cells import CLIENTS, MODES
+from bench.tables import FAIL, PASS, table
 
 RECORDED = Path(__file__).parent
 ELSEWHERE = RECORDED.parent / "build" / "bench"
@@ -28,7 +29,7 @@ _HEADS = {
     "p99_ms": "p99 ms",
     "p999_ms": "p99.9 ms",
 }
-_SIGNS = {True: "pass", False: "**FAIL**", None: "not measured"}
+_SIGNS = {True: PASS, False: FAIL, None: "not measured"}
 _TEXT = """\
 # What a record costs
 
@@ -76,9 +77,7 @@ def document(results: Mapping[str, Any]) -> str:
         held=sum(verdict.held is True for verdict in found),
         open=sum(verdict.held is None for verdict in found),
         all=len(found),
-        bars=_table(
-            ("measure", "ours", "theirs", "ratio", "bar", ""), map(_bar_row, found), left=1
-        ),
+        bars=table(("measure", "ours", "theirs", "ratio", "bar", ""), map(_bar_row, found)),
         tables="\n\n".join(_sections(results["cells"])),
     )
 
@@ -111,7 +110,7 @@ def _sections(cells: Mapping[str, Any]) -> Iterable[str]:
         ]
         heads = ("client", "records", *(_HEADS[name] for name in measures))
         rows = (_entry_row(entry, measures) for entry in entries)
-        yield f"## {title}\n\n{_table(heads, rows, left=1)}"
+        yield f"## {title}\n\n{table(heads, rows)}"
 
 
 def _title(cell: Mapping[str, Any]) -> str:
@@ -137,12 +136,6 @@ def _entry_row(entry: Mapping[str, Any], measures: Iterable[str]) -> tuple[str, 
 
 def _number(measure: str, value: float | None) -> str:
     return "" if value is None else f"{value:,.{_DIGITS.get(measure, 0)}f}"
-
-
-def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, left: int) -> str:
-    lines = [heads, ("---",) * left + ("---:",) * (len(heads) - left)]
-    lines += [(*row, *("",) * (len(heads) - len(row))) for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _draw(cells: Mapping[str, Any], directory: Path) -> None:

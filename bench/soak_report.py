@@ -11,6 +11,7 @@ from typing import Any
 
 from bench import document
 from bench.soak import FAULT_EVERY_S, GROWTH_ALLOWED, OPTIONS, VALUE_BYTES, Soak
+from bench.tables import table
 
 _MIB = 1 << 20
 _COLOURS = {"kill": "C3", "SIGSTOP": "C4", "rolling": "C5", "network": "C2", "two": "C1"}
@@ -33,7 +34,7 @@ above.
   {allowed:g} MiB is allowed. The first fault fills `buffer_memory`, which stays with the process.
 - *left*: in the end, when every record had its outcome.
 
-{table}
+{figures}
 
 {faults}
 
@@ -54,16 +55,16 @@ def write(soak: Soak, directory: Path) -> None:
         json.dumps(summary | {"timeline": timeline}, indent=2) + "\n", encoding="utf-8"
     )
     _draw(soak, plot)
-    table = _table(soak)
-    print(f"\n{table}\n\n{_faults(soak)}\n")
+    figures = _figures(soak)
+    print(f"\n{figures}\n\n{_faults(soak)}\n")
     if directory == document.RELIABILITY.parent:
-        document.write_soak(_text(soak, summary, table))
+        document.write_soak(_text(soak, summary, figures))
     wrong = soak.violations()
     print("VIOLATIONS: " + "; ".join(wrong) if wrong else "zero violations, memory flat")
     print(f"written: {results}, {plot}")
 
 
-def _text(soak: Soak, summary: dict[str, Any], table: str) -> str:
+def _text(soak: Soak, summary: dict[str, Any], figures: str) -> str:
     return _TEXT.format(
         minutes=soak.plan.minutes,
         machine=summary["machine"],
@@ -76,12 +77,12 @@ def _text(soak: Soak, summary: dict[str, Any], table: str) -> str:
         request_s=OPTIONS["request_timeout_ms"] / 1000,
         delivery_s=OPTIONS["delivery_timeout_ms"] / 1000,
         allowed=GROWTH_ALLOWED / _MIB,
-        table=table,
+        figures=figures,
         faults=_faults(soak),
     )
 
 
-def _table(soak: Soak) -> str:
+def _figures(soak: Soak) -> str:
     settled = soak.settled
     rows = {
         "records sent": f"{settled['sent']:,}",
@@ -94,8 +95,7 @@ def _table(soak: Soak) -> str:
         "memory at most": f"{soak.peak / _MIB:.1f} MiB",
         "growth": f"{soak.growth / _MIB:.1f} MiB",
     }
-    lines = (f"| {name} | {text} |" for name, text in rows.items())
-    return "\n".join(["| | |", "|---|---:|", *lines])
+    return table(("", ""), rows.items())
 
 
 def _faults(soak: Soak) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import document, machine
+from bench.tables import table
 
 RECORDS = Path(__file__).parents[1] / "build" / "spark-faults"
 RESULTS = Path(__file__).with_name("spark_faults.json")
@@ -96,9 +97,7 @@ def text(found: Mapping[str, Mapping[str, Any]], where: str) -> str:
 
 
 def _table(records: Iterable[Mapping[str, Any]]) -> str:
-    lines: list[Iterable[str]] = [_HEAD, ("---", "---", *("---:",) * (len(_HEAD) - 2))]
-    lines += map(_row, records)
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table(_HEAD, map(_row, records), left=2)
 
 
 def _row(record: Mapping[str, Any]) -> tuple[str, ...]:

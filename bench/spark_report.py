@@ -6,12 +6,13 @@ Owns: words. Must not know: Spark, how it was run.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from bench.figures import Spread, spread
 from bench.spark_cases import Bar, Case, bars
+from bench.tables import FAIL, PASS, table
 
 RECORDED = Path(__file__).parent
 ELSEWHERE = RECORDED.parent / "build" / "bench"
@@ -81,11 +82,11 @@ def page(found: Mapping[str, Any]) -> str:
         tuned=", ".join(f"`{name}={value}`" for name, value in found["tuned"].items()),
         held=sum(bar.is_held(ours / theirs) for bar, ours, theirs in measured),
         all=len(bars()),
-        bars=_table(("measure", "ours", "theirs", "ratio", "bar", ""), 1, map(_bar_row, measured)),
-        figures=_table(
+        bars=table(("measure", "ours", "theirs", "ratio", "bar", ""), map(_bar_row, measured)),
+        figures=table(
             ("sink", "codec", "keys", "Spark partitions", "rows", "rows/s", "CPU µs/row"),
-            3,
             (_case_row(Case.named(key), each) for key, each in medians.items()),
+            left=3,
         ),
         latencies=_latencies(found["micro_batch_ms"]),
     )
@@ -100,7 +101,7 @@ def _bar_row(measured: tuple[Bar, float, float]) -> tuple[str, ...]:
         f"{theirs:,.{digits}f}",
         f"{ours / theirs:.2f}",
         f"{'≥' if bar.at_least else '≤'} {bar.limit:g}",
-        "pass" if bar.is_held(ours / theirs) else "**FAIL**",
+        PASS if bar.is_held(ours / theirs) else FAIL,
     )
 
 
@@ -130,9 +131,4 @@ def _latencies(found: Mapping[str, float]) -> str:
         if name != "default"
     )
     first = (_SINKS["default"], f"{found['default']:.0f}", f"{found['default'] - plain:+.0f}")
-    return _table(("", "ms", "beside at-least-once"), 1, (first, *rows))
-
-
-def _table(heads: tuple[str, ...], left: int, rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [heads, ("---",) * left + ("---:",) * (len(heads) - left), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table(("", "ms", "beside at-least-once"), (first, *rows))

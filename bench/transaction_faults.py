@@ -18,6 +18,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from bench import document, machine
+from bench.tables import table
 
 if TYPE_CHECKING:
     from support.transactions.pipeline import PipelineResult
@@ -91,13 +92,13 @@ def _pipeline(result: PipelineResult) -> str:
 
 
 def _table(level: int, results: dict[str, Result]) -> str:
-    rows = [_HEAD, ["---", *["---:"] * (len(_HEAD) - 1)]]
+    rows = []
     for name, result in results.items():
         counts = [f"{getattr(result.verdict, column):,}" for column in _COLUMNS]
         rows.append([name, *counts, f"{result.uncommitted.leaked:,}", str(result.producers)])
     notes = [_note(name, result) for name, result in results.items()]
-    table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
-    return f"## transaction.version {level}\n\n{table}\n\n" + "\n".join(notes) + "\n"
+    found = table(_HEAD, rows)
+    return f"## transaction.version {level}\n\n{found}\n\n" + "\n".join(notes) + "\n"
 
 
 def _note(name: str, result: Result) -> str:

@@ -30,16 +30,25 @@ async def send_arrow(
     engine: ProducerEngine, topic: str | None, data: object, columns: ArrowColumns
 ) -> SendManyResult:
     """Appends every row and waits for all outcomes; see `Producer.send_arrow`."""
-    if topic is None and columns.topic is None:
-        raise InvalidTopicError("neither a topic nor a column of topics is given")
-    if topic is not None and not isinstance(topic, str):
-        raise InvalidTopicError(f"a topic's name is a str, not {type(topic).__name__}")
+    check_topic(topic, columns)
     run = BulkRun(engine)
     source = ArrowSource(data, columns)
     try:
         return await run.complete(_feed(run, engine, source, topic))
     finally:
         source.close()
+
+
+def check_topic(topic: str | None, columns: ArrowColumns) -> None:
+    """Refuses a call that says for no row where it goes.
+
+    Raises:
+        InvalidTopicError: it says so nowhere, or by something that is no name.
+    """
+    if topic is None and columns.topic is None:
+        raise InvalidTopicError("neither a topic nor a column of topics is given")
+    if topic is not None and not isinstance(topic, str):
+        raise InvalidTopicError(f"a topic's name is a str, not {type(topic).__name__}")
 
 
 async def _feed(

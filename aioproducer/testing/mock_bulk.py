@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from aioproducer.errors import IllegalStateError, InvalidTopicError, KafkaError
 from aioproducer.records.arrow import ArrowSource
+from aioproducer.runtime.arrow import check_topic
 from aioproducer.runtime.bulk import Item, as_record
 from aioproducer.runtime.bulk_result import (
     FailedRecord,
@@ -47,10 +48,7 @@ async def send_arrow(
     columns: ArrowColumns,
 ) -> SendManyResult:
     """Sends every row, then waits for all outcomes; see `Producer.send_arrow`."""
-    if topic is None and columns.topic is None:
-        raise InvalidTopicError("neither a topic nor a column of topics is given")
-    if topic is not None and not isinstance(topic, str):
-        raise InvalidTopicError(f"a topic's name is a str, not {type(topic).__name__}")
+    check_topic(topic, columns)
     source = ArrowSource(data, columns)
 
     async def rows() -> AsyncIterable[tuple[InterceptedRows, int]]:

@@ -24,6 +24,16 @@ def requests_of(producer: Producer) -> int:
     return producer._engine.stats.requests_sent
 
 
+def turns_of(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The times of the sender's turns from now on, as they are added."""
+    assert producer._engine is not None
+    task = producer._engine.sender_task
+    act = task._act
+    turns: list[float] = []
+    monkeypatch.setattr(task, "_act", lambda now: (turns.append(now), act(now)))
+    return turns
+
+
 def test_a_batch_leaves_in_the_turn_of_its_send_and_what_follows_gathers():
     async def run(kafka: VirtualKafka) -> None:
         producer = await warmed_up(kafka, linger_ms=0)
@@ -57,11 +67,7 @@ def test_after_an_answer_that_leaves_nothing_to_do_the_sender_sleeps_on(
 ):
     async def run(kafka: VirtualKafka) -> None:
         producer = await warmed_up(kafka, linger_ms=0)
-        assert producer._engine is not None
-        task = producer._engine.sender_task
-        turns = []
-        act = task._act
-        monkeypatch.setattr(task, "_act", lambda now: (turns.append(now), act(now)))
+        turns = turns_of(producer, monkeypatch)
         for _ in range(10):
             await producer.send_and_wait("t", b"v")
         assert len(turns) == 10
@@ -77,11 +83,7 @@ def test_where_batches_linger_the_sender_looks_again_after_an_answer(
 
     async def run(kafka: VirtualKafka) -> None:
         producer = await warmed_up(kafka, linger_ms=5)
-        assert producer._engine is not None
-        task = producer._engine.sender_task
-        turns = []
-        act = task._act
-        monkeypatch.setattr(task, "_act", lambda now: (turns.append(now), act(now)))
+        turns = turns_of(producer, monkeypatch)
         await producer.send_and_wait("t", b"v")
         before = len(turns)
         await asyncio.sleep(0.001)
