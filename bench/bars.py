@@ -96,7 +96,14 @@ def _client_bars(client: str) -> list[Bar]:
     return [
         _cpu(f"{awaited}: CPU beside aiokafka", each, _cell("aiokafka"), 0.1),
         _cpu(f"{awaited}: CPU beside confluent with callbacks", each, _cell("confluent"), 0.6),
-        _cpu(f"{awaited}: CPU beside Java", each, _cell("java"), 0.5),
+        _cpu(f"{awaited}: CPU beside Java when both are warm", each, _cell("java"), 0.5),
+        Bar(
+            f"{awaited}: CPU beside Java, start and warm-up of both included",
+            each,
+            _cell("java"),
+            "life_cpu_us",
+            0.5,
+        ),
         _rate(f"{awaited}: records/s beside confluent", each, _cell("confluent"), 1.0),
         _rate(f"{awaited}: records/s beside Java", each, _cell("java"), 1.0),
         _rate(f"{awaited}: records/s beside aiokafka", each, _cell("aiokafka"), 8.0),

@@ -126,6 +126,7 @@ async def measure(
         else:
             found = await _throughput(adapter, mode, records, meter)
     found |= {"records": records, "wall_s": meter.wall_s, "cpu_s": meter.cpu_s}
+    found["life_cpu_s"] = _cpu_s()
     tell("measured", peak_rss=peak_rss_of("self"), **found)
 
 

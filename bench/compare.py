@@ -36,7 +36,16 @@ from bench.figures import percentile, spread
 from bench.servers import SERVERS, Server
 from bench.workers import WorkerError, worker
 
-MEASURES = ("rate", "cpu_us", "peak_mib", "p50_ms", "p99_ms", "p999_ms", "records_per_request")
+MEASURES = (
+    "rate",
+    "cpu_us",
+    "life_cpu_us",
+    "peak_mib",
+    "p50_ms",
+    "p99_ms",
+    "p999_ms",
+    "records_per_request",
+)
 _PACKAGES = {
     "aiokafka": "aiokafka",
     "confluent": "confluent_kafka",
@@ -237,6 +246,7 @@ def figures(found: dict[str, Any], arrived: int, *, exact: bool = True) -> Run:
         "cpu_s": found["cpu_s"],
         "rate": counted / found["wall_s"],
         "cpu_us": found["cpu_s"] / counted * 1e6,
+        "life_cpu_us": found["life_cpu_s"] / arrived * 1e6,
         "peak_mib": found["peak_rss"] / _MIB,
         "idle_mib": found["idle_rss"] / _MIB,
     }

@@ -119,6 +119,7 @@ def _between(marks: list[Measured]) -> Measured:
     return {
         "wall_s": end["wall"] - begin["wall"],
         "cpu_s": end["cpu"] - begin["cpu"],
+        "life_cpu_s": end["cpu"],
         "warm_records": begin["records"],
         "records": end["records"] - begin["records"],
         "idle_rss": begin["rss"],

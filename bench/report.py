@@ -19,10 +19,11 @@ from bench.tables import FAIL, PASS, table
 RECORDED = Path(__file__).parent
 ELSEWHERE = RECORDED.parent / "build" / "bench"
 _COLOURS = {name: f"C{index}" for index, name in enumerate(CLIENTS)}
-_DIGITS = {"cpu_us": 2, "p50_ms": 2, "p99_ms": 2, "p999_ms": 2, "ns": 1}
+_DIGITS = {"cpu_us": 2, "life_cpu_us": 2, "p50_ms": 2, "p99_ms": 2, "p999_ms": 2, "ns": 1}
 _HEADS = {
     "rate": "records/s",
     "cpu_us": "CPU µs/record",
+    "life_cpu_us": "with start and warm-up",
     "peak_mib": "peak MiB",
     "records_per_request": "records/request",
     "p50_ms": "p50 ms",

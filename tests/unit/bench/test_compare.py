@@ -16,6 +16,7 @@ FOUND = {
     "warm_records": 100,
     "wall_s": 0.5,
     "cpu_s": 0.002,
+    "life_cpu_s": 0.011,
     "peak_rss": 3 << 20,
     "idle_rss": 1 << 20,
 }
@@ -25,6 +26,7 @@ def test_figures_are_per_record_that_arrived_behind_the_warm_up() -> None:
     found = figures(FOUND | {"requests": 10}, 1_100)
     assert found["rate"] == 2_000
     assert found["cpu_us"] == pytest.approx(2.0)
+    assert found["life_cpu_us"] == pytest.approx(10.0)
     assert found["peak_mib"] == 3
     assert found["records_per_request"] == 100
 
