@@ -51,6 +51,9 @@ ALIASES: Final = {
 
 _TAKES_WORDS: Final = ("partitioner", "acks", "sasl_oauthbearer_jwt_retriever_class")
 
+_TAKES_NAMES: Final = ("metric_reporters",)
+"""Of Python's classes, which the option itself looks up."""
+
 COMPRESSION_LEVEL: Final = "compression.level"
 """librdkafka's one level for whichever codec is chosen."""
 
@@ -111,7 +114,7 @@ def object_from_text(name: str, text: str) -> object:
     Raises:
         ConfigError: it is a Java class without a counterpart here, or the option takes no text.
     """
-    if name in _TAKES_WORDS and "." not in text:
+    if name in _TAKES_NAMES or (name in _TAKES_WORDS and "." not in text):
         return text
     known = _JAVA_CLASSES.get(name)
     if known is None:

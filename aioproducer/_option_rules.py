@@ -16,6 +16,7 @@ from typing import Any, Final
 from aioproducer import log
 from aioproducer._callables import makes_coroutines
 from aioproducer._option_rules_security import check_security
+from aioproducer._options import split_list
 from aioproducer._properties import parse_servers
 from aioproducer._proxy_url import parse_proxy_url
 from aioproducer.errors import ConfigError
@@ -193,11 +194,24 @@ def _check_interceptors(values: Values, chosen: frozenset[str]) -> None:
         check_interceptors(given)
 
 
+def _settle_reporters(values: Values, chosen: frozenset[str]) -> None:
+    given = values["metric_reporters"]
+    if not isinstance(given, Sequence):
+        raise ConfigError(f"metric_reporters must be a sequence of objects or names, not {given!r}")
+    if given != ():
+        # Imported by those who have some.
+        from aioproducer.metrics.reporters import reporters_of
+
+        names = split_list(given) if isinstance(given, str) else given
+        values["metric_reporters"] = reporters_of(names)
+
+
 _RULES: Final[tuple[Callable[[Values, frozenset[str]], None], ...]] = (
     _check_bootstrap,
     _check_way,
     _check_callables,
     _check_interceptors,
+    _settle_reporters,
     _settle_acks,
     _settle_batch_size,
     _settle_partitioner,

@@ -23,7 +23,6 @@ from aioproducer._options import (
     at_least,
     between,
     either,
-    later,
     not_empty,
     one_of,
     one_of_ignoring_case,
@@ -462,11 +461,12 @@ class CoreOptions:
         "does.",
         source="KIP-714",
     )
-    metric_reporters: Sequence[object] = later(
+    metric_reporters: Sequence[object] = option(
         (),
         Kind.OBJECT,
-        "Objects that are told of every metric. Here metrics are asked for: by `metrics()`, or "
-        "by the exporters for Prometheus and OpenTelemetry.",
+        "Objects that are told which metrics there are, as they come and go, or the names of their "
+        "classes (`package.module.Class`); see `aioproducer.metrics.reporters`. Java's JMX "
+        "reporter is left out.",
     )
     metrics_num_samples: int = option(
         2, Kind.INT, "Over how many samples rates, means and peaks are taken.", at_least(1)

@@ -42,8 +42,6 @@ class Status(Enum):
     """How far this client is with an option."""
 
     SUPPORTED = "supported"
-    LATER = "later"
-    """Not built yet; setting it to anything but the values that hold today is refused."""
     INERT = "inert"
     """Has no meaning outside Java or outside brokers; setting it is refused."""
 
@@ -151,7 +149,6 @@ class Option(NamedTuple):
         constraint: The limit on its value.
         source: Who defines it: "Kafka", a KIP, or "aioproducer".
         status: How far this client is with it.
-        accepts: The values of a `LATER` option that hold today.
         required: Whether the user must give it.
         name: The field's name: Kafka's name with underscores.
         kafka_name: Kafka's dotted name.
@@ -163,7 +160,6 @@ class Option(NamedTuple):
     constraint: Constraint = ANYTHING
     source: str = "Kafka"
     status: Status = Status.SUPPORTED
-    accepts: tuple[object, ...] = ()
     required: bool = False
     name: str = ""
     kafka_name: str = ""
@@ -185,7 +181,7 @@ class Option(NamedTuple):
         """Return the value as it is kept.
 
         Raises:
-            ConfigError: it has the wrong type, breaks its limit, or is not supported yet.
+            ConfigError: it has the wrong type, breaks its limit, or does not apply here.
         """
         self._refuse_inert()
         if value is None and self.default is None and not self.required:
@@ -224,20 +220,6 @@ class Option(NamedTuple):
         """Return the error that says what would have been a good value."""
         return ConfigError(f"{self.name} must be {expected}, not {self.shown(value)}")
 
-    def refuse_if_not_built(self, value: object) -> None:
-        """Refuse a value that asks for something a later release brings.
-
-        Raises:
-            ConfigError: always "not supported yet".
-        """
-        holds_today = self.accepts or (self.default,)
-        if self.status is not Status.LATER or value in holds_today:
-            return
-        today = " or ".join(repr(allowed) for allowed in holds_today)
-        raise ConfigError(
-            f"{self.name}={self.shown(value)} is not supported yet (what holds today: {today})"
-        )
-
     def _refuse_inert(self) -> None:
         if self.status is Status.INERT:
             raise ConfigError(f"{self.kafka_name} does not apply to this client: {self.doc}")
@@ -260,31 +242,4 @@ def option(
 ) -> T:
     """Declare a supported option as a dataclass field's default."""
     row = Option(kind, doc, default, constraint, source, kafka_name=kafka_name)
-    return field(default=default, metadata={METADATA_KEY: row})
-
-
-def later(
-    default: T,
-    kind: Kind,
-    doc: str,
-    constraint: Constraint = ANYTHING,
-    *,
-    accepts: tuple[object, ...] = (),
-    source: str = "Kafka",
-    kafka_name: str = "",
-) -> T:
-    """Declare an option that is not built yet.
-
-    Args:
-        default: Kafka's default; it has no effect until the option is built.
-        kind: Kafka's type.
-        doc: What it will do.
-        constraint: The limit on its value.
-        accepts: The values that hold today, when that is not the default.
-        source: Who defines the option.
-        kafka_name: Kafka's name where it does not follow from the field's.
-    """
-    row = Option(
-        kind, doc, default, constraint, source, Status.LATER, accepts, kafka_name=kafka_name
-    )
     return field(default=default, metadata={METADATA_KEY: row})

@@ -4,9 +4,8 @@ Owns: `ProducerConfig` and `OPTIONS`. The rows stand in `_option_table` and
 `_option_table_security`, one row's logic in `_options`, rules between rows in `_option_rules`,
 foreign names in `_option_names`. Must not know: what the options do.
 
-Invariants: a `ProducerConfig` that exists is valid and never changes; no option is ignored: it is
-unknown, has no meaning here, or is not supported yet, and then raises; secrets never show, and
-are never pickled.
+Invariants: a `ProducerConfig` that exists is valid and never changes; no option is ignored: one
+that is unknown or has no meaning here raises; secrets never show, and are never pickled.
 """
 
 from __future__ import annotations
@@ -52,14 +51,13 @@ class ProducerConfig(SecurityOptions):
     """The options of a `Producer`, checked and complete.
 
     Options are keyword arguments named as Kafka's properties with underscores for dots; `OPTIONS`
-    documents each. Options this release does not support yet raise when they are set.
+    documents each.
 
     Attributes:
         explicitly_set: The names of the options that were given, as against defaults.
 
     Raises:
-        ConfigError: An option is unknown, has a wrong value, contradicts another one or is not
-            supported yet.
+        ConfigError: An option is unknown, has a wrong value or contradicts another one.
     """
 
     explicitly_set: frozenset[str] = field(default=frozenset(), init=False, compare=False)
@@ -78,8 +76,6 @@ class ProducerConfig(SecurityOptions):
             if missing:
                 raise ConfigError(f"{' and '.join(missing)} must be given")
             apply_rules(values, chosen)
-            for name in chosen:
-                OPTIONS[name].refuse_if_not_built(values[name])
             for name, settled in values.items():
                 object.__setattr__(self, name, settled)
             object.__setattr__(self, "explicitly_set", chosen)

@@ -1,9 +1,10 @@
-"""What a metric is: its name as Java's client gives it, its kind, its value at one moment.
+"""What a metric is: its name as Java's client gives it, its kind, its value, now or at any time.
 
-Owns: the shapes that producers hand out (`Producer.all_metrics`) and take from applications
-(`Producer.register_metric`, KIP-1076), and the name a metric has in OpenTelemetry (KIP-714). Must
-not know: how anything is counted, who exports it. `sampling` has the arithmetic; `prometheus` and
-`opentelemetry` are exporters, imported by those who use them.
+Owns: the shapes that producers hand out (`Producer.all_metrics`, `metric_reporters`) and take from
+applications (`Producer.register_metric`, KIP-1076), and the name a metric has in OpenTelemetry
+(KIP-714). Must not know: how anything is counted, who exports it. `sampling` has the arithmetic;
+`reporters` what is told of metrics as they come and go; `prometheus` and `opentelemetry` are
+exporters, imported by those who use them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = ["ApplicationMetric", "Metric", "MetricKind"]
+__all__ = ["ApplicationMetric", "LiveMetric", "Metric", "MetricKind"]
 
 
 class MetricKind(Enum):
@@ -45,11 +46,10 @@ class Metric(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ApplicationMetric:
-    """A metric of the application's own, read whenever metrics are handed out (KIP-1076).
+class LiveMetric:
+    """One metric that can be read at any time (Java: `KafkaMetric`).
 
-    `read` is called in the event loop, often; it must be quick and must not wait. One that raises
-    is left out.
+    `read` is called in the event loop.
     """
 
     name: str
@@ -68,3 +68,11 @@ class ApplicationMetric:
         """Its value now."""
         group, name, tags = self.identity
         return Metric(name, group, self.kind, float(self.read()), self.description, tags)
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationMetric(LiveMetric):
+    """A metric of the application's own, read whenever metrics are handed out (KIP-1076).
+
+    `read` is called often; it must be quick and must not wait. One that raises is left out.
+    """

@@ -52,6 +52,7 @@ from aioproducer.wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
+    from aioproducer.runtime.reporting import MetricsReporting
 
 _log = log.get("runtime")
 
@@ -67,7 +68,8 @@ class ProducerEngine:
         dialer: how connections are made; TCP when left out.
         rng: for jitter and partition choice; a seeded one makes a run repeatable.
         wall_ms: the clock for record timestamps, ms.
-        registry: what is pushed as telemetry; the producer's own metrics when left out.
+        registry: what is pushed as telemetry and told to reporters; the producer's own metrics
+            when left out.
     """
 
     def __init__(
@@ -92,9 +94,11 @@ class ProducerEngine:
         self._hurry = False
         self._make_core(rng or random.Random())
         self._make_runtime(dialer or settings.make_dialer(config), wall_ms)
+        registry = registry or MetricsRegistry()
         self.telemetry: TelemetryReporter | None = None
         if config.enable_metrics_push:
-            self.telemetry = self._make_telemetry(registry or MetricsRegistry(), wall_ms)
+            self.telemetry = self._make_telemetry(registry, wall_ms)
+        self._reporting = self._make_reporting(registry)
 
     def _make_core(self, rng: random.Random) -> None:
         config = self.config
@@ -150,7 +154,9 @@ class ProducerEngine:
         )
         self._encoder = settings.make_encoder(config)
         self.interception: Interception = Interception(
-            config.interceptor_classes, (config.key_serializer, config.value_serializer), loop
+            config.interceptor_classes,
+            (config.key_serializer, config.value_serializer, *config.metric_reporters),
+            loop,
         )
         self.memory: BufferMemory = BufferMemory(self.pool, loop, self.stats, self._on_memory_wait)
         self.sender_task: SenderTask = SenderTask(
@@ -217,6 +223,16 @@ class ProducerEngine:
             rng=self._rng,
         )
 
+    def _make_reporting(self, registry: MetricsRegistry) -> MetricsReporting | None:
+        if not self.config.metric_reporters:
+            return None
+        # Imported by those who have some.
+        from aioproducer.runtime.reporting import MetricsReporting
+
+        return MetricsReporting(
+            self.config.metric_reporters, lambda: registry.live(self), self.loop
+        )
+
     def _make_sticky(self, topic: str) -> BuiltInPartitioner:
         return BuiltInPartitioner(
             topic,
@@ -244,6 +260,8 @@ class ProducerEngine:
             BootstrapError: no bootstrap server could be reached in time.
             AuthenticationError, UnsupportedVersionError: waiting longer would not help.
         """
+        if self._reporting is not None:
+            self._reporting.start(self.config)
         self.client.set_bootstrap(self.config.bootstrap)
         self.metadata_task.start()
         self.sender_task.start()
@@ -366,6 +384,8 @@ class ProducerEngine:
             await self.client.close(_FAREWELL_S if in_peace else 0)
             self._encoder.close()
             self.interception.close()
+            if self._reporting is not None:
+                self._reporting.close()
 
     async def _settle(self) -> None:
         """Waits for what is to be done before the end: an open transaction is aborted."""

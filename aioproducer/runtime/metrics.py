@@ -11,12 +11,13 @@ application that raises is left out and named in the log once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aioproducer import log
 from aioproducer.core.transaction_operations import OperationKind
 from aioproducer.errors import IllegalStateError
-from aioproducer.metrics import ApplicationMetric, Metric, MetricKind
+from aioproducer.metrics import ApplicationMetric, LiveMetric, Metric, MetricKind
 
 if TYPE_CHECKING:
     from aioproducer.core.stats import ProducerStats, TopicStats
@@ -87,6 +88,21 @@ class _Row(NamedTuple):
     kind: MetricKind
     read: Callable[[_View], float]
     description: str
+
+    def value(self, engine: ProducerEngine, now: float) -> float:
+        return self.read(_View(engine, now))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Reads one metric; equal to another that reads the same of the same subject."""
+
+    subject: Any
+    read: Callable[[Any, float], float]
+    clock: Callable[[], float]
+
+    def __call__(self) -> float:
+        return float(self.read(self.subject, self.clock()))
 
 
 def _ratio(part: float, whole: float) -> float:
@@ -325,62 +341,81 @@ class MetricsRegistry:
         """Takes it away; nothing happens if it is not there."""
         self._own.pop(metric.identity, None)
 
+    def live(self, engine: ProducerEngine | None) -> Iterator[LiveMetric]:
+        """Every metric there is now; equal to those of another call while nothing changes."""
+        if engine is not None:
+            yield from _of_engine(engine)
+        yield from tuple(self._own.values())
+
     def collect(self, engine: ProducerEngine | None) -> list[Metric]:
         """Every metric with its value now."""
-        collected = [] if engine is None else list(_of_engine(_View(engine, engine.loop.time())))
-        for identity, metric in list(self._own.items()):
+        collected = []
+        for metric in self.live(engine):
             try:
                 collected.append(metric.measured())
             except Exception:
-                if identity not in self._broken:
-                    self._broken[identity] = None
+                if metric.identity not in self._broken:
+                    self._broken[metric.identity] = None
                     _log.exception("metric %s of the application raised", metric.name)
         return collected
 
 
-def _of_engine(view: _View) -> Iterator[Metric]:
+def _of_engine(engine: ProducerEngine) -> Iterator[LiveMetric]:
+    clock = engine.loop.time
     for row in _ROWS:
-        yield Metric(row.name, PRODUCER, row.kind, float(row.read(view)), row.description)
-    for name, topic in view.stats.topics.items():
-        yield from _tagged(TOPIC, ("topic", name), _topic_values(topic, view.now))
-    for node_id, node in view.engine.client.traffic.nodes.items():
-        yield from _tagged(NODE, ("node-id", f"node-{node_id}"), _node_values(node, view.now))
-    started_ms = float(view.engine.started_at_ms)
-    yield Metric("start-time-ms", APPLICATION_INFO, _GAUGE, started_ms, "When it was started")
+        yield LiveMetric(
+            row.name, PRODUCER, _Reading(engine, row.value, clock), row.kind, row.description
+        )
+    for name, topic in engine.stats.topics.items():
+        yield from _tagged(TOPIC, {"topic": name}, _TOPIC_ROWS, topic, clock)
+    for node_id, node in engine.client.traffic.nodes.items():
+        yield from _tagged(NODE, {"node-id": f"node-{node_id}"}, _NODE_ROWS, node, clock)
+    yield LiveMetric(
+        "start-time-ms",
+        APPLICATION_INFO,
+        _Reading(engine, _started_at_ms, clock),
+        description="When it was started",
+    )
 
 
-def _tagged(group: str, tag: tuple[str, str], values: Mapping[str, float]) -> Iterator[Metric]:
-    for name, value in values.items():
+def _started_at_ms(engine: ProducerEngine, now: float) -> float:
+    return engine.started_at_ms
+
+
+def _tagged(
+    group: str,
+    tags: Mapping[str, str],
+    rows: Mapping[str, Callable[[Any, float], float]],
+    subject: object,
+    clock: Callable[[], float],
+) -> Iterator[LiveMetric]:
+    for name, read in rows.items():
         kind = _COUNTER if name.endswith("-total") else _GAUGE
-        yield Metric(name, group, kind, float(value), tags=(tag,))
+        yield LiveMetric(name, group, _Reading(subject, read, clock), kind, tags=tags)
 
 
-def _topic_values(topic: TopicStats, now: float) -> dict[str, float]:
-    return {
-        "record-send-rate": topic.rate("records_sent", now),
-        "record-send-total": topic.records_sent,
-        "byte-rate": topic.rate("bytes_sent", now),
-        "byte-total": topic.bytes_sent,
-        "compression-rate": topic.mean("bytes_sent", "uncompressed_bytes", now),
-        "record-retry-rate": topic.rate("records_retried", now),
-        "record-retry-total": topic.records_retried,
-        "record-error-rate": topic.rate("records_failed", now),
-        "record-error-total": topic.records_failed,
-    }
-
-
-def _node_values(node: NodeTraffic, now: float) -> dict[str, float]:
-    return {
-        "request-rate": node.rate("requests", now),
-        "request-total": node.requests,
-        "request-size-avg": node.mean("bytes_out", "requests", now),
-        "request-size-max": node.peak("request_size_max", now),
-        "outgoing-byte-rate": node.rate("bytes_out", now),
-        "outgoing-byte-total": node.bytes_out,
-        "response-rate": node.rate("responses", now),
-        "response-total": node.responses,
-        "incoming-byte-rate": node.rate("bytes_in", now),
-        "incoming-byte-total": node.bytes_in,
-        "request-latency-avg": 1000 * node.mean("latency", "responses", now),
-        "request-latency-max": 1000 * node.peak("latency_max", now),
-    }
+_TOPIC_ROWS: Mapping[str, Callable[[TopicStats, float], float]] = {
+    "record-send-rate": lambda topic, now: topic.rate("records_sent", now),
+    "record-send-total": lambda topic, now: topic.records_sent,
+    "byte-rate": lambda topic, now: topic.rate("bytes_sent", now),
+    "byte-total": lambda topic, now: topic.bytes_sent,
+    "compression-rate": lambda topic, now: topic.mean("bytes_sent", "uncompressed_bytes", now),
+    "record-retry-rate": lambda topic, now: topic.rate("records_retried", now),
+    "record-retry-total": lambda topic, now: topic.records_retried,
+    "record-error-rate": lambda topic, now: topic.rate("records_failed", now),
+    "record-error-total": lambda topic, now: topic.records_failed,
+}
+_NODE_ROWS: Mapping[str, Callable[[NodeTraffic, float], float]] = {
+    "request-rate": lambda node, now: node.rate("requests", now),
+    "request-total": lambda node, now: node.requests,
+    "request-size-avg": lambda node, now: node.mean("bytes_out", "requests", now),
+    "request-size-max": lambda node, now: node.peak("request_size_max", now),
+    "outgoing-byte-rate": lambda node, now: node.rate("bytes_out", now),
+    "outgoing-byte-total": lambda node, now: node.bytes_out,
+    "response-rate": lambda node, now: node.rate("responses", now),
+    "response-total": lambda node, now: node.responses,
+    "incoming-byte-rate": lambda node, now: node.rate("bytes_in", now),
+    "incoming-byte-total": lambda node, now: node.bytes_in,
+    "request-latency-avg": lambda node, now: 1000 * node.mean("latency", "responses", now),
+    "request-latency-max": lambda node, now: 1000 * node.peak("latency_max", now),
+}

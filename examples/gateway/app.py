@@ -43,6 +43,8 @@ TOPIC = "events"
 MOST_UNANSWERED = 1_000
 # A client should hear of a cluster that is lost before it gives up by itself.
 PATIENCE = {"max_block_ms": 5_000, "request_timeout_ms": 5_000, "delivery_timeout_ms": 10_000}
+# Somebody waits for each event: they come one by one and gain nothing by waiting for company.
+AT_ONCE = {"linger_ms": 0}
 NO_EVENT = Refusal(422, "This is no event.")
 
 Outcome = Awaitable[RecordMetadata] | Refusal
@@ -62,7 +64,7 @@ class Event(BaseModel):
 
 def producing(bootstrap_servers: str, **options: Any) -> ProducerLifespan:
     """The life of the producer; options are its own."""
-    options = {**PATIENCE, "bootstrap_servers": bootstrap_servers, **options}
+    options = {**PATIENCE, **AT_ONCE, "bootstrap_servers": bootstrap_servers, **options}
     return ProducerLifespan(warm_up=(TOPIC,), **options)
 
 

@@ -221,34 +221,7 @@ def test_named_partitioners_are_those_that_exist():
     assert config(partitioner="crc32").partitioner == "consistent"
 
 
-# -- not supported yet, not applicable, unknown --------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "row",
-    [row for row in OPTIONS.values() if row.status is Status.LATER],
-    ids=lambda row: row.name,
-)
-def test_an_option_of_a_later_release_is_refused_unless_it_asks_for_what_holds_today(row):
-    others = {
-        Kind.INT: [61, 3],
-        Kind.LONG: [61],
-        Kind.SHORT: [61],
-        Kind.DOUBLE: [0.6, 0.1],
-        Kind.BOOLEAN: [True, False],
-        Kind.STRING: ["x", "SSL", "incremental", "rebootstrap", "ES256", "DEBUG"],
-        Kind.PASSWORD: ["x"],
-        Kind.LIST: ["x"],
-        Kind.OBJECT: [object()],
-    }
-    holds_today = row.accepts or (row.default,)
-    refused = [v for v in others[row.kind] if v not in holds_today and row.constraint.holds(v)]
-    assert refused
-    for value in refused:
-        with pytest.raises(ConfigError, match=f"{row.name}=.* is not supported yet"):
-            config(**{row.name: value})
-    for value in holds_today:
-        assert getattr(config(**{row.name: value}), row.name) == value
+# -- not applicable, unknown ---------------------------------------------------------------------
 
 
 def test_options_that_do_not_apply_are_refused_with_the_reason():

@@ -97,8 +97,6 @@ def _meaning(row: Option) -> str:
         text += f" Limit: {row.constraint.text.replace('|', '&#124;')}."
     if row.source not in {"Kafka", "aioproducer"}:
         text += f" ({row.source})"
-    if row.status is Status.LATER:
-        text += " **Not supported yet.**"
     return text
 
 

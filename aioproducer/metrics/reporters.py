@@ -1,0 +1,98 @@
+"""Metrics reporters: objects that are told which metrics there are, as they come and go.
+
+Owns: the protocol for users (Java: `MetricsReporter`), and making reporters of their names. Must
+not know: when they are called; `runtime.reporting` does.
+
+Every method is optional and a plain function, called in the event loop: it must be quick and must
+not wait. What one raises is logged and harms nothing. A reporter reads values when it wants to, in
+the loop, by `LiveMetric.measured()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from aioproducer import log
+from aioproducer._callables import makes_coroutines
+from aioproducer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from aioproducer.config import ProducerConfig
+    from aioproducer.interceptors import ClusterInfo
+    from aioproducer.metrics import LiveMetric
+
+__all__ = ["MetricsReporter", "reporters_of"]
+
+METHODS: Final = ("configure", "init", "metric_change", "metric_removal", "on_cluster", "close")
+
+_OF_JAVA: Final = ("org.apache.kafka.common.metrics.JmxReporter", "JmxReporter")
+
+_log = log.get("producer")
+
+
+class MetricsReporter(Protocol):
+    """The methods a reporter may have; one of `init` and `metric_change` it must."""
+
+    def configure(self, config: ProducerConfig) -> None:
+        """The options of the producer that is about to start."""
+
+    def init(self, metrics: Sequence[LiveMetric]) -> None:
+        """The metrics there are at the start."""
+
+    def metric_change(self, metric: LiveMetric) -> None:
+        """A metric came, or took another's place: a topic was sent to, a broker was talked to."""
+
+    def metric_removal(self, metric: LiveMetric) -> None:
+        """A metric is gone: a topic was not sent to for `metadata_max_idle_ms`."""
+
+    def on_cluster(self, cluster: ClusterInfo) -> None:
+        """The cluster became known, or another one answers."""
+
+    def close(self) -> None:
+        """The producer is closed; nothing is called any more, and values stay as they are."""
+
+
+def reporters_of(given: Iterable[object]) -> tuple[object, ...]:
+    """The reporters that were asked for: objects, or names such as `package.module.Class`.
+
+    Java's JMX reporter is left out with a line in the log: there is no JMX here.
+
+    Raises:
+        ConfigError: a name leads nowhere, or what it names, or an object, is no reporter.
+    """
+    reporters = []
+    for each in given:
+        if each in _OF_JAVA:
+            _log.info("metric_reporters: %s is left out, as there is no JMX outside Java", each)
+        else:
+            reporters.append(_checked(_made(each) if isinstance(each, str) else each))
+    return tuple(reporters)
+
+
+def _made(name: str) -> object:
+    """What a dotted name means: an object, or a class to be called without arguments."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        found: Any = getattr(import_module(module), attribute)
+        return found() if isinstance(found, type) else found
+    except Exception as error:
+        raise ConfigError(
+            f"metric_reporters: {name!r} cannot be made ({type(error).__name__}: {error})",
+            advice="Name a class of an importable module, which needs no arguments.",
+        ) from error
+
+
+def _checked(reporter: object) -> object:
+    if isinstance(reporter, type):
+        raise ConfigError(f"metric_reporters takes objects or names, not the class {reporter!r}")
+    methods = {name: getattr(reporter, name, None) for name in METHODS}
+    if not callable(methods["init"]) and not callable(methods["metric_change"]):
+        raise ConfigError(f"metric_reporters: {reporter!r} has neither init nor metric_change")
+    for name, method in methods.items():
+        if method is not None and makes_coroutines(method):
+            raise ConfigError(
+                f"{name} of {reporter!r} is a coroutine function, which nobody would await"
+            )
+    return reporter
