@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
+import sys
 import tarfile
 import tomllib
 import zipfile
@@ -123,6 +125,27 @@ def test_a_wheel_that_is_packed_tightly_has_the_same_content_in_fewer_bytes(tmp_
         (member,) = archive.infolist()
         assert archive.read(member) == text
     assert member.date_time == (2026, 1, 2, 3, 4, 6)
+
+
+def test_every_wheel_that_is_configured_is_packed_tightly_and_checked(tmp_path: Path) -> None:
+    pytest.importorskip("zopfli", reason="zopfli is not installed")
+    script = ".ci/finish_wheels.py"
+    systems = PROJECT["tool"]["cibuildwheel"]
+    for system in ("linux", "macos", "windows"):
+        assert script in "".join(systems[system]["repair-wheel-command"])
+    made, folder = tmp_path / "made", tmp_path / "dist"
+    for each in (made, folder):
+        each.mkdir()
+    command = [sys.executable, ROOT / script, folder, wheel(made, size=1000)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "all may be published")
+    assert (folder / "a.whl").stat().st_size < (made / "a.whl").stat().st_size
+    command[-1] = wheel(made, without="aioproducer/py.typed")
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (
+        1,
+        "a.whl: aioproducer/py.typed is missing",
+    )
 
 
 def test_what_is_installed_imports_nothing_that_is_not() -> None:

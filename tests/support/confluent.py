@@ -66,7 +66,7 @@ def read_all_blocking(
         }
     )
     try:
-        unread = _partitions(consumer, topic, timeout_s)
+        unread = _partitions(consumer, topic, deadline)
         consumer.assign([TopicPartition(topic, id_, OFFSET_BEGINNING) for id_ in sorted(unread)])
         records: list[ForeignRecord] = []
         while unread:
@@ -135,11 +135,17 @@ def _create_topic(bootstrap: str, topic: NewTopic, timeout_s: float) -> None:
         time.sleep(_POLL_S)
 
 
-def _partitions(consumer: Consumer, topic: str, timeout_s: float) -> set[int]:
-    described = consumer.list_topics(topic, timeout=timeout_s).topics[topic]
-    if described.error is not None:
-        raise KafkaException(described.error)
-    return set(described.partitions)
+def _partitions(consumer: Consumer, topic: str, deadline: float) -> set[int]:
+    """The topic's partitions; a broker that has not heard of a new topic yet is asked again."""
+    while True:
+        patience = max(_POLL_S, deadline - time.monotonic())
+        described = consumer.list_topics(topic, timeout=patience).topics[topic]
+        if described.error is None:
+            return set(described.partitions)
+        is_unheard_of = described.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        if not is_unheard_of or time.monotonic() > deadline:
+            raise KafkaException(described.error)
+        time.sleep(_POLL_S)
 
 
 def _foreign(message: Message) -> ForeignRecord:
