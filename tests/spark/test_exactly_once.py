@@ -260,8 +260,9 @@ def kill_at(moment: str, written: FaultySession) -> None:
     earliest = 1 if written.lives and moment in {"decided", "half ended"} else 0
 
     def batch(query: FaultyQuery) -> int:
-        query.set_goal(query.files_done() + 4)
-        return query.batches() + query.rng.randint(earliest, earliest + 1)
+        chosen = query.batches() + query.rng.randint(earliest, earliest + 1)
+        query.set_goal(chosen + 2)  # one more behind it
+        return chosen
 
     life = written.start(moment=moment, batch=batch)
     assert life.standing() == written.queries, life.text()
@@ -273,7 +274,7 @@ def kill_at(moment: str, written: FaultySession) -> None:
 def kill_at_any_moment(written: FaultySession) -> None:
     """It counts for those that have begun with a batch and are not done with all."""
     for query in written.queries:
-        query.set_goal(query.files_done() + 4)
+        query.set_goal(query.files_done() + 3)
     before = {query.topic: query.notes[PLANNED] for query in written.queries}
     life = written.start(moment="any")
     goal = written.notes[PLANNED] + written.rng.randint(1, 2 * AT_ONCE)
