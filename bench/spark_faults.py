@@ -18,10 +18,12 @@ from bench.tables import table
 
 RECORDS = Path(__file__).parents[1] / "build" / "spark-faults"
 RESULTS = Path(__file__).with_name("spark_faults.json")
+_QUERIES = ("sessions", "started", "killed", "failed")
 _ADDED = ("batches", "rows", "duplicates", "losses", "seconds")
 _HEAD = (
     "scenario",
     "happened",
+    "sessions",
     "lives",
     "killed",
     "failed",
@@ -46,12 +48,16 @@ Written by `make cluster-spark`; do not edit.
 and again, at random moments, and started again with another number of cores and of Spark
 partitions, until each fault has happened so often and every file is written. Then
 confluent-kafka's read_committed consumer reads the topic to its end. The faults are those of
-`tests/spark/test_exactly_once.py`; what is killed there is killed by SIGKILL.
+`tests/spark/test_exactly_once.py`; what is killed there is killed by SIGKILL. A session has up to
+ten queries at once, each with a topic and a checkpoint of its own; what kills the session or a
+broker hits each of them in a batch of its own. A scenario's runs are added up; none was left out.
 
 - *happened*: how often, by what those who died wrote down just before. *Another attempt* is one
-  that Spark made by itself.
-- *lives*: how often the query was started; of these *killed*, and *failed*: ended by an error of
-  their own, which is what a shut out driver does, and Spark when a task has failed too often.
+  that Spark made by itself; *attempt with another number of partitions*: a batch that was begun
+  with one and done again with another.
+- *sessions*: how often Spark was started. *lives*: how often a query was; of these *killed*, and
+  *failed*: ended by an error of their own, which is what a shut out driver does, and Spark when a
+  task has failed too often.
 - *duplicates*: rows beyond the first of their kind. *losses*: rows that are not there.
 
 {found}
@@ -102,7 +108,7 @@ def _table(records: Iterable[Mapping[str, Any]]) -> str:
 
 def _row(record: Mapping[str, Any]) -> tuple[str, ...]:
     happened = ", ".join(f"{count} x {what}" for what, count in record["happened"].items())
-    queries = (record["queries"].get(name, 0) for name in ("started", "killed", "failed"))
+    queries = (record["queries"].get(name, 0) for name in _QUERIES)
     figures = (*queries, *(record[name] for name in _ADDED))
     return (record["scenario"], happened, *(f"{figure:,}" for figure in figures))
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.children import ROOT, environment
 from support.spark import EmbeddedKafka, embedded_kafka
 
 from aioproducer.spark.session import local_session
 
-ROOT = Path(__file__).parents[2]
 _HERE = Path(__file__).parent
 
 
@@ -34,8 +34,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("needs Java 17 or newer, on the PATH or by JAVA_HOME")
     # The directory of discovery is what a wheel makes of it: a top-level module.
-    paths = [ROOT / "aioproducer/spark/discovery", ROOT / "tests", os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, filter(None, paths)))
+    discovery = ROOT / "aioproducer/spark/discovery"
+    os.environ["PYTHONPATH"] = environment(discovery)["PYTHONPATH"]
     home = tmp_path_factory.mktemp("spark")
     settings = {
         "spark.driver.memory": "1g",

@@ -2,8 +2,8 @@
 
     AIOPRODUCER_TEST_SPARK_FAULTS=20   so many times each, on real Kafka (`make cluster-spark`)
 
-Without it one query loses its tasks and commits, and one is killed, on embedded brokers. What the
-many came to is written down by `support.spark_faults.record`.
+Without it one query loses its tasks and commits, and some are killed in their commits, on embedded
+brokers. What the many came to is written down by `support.spark_faults.record`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ import json
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.confluent import create_topic_confluent
+from support.confluent import create_topic_confluent, grow_topic_confluent
 from support.spark import EmbeddedKafka
 from support.spark_cluster import standalone_cluster
-from support.spark_faults.deaths import MOMENTS, PHASES
-from support.spark_faults.query import FaultyQuery, Life
+from support.spark_faults.deaths import MOMENTS, PHASES, PLANNED
+from support.spark_faults.query import FaultyQuery
 from support.spark_faults.record import judge
+from support.spark_faults.session import FaultySession, Life
 
 from aioproducer.testing.kafka import KafkaBackend
 
@@ -32,21 +34,26 @@ pytest.importorskip("pyspark", reason="needs pyspark (the extra `spark`)")
 MOST_LIVES = 40
 LONG_LIFE_S = 1800.0
 REPEATS = int(os.environ.get("AIOPRODUCER_TEST_SPARK_FAULTS") or 0)
+AT_ONCE = min(10, REPEATS)
+"""Queries in a session: whatever hits it is a repetition for each of them."""
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.interval": "50ms",
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.quantile": "0.3",
     "spark.speculation.minTaskRuntime": "100ms",
+    "spark.executor.memory": "512m",
 }
 EXECUTORS = {"spark.executor.memory": "512m", "spark.deploy.maxExecutorRetries": "-1"}
-TWO_EXECUTORS = "local-cluster[2,2,1024]"
+THREE_EXECUTORS = "local-cluster[3,2,1024]"
 WITHIN_TASKS = ("before the write", "in the middle", "before the return")
 TASK_DEATHS = [f"{way} {moment}" for way in ("raise", "kill") for moment in WITHIN_TASKS]
+EXACTLY_ONCE = "exactly-once"
+HIT = "hit by the death of a broker"
 WITHOUT = ("at-least-once", "task-transactions")
 
 long = pytest.mark.skipif(not REPEATS, reason="takes long (make cluster-spark)")
-MakeQuery = Callable[..., FaultyQuery]
+MakeSession = Callable[..., FaultySession]
 
 
 def test_commits_that_fail_anywhere_and_tasks_that_die_lose_and_repeat_nothing(
@@ -93,33 +100,40 @@ def run_in(spark: Any, query: FaultyQuery, **faults: Any) -> None:
     assert not running.isActive
 
 
-def test_a_query_killed_in_the_middle_of_its_commit_is_whole_in_the_end(
+def test_queries_killed_in_their_commits_are_whole_in_the_end(
     embedded: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    query = FaultyQuery(tmp_path, embedded.servers, embedded.topic(2), files=2, lines=60)
-    life = query.start(moment="half ended", batch=1)
-    assert life.ended() < 0, life.text()
-    assert query.notes["half ended"] == 1
-    query.finish()
-    assert query.wrong() == (0, 0)
+    """All at once, each at another moment of it."""
+    moment_of = {f"{number}": moment for number, moment in enumerate(MOMENTS)}
+    queries = [
+        FaultyQuery(tmp_path / name, embedded.servers, embedded.topic(2), files=2, lines=60)
+        for name in moment_of
+    ]
+    session = FaultySession(tmp_path, queries)
+    life = session.start(moment=lambda query: moment_of[query.folder.name], batch=0)
+    assert life.standing() == queries, life.text()
+    life.kill()
+    session.finish()
+    assert set(MOMENTS) <= set(session.notes)
+    assert session.wrong() == (0, 0)
 
 
 # -- many times, on real Kafka ---------------------------------------------------------------------
 
 
 @pytest.fixture
-def query(kafka_cluster: KafkaBackend, tmp_path: Path) -> Iterator[MakeQuery]:
-    """Makes queries to a topic of their own, on three real brokers."""
-    made: list[FaultyQuery] = []
+def session(kafka_cluster: KafkaBackend, tmp_path: Path) -> Iterator[MakeSession]:
+    """Makes queries of one session, each to a topic of its own, on three real brokers."""
+    made: list[FaultySession] = []
 
-    def make(files: int, guarantee: str = "exactly-once") -> FaultyQuery:
-        topic = f"spark-faults-{os.getpid()}-{time.monotonic_ns()}"
-        servers = kafka_cluster.bootstrap_servers
-        asyncio.run(create_topic_confluent(servers, topic, partitions=4, replication_factor=3))
-        folder = tmp_path / topic
-        folder.mkdir()
-        options = {"delivery.guarantee": guarantee}
-        made.append(FaultyQuery(folder, servers, topic, files, options=options))
+    def make(files: int, guarantee: str = EXACTLY_ONCE, at_once: int = AT_ONCE) -> FaultySession:
+        servers, options = kafka_cluster.bootstrap_servers, {"delivery.guarantee": guarantee}
+        queries = []
+        for _ in range(at_once):
+            topic = f"spark-faults-{os.getpid()}-{time.monotonic_ns()}"
+            asyncio.run(create_topic_confluent(servers, topic, partitions=4, replication_factor=3))
+            queries.append(FaultyQuery(tmp_path / topic, servers, topic, files, options=options))
+        made.append(FaultySession(tmp_path, queries))
         return made[-1]
 
     yield make
@@ -130,12 +144,16 @@ def query(kafka_cluster: KafkaBackend, tmp_path: Path) -> Iterator[MakeQuery]:
 @long
 @pytest.mark.kafka
 @pytest.mark.timeout(600 + 120 * REPEATS)
-@pytest.mark.parametrize("guarantee", ["exactly-once", *WITHOUT])
+@pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, *WITHOUT])
 def test_tasks_fail_and_workers_are_killed_at_any_moment(
-    query: MakeQuery, kafka_cluster: KafkaBackend, guarantee: str
+    session: MakeSession, kafka_cluster: KafkaBackend, guarantee: str
 ) -> None:
-    written = query(2 * REPEATS, guarantee)
-    go_on_until_all_have_happened(written, TASK_DEATHS, task_share=0.6)
+    written = session(files_for(3), guarantee)
+
+    def deaths(notes: Counter[str]) -> int:
+        return min(notes[each] for each in TASK_DEATHS)
+
+    go_on_until_it_has_happened(written, deaths, task_share=0.6)
     found = judge("tasks fail and workers are killed", written, kafka_cluster.description)
     check(guarantee, *found)
 
@@ -143,48 +161,67 @@ def test_tasks_fail_and_workers_are_killed_at_any_moment(
 @long
 @pytest.mark.kafka
 @pytest.mark.timeout(600 + 120 * REPEATS)
-def test_executors_are_killed_at_any_moment(query: MakeQuery, kafka_cluster: KafkaBackend) -> None:
-    written, deaths = query(REPEATS), [f"executor {moment}" for moment in WITHIN_TASKS]
-    go_on_until_all_have_happened(
+@pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, "at-least-once"])
+def test_executors_are_killed_at_any_moment(
+    session: MakeSession, kafka_cluster: KafkaBackend, guarantee: str
+) -> None:
+    written = session(files_for(1) + 1, guarantee)
+
+    def deaths(notes: Counter[str]) -> int:
+        return sum(notes[f"executor {moment}"] for moment in WITHIN_TASKS)
+
+    go_on_until_it_has_happened(
         written,
         deaths,
-        master=TWO_EXECUTORS,
+        master=THREE_EXECUTORS,
         spark=EXECUTORS,
         task_share=0.3,
         task_ways=["executor"],
     )
-    assert judge("executors are killed", written, kafka_cluster.description) == (0, 0)
+    check(guarantee, *judge("executors are killed", written, kafka_cluster.description))
 
 
 @long
 @pytest.mark.kafka
 @pytest.mark.timeout(600 + 60 * REPEATS)
+@pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, "at-least-once"])
 def test_speculative_attempts_write_nothing_twice(
-    query: MakeQuery, kafka_cluster: KafkaBackend, tmp_path: Path
+    session: MakeSession, kafka_cluster: KafkaBackend, tmp_path: Path, guarantee: str
 ) -> None:
-    written = query(REPEATS)
-    with standalone_cluster(tmp_path) as master:
-        go_on_until_all_have_happened(
+    written = session(files_for(1) + 1, guarantee)
+
+    def attempts(notes: Counter[str]) -> int:
+        return notes["another attempt"]
+
+    with standalone_cluster(tmp_path, cores=AT_ONCE + 1) as master:
+        go_on_until_it_has_happened(
             written,
-            ["another attempt"],
+            attempts,
             master=master,
             partitions=4,
-            spark=SPECULATION | {"spark.executor.memory": "512m"},
+            spark=SPECULATION,
             task_slow=5.0,
         )
-    assert judge("speculation", written, kafka_cluster.description) == (0, 0)
+    check(guarantee, *judge("speculation", written, kafka_cluster.description))
 
 
-def go_on_until_all_have_happened(written: FaultyQuery, wanted: list[str], **faults: Any) -> None:
-    """Lives, until each of these has happened so often."""
+def files_for(each: int, at_once: int = AT_ONCE) -> int:
+    """How many files a query has, when a session of so many needs so many per repetition."""
+    return -(-each * REPEATS // at_once)
+
+
+def go_on_until_it_has_happened(
+    written: FaultySession, count: Callable[[Counter[str]], int], **faults: Any
+) -> None:
+    """Lives, until it has happened so often."""
     for _ in range(MOST_LIVES):
         life = written.start(**faults)
         life.ended(LONG_LIFE_S)
-        if written.files_done() == written.files:
-            missing = REPEATS - min(written.notes[each] for each in wanted)
+        if written.is_done():
+            missing = REPEATS - count(written.notes)
             if missing <= 0:
                 return
-            written.set_goal(written.files + 2 * missing)
+            written.set_goal(-(-2 * missing // AT_ONCE))
     raise AssertionError(f"{written.notes}\n{life.text()}")
 
 
@@ -202,60 +239,97 @@ def check(guarantee: str, duplicates: int, losses: int) -> None:
 @pytest.mark.timeout(600 + 120 * REPEATS)
 @pytest.mark.parametrize(
     ("moment", "guarantee"),
-    [(each, "exactly-once") for each in (*MOMENTS, "any")] + [("ended", each) for each in WITHOUT],
+    [(each, EXACTLY_ONCE) for each in (*MOMENTS, "any")] + [("ended", each) for each in WITHOUT],
 )
-def test_the_query_is_killed_and_started_with_another_parallelism(
-    query: MakeQuery, kafka_cluster: KafkaBackend, moment: str, guarantee: str
+def test_queries_are_killed_and_started_with_another_parallelism(
+    session: MakeSession, kafka_cluster: KafkaBackend, moment: str, guarantee: str
 ) -> None:
-    written = query(3 * REPEATS, guarantee)
-    for _ in range(REPEATS):
-        kill_once(written, moment)
+    """Also while their topics grow, whose partitions keep the decisions."""
+    written = session(1, guarantee)
+    while written.notes["killed"] < REPEATS:
+        kill_at_any_moment(written) if moment == "any" else kill_at(moment, written)
+        if written.rng.random() < 0.5:
+            grow_topic(written.rng.choice(written.queries))
     written.finish()
     check(guarantee, *judge(f"query killed: {moment}", written, kafka_cluster.description))
 
 
-def kill_once(written: FaultyQuery, moment: str) -> None:
-    done = written.batches()
-    if moment == "any":
-        life = written.start()
-        written.wait_for_batch(life, done + written.rng.randint(0, 2))
-        time.sleep(written.rng.uniform(0, 0.5))
-        life.kill()
-        return
-    before = written.notes[moment]
+def kill_at(moment: str, written: FaultySession) -> None:
+    """All stand at it, each in a batch of its own."""
     # A batch that was decided when the query died is skipped by its next life: no moment there.
-    earliest = 1 if before and moment in {"decided", "half ended"} else 0
-    life = written.start(moment=moment, batch=done + written.rng.randint(earliest, 2))
-    assert life.ended() < 0, life.text()
-    assert written.notes[moment] == before + 1
+    earliest = 1 if written.lives and moment in {"decided", "half ended"} else 0
+
+    def batch(query: FaultyQuery) -> int:
+        chosen = query.batches() + query.rng.randint(earliest, earliest + 1)
+        query.set_goal(chosen + 2)  # one more behind it
+        return chosen
+
+    life = written.start(moment=moment, batch=batch)
+    assert life.standing() == written.queries, life.text()
+    life.kill()
+    for query in written.queries:
+        query.note("killed")
+
+
+def kill_at_any_moment(written: FaultySession) -> None:
+    """It counts for those that have begun with a batch and are not done with all."""
+    for query in written.queries:
+        query.set_goal(query.files_done() + 3)
+    before = {query.topic: query.notes[PLANNED] for query in written.queries}
+    life = written.start(moment="any")
+    goal = written.notes[PLANNED] + written.rng.randint(1, 2 * AT_ONCE)
+    while written.notes[PLANNED] < goal and life.process.poll() is None:
+        time.sleep(0.05)
+    time.sleep(written.rng.uniform(0, 0.5))
+    life.kill()
+    for query in life.running():
+        if query.notes[PLANNED] > before[query.topic]:
+            query.note("killed")
+
+
+def grow_topic(query: FaultyQuery) -> None:
+    query.note("topic grown")
+    count = 4 + query.notes["topic grown"]
+    asyncio.run(grow_topic_confluent(query.servers, query.topic, count))
 
 
 @long
 @pytest.mark.kafka
 @pytest.mark.timeout(600 + 120 * REPEATS)
+@pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, "at-least-once"])
 def test_a_second_driver_on_the_same_checkpoint_shuts_out_the_first(
-    query: MakeQuery, kafka_cluster: KafkaBackend
+    session: MakeSession, kafka_cluster: KafkaBackend, guarantee: str
 ) -> None:
     """Each second one, while it stands itself before its decision, is the next one's first."""
-    written = query(2 * REPEATS + 3)
+    written = session(files_for(2) + 3, guarantee)
+    # Without decisions it is Spark that stops the first, once a second has noted its batch.
+    earliest = 0 if guarantee == EXACTLY_ONCE else 1
 
-    def standing(behind: int) -> Life:
-        batch = written.batches() + behind
-        life = written.start(moment="before decision", batch=batch, how="pause")
-        assert life.pauses(), life.text()
+    def standing(earliest: int, latest: int) -> Life:
+        def batch(query: FaultyQuery) -> int:
+            return query.batches() + query.rng.randint(earliest, latest)
+
+        life = written.start(moment="before decision", batch=batch)
+        assert life.standing() == written.queries, life.text()
         return life
 
-    first, shut_out = standing(0), 0
-    for _ in range(REPEATS):
-        second = standing(written.rng.randint(0, 2))
-        first.go_on()
+    first, shut_out = standing(0, 0), 0
+    while shut_out < REPEATS:
+        second = standing(earliest, 2)
+        for query in written.queries:
+            time.sleep(written.rng.uniform(0, 0.1))
+            first.go_on(query)
         assert first.ended() > 0, first.text()
-        assert "another driver has taken over" in first.output.read_text(errors="replace")
-        first, shut_out = second, shut_out + 1
-    first.go_on()
+        failures = first.failures()
+        assert len(failures) == AT_ONCE
+        if guarantee == EXACTLY_ONCE:
+            assert all("another driver has taken over" in each for each in failures), failures
+        first, shut_out = second, shut_out + AT_ONCE
+    for query in written.queries:
+        first.go_on(query)
     assert first.ended() == 0, first.text()
     more = {"first driver shut out": shut_out}
-    assert judge("a second driver", written, kafka_cluster.description, **more) == (0, 0)
+    check(guarantee, *judge("a second driver", written, kafka_cluster.description, **more))
 
 
 @long
@@ -263,48 +337,56 @@ def test_a_second_driver_on_the_same_checkpoint_shuts_out_the_first(
 @pytest.mark.timeout(600 + 120 * REPEATS)
 @pytest.mark.parametrize("phase", [*PHASES, "any"])
 def test_brokers_are_killed_in_every_phase(
-    query: MakeQuery, kafka_cluster: KafkaBackend, phase: str
+    session: MakeSession, kafka_cluster: KafkaBackend, phase: str
 ) -> None:
     if not kafka_cluster.disturbable:
         pytest.skip("this cluster is not ours to disturb")
-    written, deaths = query(2 * REPEATS), 0
+    faults: dict[str, Any] = {"task_slow": 1.0} if phase == "any" else {"moment": phase}
+    at_once = min(4, REPEATS)
+    if phase == "writing":  # each query stands in a task
+        faults["master"] = f"local[{at_once + 1},4]"
+    files = files_for(5 if phase == "any" else 1, at_once)
+    written, deaths = session(files + 1, at_once=at_once), 0
     for _ in range(MOST_LIVES):
-        if phase == "any":
-            life = written.start(task_slow=0.3)
-        else:
-            life = written.start(moment=phase, how="pause")
-        while is_at(life, phase, written.rng):
-            kill_a_broker(kafka_cluster, life, written.rng)
+        life = written.start(**faults)
+        while hit := those_at(life, phase, written.rng):
+            kill_a_broker(kafka_cluster, life, hit, written.rng)
             deaths += 1
         life.ended(LONG_LIFE_S)
-        if written.files_done() == written.files:
-            if deaths >= REPEATS:
+        if written.is_done():
+            if written.notes[HIT] >= REPEATS:
                 break
-            written.set_goal(written.files + REPEATS)
-    assert written.files_done() == written.files, life.text()
-    assert deaths >= REPEATS
+            written.set_goal(files)
+    assert written.is_done(), life.text()
+    assert written.notes[HIT] >= REPEATS
     more = {"broker killed": deaths}
-    assert judge(f"broker killed: {phase}", written, kafka_cluster.description, **more) == (0, 0)
+    found = judge(f"broker killed: {phase}", written, kafka_cluster.description, **more)
+    assert found == (0, 0)
 
 
-def is_at(life: Life, phase: str, rng: random.Random) -> bool:
-    """Waits for the phase; False when the query has ended."""
+def those_at(life: Life, phase: str, rng: random.Random) -> list[FaultyQuery]:
+    """Waits for the phase; none when all have ended."""
     if phase != "any":
-        return life.pauses()
+        return life.standing()
     time.sleep(rng.uniform(0.5, 3))
-    return life.process.poll() is None
+    return life.running() if life.process.poll() is None else []
 
 
-def kill_a_broker(cluster: KafkaBackend, life: Life, rng: random.Random) -> None:
-    """Any of them: before the query goes on or right behind that; and starts it again, in time."""
+def kill_a_broker(
+    cluster: KafkaBackend, life: Life, hit: list[FaultyQuery], rng: random.Random
+) -> None:
+    """Any of them: before a query goes on or right behind that; and starts it again, in time."""
     node = rng.choice(cluster.node_ids)
-    is_standing, goes_first = life.pause.exists(), rng.random() < 0.5
-    if is_standing and goes_first:
-        life.go_on()
+    standing = [query for query in hit if query.pause(life.name).exists()]
+    first = [query for query in standing if rng.random() < 0.5]
+    for query in first:
+        life.go_on(query)
         time.sleep(rng.uniform(0, 0.03))
     cluster.kill(node)
-    if is_standing and not goes_first:
-        life.go_on()
+    for query in hit:
+        query.note(HIT)
+        if query in standing and query not in first:
+            life.go_on(query)
     time.sleep(rng.uniform(0, 3))
     cluster.start(node)
     cluster.wait_ready()

@@ -12,11 +12,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from support.children import environment
 from support.spark import EmbeddedKafka
 
 pytest.importorskip("pyspark", reason="needs pyspark (the extra `spark`)")
 
-from support.spark_cluster import ROOT, connect_server, standalone_cluster
+from support.spark_cluster import connect_server, standalone_cluster
 
 FILES = 3
 ROWS = 40
@@ -46,7 +47,7 @@ def load(rows: Path, embedded: EmbeddedKafka, topic: str, master: str, *more: st
     done = subprocess.run(
         [sys.executable, "-m", "aioproducer", *command, "--master", master, *more],
         cwd=rows.parent,
-        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=400,

@@ -6,8 +6,6 @@ machines: it runs no second attempt of a task where the first one runs.
 
 from __future__ import annotations
 
-import os
-import socket
 import subprocess
 import sys
 import time
@@ -17,26 +15,28 @@ from pathlib import Path
 
 import pyspark
 
-ROOT = Path(__file__).parents[2]
+from aioproducer.testing.kafka.ports import free_ports
+from support.children import environment
+
 _SPARK = Path(pyspark.__file__).parent
 _DEPLOY = "org.apache.spark.deploy"
 _READY_S = 120.0
 
 
 @contextmanager
-def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[str]:
-    """Starts it; gives its master's address.
+def standalone_cluster(folder: Path, workers: int = 2, cores: int = 2) -> Iterator[str]:
+    """Starts it, each worker with so many cores; gives its master's address.
 
     Raises:
         TimeoutError: it does not start.
     """
-    master, page = f"127.0.0.1:{_free_port()}", _free_port()
-    host, port = master.split(":")
-    commands = [["master.Master", "--host", host, "--port", port, "--webui-port", str(page)]]
+    port, page = map(str, free_ports(2))
+    master = f"spark://127.0.0.1:{port}"
+    commands = [["master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", page]]
+    limits = ["--cores", str(cores), "--memory", "1g", "--webui-port", "0"]
     for number in range(1, workers + 1):
-        limits = ["--cores", "2", "--memory", "1g", "--work-dir", str(folder / f"worker {number}")]
-        place = ["--host", f"127.0.0.{number}", "--webui-port", "0"]
-        commands.append(["worker.Worker", *place, *limits, f"spark://{master}"])
+        place = ["--host", f"127.0.0.{number}", "--work-dir", str(folder / f"worker {number}")]
+        commands.append(["worker.Worker", *place, *limits, master])
     with ExitStack() as running:
         logs = []
         for number, (name, *arguments) in enumerate(commands):
@@ -44,7 +44,7 @@ def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[str]:
             running.enter_context(_running([f"{_DEPLOY}.{name}", *arguments], arguments[1], log))
             logs.append(log)
         _wait(logs[1:], "Successfully registered with master")
-        yield f"spark://{master}"
+        yield master
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def connect_server(folder: Path) -> Iterator[str]:
     Raises:
         TimeoutError: it does not start.
     """
-    port, log = _free_port(), folder / "spark connect.log"
+    (port,), log = free_ports(1), folder / "spark connect.log"
     name = "org.apache.spark.sql.connect.service.SparkConnectServer"
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -73,12 +73,10 @@ def connect_server(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def _running(command: list[str], address: str, log: Path) -> Iterator[None]:
-    paths = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
     own = {
         "SPARK_HOME": str(_SPARK),
         "SPARK_LOCAL_IP": address,
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1",
     }
@@ -87,7 +85,7 @@ def _running(command: list[str], address: str, log: Path) -> Iterator[None]:
             [_SPARK / "bin" / "spark-class", *command],
             stdout=sink,
             stderr=sink,
-            env=os.environ | own,
+            env=environment(**own),
         )
     try:
         yield
@@ -103,9 +101,3 @@ def _wait(logs: list[Path], words: str) -> None:
             if time.monotonic() > deadline:
                 raise TimeoutError(log.read_text(errors="replace")[-3000:])
             time.sleep(0.1)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -11,13 +11,15 @@ MOMENTS = ("before decision", "decided", "half ended", "ended")
 """Of a commit, in order."""
 PHASES = ("planning", "writing", *MOMENTS[:3])
 """Of a batch, in order: where it can stand while a broker dies."""
+PLANNED = "planned"
+"""Noted behind the plan of each batch, where a query is hit at any moment."""
 
 
 def kill_session(session: int) -> None:
-    """SIGKILL for all processes of a session, this one as the last; Spark's have many groups."""
-    found = [process for process, status in _processes() if int(status[3]) == session]
-    for each in sorted(found, key=lambda process: process == os.getpid()):
-        _kill(each)
+    """SIGKILL for all processes of a session; Spark's have many groups."""
+    for process, status in _processes():
+        if int(status[3]) == session:
+            _kill(process)
 
 
 def kill_executor() -> None:

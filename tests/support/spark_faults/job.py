@@ -1,36 +1,58 @@
-"""One life of a streaming query: files of lines into a topic, as its settings (JSON) say."""
+"""One life of streaming queries: files of lines into topics, as its settings (JSON) say."""
 
 from __future__ import annotations
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from aioproducer.spark.session import local_session
 from support.spark_faults.source import FaultySource
 
 
-def main(settings: dict[str, Any]) -> None:
-    """Runs until every file is written, or dies."""
-    spark = local_session("a query that is killed", settings["spark"], master=settings["master"])
+def main(settings: dict[str, Any]) -> bool:
+    """Runs until every file of each query is written, or dies; whether none has failed."""
+    name = "queries that are killed"
+    spark = local_session(name, settings["spark"], master=settings["master"])
     spark.dataSource.register(FaultySource)
-    lines = (
+    # Spark finds a source of Python's in the thread alone that has made the session.
+    running = [_start(spark, query) for query in settings["queries"]]
+    ends = [Path(query["ended"]) for query in settings["queries"]]
+    with ThreadPoolExecutor(len(running)) as threads:
+        ended = list(threads.map(_wait, running, ends))
+    spark.stop()
+    return all(ended)
+
+
+def _start(spark: Any, settings: dict[str, Any]) -> Any:
+    return (
         spark.readStream.format("text")
-        .option("maxFilesPerTrigger", settings["files per batch"])
+        .option("maxFilesPerTrigger", 1)
         .load(settings["input"])
         .repartition(settings["partitions"])
-    )
-    query = (
-        lines.writeStream.format("faulty")
+        .writeStream.format("faulty")
         .options(**settings["options"])
         .option("faults", json.dumps(settings["faults"]))
         .option("checkpointLocation", settings["checkpoint"])
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination()
-    spark.stop()
+
+
+def _wait(query: Any, ended: Path) -> bool:
+    """Until it ends, of which a file tells then: an empty one, or its error."""
+    error = ""
+    try:
+        query.awaitTermination()
+    except Exception as failure:
+        error = str(failure)
+    written = ended.with_name(f"{ended.name} soon")
+    written.write_text(error, encoding="utf-8")
+    written.rename(ended)
+    return not error
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    sys.exit(0 if main(json.loads(sys.argv[1])) else 1)

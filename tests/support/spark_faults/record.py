@@ -12,34 +12,37 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from support.spark_faults.query import FaultyQuery
+from support.spark_faults.session import FaultySession
 
 _FOLDER = "AIOPRODUCER_TEST_SPARK_RECORD"
 
 
-def judge(scenario: str, query: FaultyQuery, cluster: str, **more: Any) -> tuple[int, int]:
+def judge(scenario: str, session: FaultySession, cluster: str, **more: Any) -> tuple[int, int]:
     """How many rows are there twice, and how many are not; writes the scenario's record.
 
     Args:
         scenario: its name.
-        query: which has come to its end.
+        session: which has come to its end.
         cluster: what it wrote to.
         more: what else is to be said of it.
     """
-    seconds = time.monotonic() - query.started
-    duplicates, losses = query.wrong()
-    ends = [life.process.wait(30) for life in query.lives]
+    seconds = time.monotonic() - session.started
+    duplicates, losses = session.wrong()
+    for life in session.lives:
+        life.process.wait(30)
+    queries, lives = session.queries, session.lives
     record = {
         "scenario": scenario,
-        "guarantee": query.options.get("delivery.guarantee", "exactly-once"),
-        "happened": dict(sorted(query.notes.items())) | more,
+        "guarantee": queries[0].guarantee,
+        "happened": dict(sorted(session.notes.items())) | more,
         "queries": {
-            "started": len(ends),
-            "killed": sum(end < 0 for end in ends),
-            "failed": sum(end > 0 for end in ends),
+            "sessions": len(lives),
+            "started": len(lives) * len(queries),
+            "killed": sum(len(life.running()) for life in lives),
+            "failed": sum(len(life.failures()) for life in lives),
         },
-        "batches": query.batches(),
-        "rows": query.files * query.lines,
+        "batches": sum(each.batches() for each in queries),
+        "rows": sum(each.files * each.lines for each in queries),
         "duplicates": duplicates,
         "losses": losses,
         "seconds": round(seconds),

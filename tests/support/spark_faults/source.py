@@ -1,19 +1,21 @@
 """The data source `aioproducer`, which fails and dies where it is told to.
 
-Owns: the moments, and how a task, its process or the whole query dies. Must not know: who decides.
+Owns: the moments, and how a task or its process dies. Must not know: who kills a whole query.
 
     task.share    how many of the first two attempts of tasks fail, at a random moment
     task.ways     how, at random: `raise`, `kill` its process, or kill the `executor` as well
-    task.slow     seconds that the first attempt at partition 0 takes longer
-    moment        where the query is hit, one of `deaths.MOMENTS` or `deaths.PHASES`
+    task.slow     seconds that the first attempt at partition 0 stands at a random moment
+    moment        where the query is hit, one of `deaths.MOMENTS` or `deaths.PHASES`; `any` to note
+                  when a batch is planned
     batch         in which batch; None for every one
-    how           `kill` the query, `raise` in its commit, or `pause` until a file is gone
+    how           `raise` in its commit, or `pause` until a file is gone, or the query
     pause         that file
     notes         where it is noted what has happened
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -28,11 +30,12 @@ from pyspark import TaskContext
 
 from aioproducer.spark.decision import Decision, Part
 from aioproducer.spark.ledger import Ledger
+from aioproducer.spark.options import Guarantee
 from aioproducer.spark.source import AioproducerSource, TaskMessage
 from aioproducer.spark.streaming import StreamWriter
 from aioproducer.spark.two_phase import TwoPhaseCommit
 from aioproducer.types import PreparedTransaction
-from support.spark_faults.deaths import kill_executor, kill_session
+from support.spark_faults.deaths import MOMENTS, PLANNED, kill_executor
 
 _PATIENCE_S = 300.0
 
@@ -61,31 +64,36 @@ class FaultyWriter(StreamWriter):
         self._faults = faults
 
     def __getstate__(self) -> dict[str, Any]:
-        if not self._is_begun and self._faults.get("moment") == "planning":
+        moment, is_begun = self._faults.get("moment"), self._is_begun
+        if moment == "planning" and not is_begun:
             _hit(self._faults)
-        return super().__getstate__()
+        state = super().__getstate__()
+        if moment == "any" and not is_begun:
+            _note(self._faults, PLANNED)
+        return state
 
     def write(self, iterator: Iterator[Any]) -> TaskMessage:
         context, chance = TaskContext.get(), random.SystemRandom()
         is_first = context.attemptNumber() == context.partitionId() == 0
         if context.attemptNumber() > 0:
             _note(self._faults, "another attempt")
-        if is_first and "task.slow" in self._faults:
-            _note(self._faults, "slow")
-            time.sleep(self._faults["task.slow"])
         share = self._faults.get("task.share", 0)
         if context.attemptNumber() <= 1 and chance.random() < share:
             way = chance.choice(self._faults.get("task.ways", ("raise", "kill")))
             return self._interrupted(iterator, lambda moment: _fail(self._faults, way, moment))
         if is_first and self._faults.get("moment") == "writing":
             return self._interrupted(iterator, lambda _: _hit(self._faults))
+        if is_first and "task.slow" in self._faults:
+            return self._interrupted(iterator, lambda moment: _stand(self._faults, moment))
         return super().write(iterator)
 
     def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
         moment = self._faults.get("moment")
-        if moment is None or self._faults["batch"] not in {batchId, None}:
+        if moment not in MOMENTS or self._faults["batch"] not in {batchId, None}:
             super().commit(messages, batchId)
             return
+        if moment != "ended" and self._plan.options.guarantee is not Guarantee.EXACTLY_ONCE:
+            _hit(self._faults)  # nothing is decided there
         with _doomed(self._faults):
             super().commit(messages, batchId)
         if moment == "ended":
@@ -123,6 +131,11 @@ def _fail(faults: dict[str, Any], way: str, moment: str) -> None:
     raise RuntimeError("a task fails on purpose")
 
 
+def _stand(faults: dict[str, Any], moment: str) -> None:
+    _note(faults, f"slow {moment}")
+    time.sleep(faults["task.slow"])
+
+
 @contextmanager
 def _doomed(faults: dict[str, Any]) -> Iterator[None]:
     """The query is hit within the commit in this block, if that is its moment."""
@@ -136,15 +149,16 @@ def _doomed(faults: dict[str, Any]) -> Iterator[None]:
         if moment == "decided":
             _hit(faults)
 
-    is_hit = False
+    is_hit, turns = False, asyncio.Lock()
 
     async def ending(self: TwoPhaseCommit, part: Part) -> bool:
         nonlocal is_hit
-        done = await end(self, part)
-        if moment == "half ended" and not is_hit:
-            is_hit = True
-            _hit(faults)
-        return done
+        async with turns:  # so that the first one is the only one when the query is hit
+            done = await end(self, part)
+            if moment == "half ended" and not is_hit:
+                is_hit = True
+                _hit(faults)
+            return done
 
     Ledger.decide = deciding  # type: ignore[method-assign]
     TwoPhaseCommit._is_committed = ending  # type: ignore[method-assign]
@@ -156,12 +170,9 @@ def _doomed(faults: dict[str, Any]) -> Iterator[None]:
 
 
 def _hit(faults: dict[str, Any]) -> None:
-    how = faults.get("how", "kill")
     _note(faults, faults["moment"])
-    if how == "raise":
+    if faults["how"] == "raise":
         raise RuntimeError("a commit fails on purpose")
-    if how == "kill":
-        kill_session(os.getsid(0))
     pause, deadline = Path(faults["pause"]), time.monotonic() + _PATIENCE_S
     pause.touch()
     while pause.exists() and time.monotonic() < deadline:

@@ -12,7 +12,7 @@ def record(scenario: str, guarantee: str = "exactly-once", **more: Any) -> dict[
         "scenario": scenario,
         "guarantee": guarantee,
         "happened": {"kill in the middle": 2},
-        "queries": {"started": 3, "killed": 1, "failed": 0},
+        "queries": {"sessions": 1, "started": 3, "killed": 1, "failed": 0},
         "batches": 4,
         "rows": 1000,
         "duplicates": 0,
@@ -35,7 +35,7 @@ def test_runs_of_one_scenario_are_added_up() -> None:
 def test_controls_stand_in_a_table_of_their_own() -> None:
     found = collected([record("tasks"), record("tasks", "at-least-once", duplicates=7)])
     proof, control = text(found, "here").split("**Without the mechanism**")
-    assert "| tasks | 2 x kill in the middle | 3 | 1 | 0 | 4 | 1,000 | 0 | 0 | 60 |" in proof
+    assert "| tasks | 2 x kill in the middle | 1 | 3 | 1 | 0 | 4 | 1,000 | 0 | 0 | 60 |" in proof
     assert "| tasks (at-least-once) |" in control
     assert "| 7 | 0 |" in control
 
