@@ -2,9 +2,10 @@
 
 Method: `bench.instructions_load` sends to the sink under valgrind's callgrind, which counts only
 between two marks behind the warm-up. Linger is long, so that full batches and the last flush are
-sent, and hashes are not random: two runs of the same code differ by about a percent. Instructions
-are no time: a cache miss costs as much here as an addition. Only the client is counted, in user
-space, the event loop included.
+sent; but for `lone`, where each record is sent when the one before is acknowledged. Hashes are not
+random: two runs of the same code differ by about a percent. Instructions are no time: a cache miss
+costs as much here as an addition. Only the client is counted, in user space, the event loop
+included.
 
 The figures are printed beside those in bench/instructions.json. `record` as an argument of
 `python -m bench.instructions` replaces them.
@@ -30,8 +31,8 @@ from bench.compare import unavailable, versions
 from bench.servers import Server, sink
 
 RECORDED = Path(__file__).with_name("instructions.json")
-MODES = ("each", "forget", "many", "arrow")
-_RECORDS = 20_000
+MODES = ("each", "forget", "many", "arrow", "lone")
+_RECORDS, _LONE_RECORDS = 20_000, 2_000
 _LINGER_MS = 1_000
 _VALUE_BYTES, _PARTITIONS = 100, 6
 _LIMIT_S = 100.0
@@ -79,7 +80,8 @@ def _compile_marks(directory: Path) -> Path:
 
 async def _count(server: Server, mode: str, library: Path, out: Path) -> float:
     """Instructions per record of one run, whose records arrived."""
-    client = CLIENTS["aioproducer"]
+    client, is_lone = CLIENTS["aioproducer"], mode == "lone"
+    records = _LONE_RECORDS if is_lone else _RECORDS
     async with server.topics(1, _PARTITIONS) as topics:
         job = Job(
             bootstrap=server.bootstrap,
@@ -88,16 +90,16 @@ async def _count(server: Server, mode: str, library: Path, out: Path) -> float:
             codec="none",
             keyed=False,
             tuning="common",
-            linger_ms=_LINGER_MS,
+            linger_ms=0 if is_lone else _LINGER_MS,
         )
         given = {"module": client.module, "loop": client.loop, "core": client.core}
-        given |= {"mode": mode, "records": _RECORDS, "job": asdict(job), "library": str(library)}
+        given |= {"mode": mode, "records": records, "job": asdict(job), "library": str(library)}
         told = await _run_callgrind(out, json.dumps(given))
         arrived = await server.arrived(topics)
     match = _COLLECTED.search(told)
-    if match is None or arrived < _RECORDS:
-        raise CallgrindError(f"{arrived:,} records arrived, not {_RECORDS:,}:\n{told[-500:]}")
-    return int(match[1]) / _RECORDS
+    if match is None or arrived < records:
+        raise CallgrindError(f"{arrived:,} records arrived, not {records:,}:\n{told[-500:]}")
+    return int(match[1]) / records
 
 
 async def _run_callgrind(out: Path, given: str) -> str:

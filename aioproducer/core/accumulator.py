@@ -11,7 +11,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -59,6 +59,9 @@ class RecordAccumulator:
         sequencer: asked whether a batch may go out, and told when it does.
         owner: stored in each batch for the runtime.
         on_unretrieved: see `ProducerBatch`.
+
+    Attributes:
+        readiness: whose turn it is; the sender asks there.
     """
 
     def __init__(
@@ -82,7 +85,7 @@ class RecordAccumulator:
         self._on_unretrieved = on_unretrieved
         self._queues: dict[str, dict[int, PartitionQueue]] = {}
         self._incomplete = IncompleteBatches(settings.delivery_timeout)
-        self._readiness = Readiness(
+        self.readiness: Readiness = Readiness(
             settings.linger,
             metadata.leader_of,
             lambda: self.expedited,
@@ -120,7 +123,7 @@ class RecordAccumulator:
             self._make_room(batch, record)
         has_room = batch.try_append(record)
         if batch.full:
-            self._readiness.replan(queue)
+            self.readiness.replan(queue)
         return batch if has_room else None
 
     def _make_room(self, batch: ProducerBatch, record: OutgoingRecord) -> None:
@@ -168,7 +171,7 @@ class RecordAccumulator:
         self._incomplete.add(batch)
         self._metadata.add_topic(record.meta.name, now)
         self._sequencer.on_opened(queue.topic_partition)
-        self._readiness.replan(queue)
+        self.readiness.replan(queue)
         return batch
 
     # -- what is due -----------------------------------------------------------------------------
@@ -179,39 +182,16 @@ class RecordAccumulator:
         return self._flushes > 0 or self.closing or self.pool.queued > 0
 
     @property
-    def next_ready_at(self) -> float:
-        """Loop time at which the next partition becomes ready; a lower bound, inf for never."""
-        return self._readiness.next_at
-
-    @property
     def next_expiry_at(self) -> float:
         """Loop time at which the oldest batch's delivery timeout ends."""
         return self._incomplete.next_expiry_at
-
-    @property
-    def leaderless(self) -> Collection[PartitionQueue]:
-        """Partitions whose time has come, and who have nobody to go to."""
-        return self._readiness.leaderless.keys()
-
-    def collect_ready(self, now: float) -> None:
-        """Places every partition whose time has come on its leader's queue."""
-        self._readiness.collect(now)
-
-    def ready_nodes(self) -> list[int]:
-        """Nodes that lead at least one ready partition."""
-        return self._readiness.nodes()
-
-    @property
-    def has_ready(self) -> bool:
-        """Whether some partition is on its leader's queue."""
-        return self._readiness.has_ready
 
     def drain(self, node_id: int, now: float) -> list[ProducerBatch]:
         """Takes at most one batch of each ready partition of a node, for one request.
 
         The batches add up to at most `max_request_size`, unless the first alone exceeds it.
         """
-        readiness = self._readiness
+        readiness, sequencer, metadata = self.readiness, self._sequencer, self._metadata
         drained: list[ProducerBatch] = []
         size = 0
         for _ in range(readiness.begin_request(node_id)):
@@ -226,18 +206,18 @@ class RecordAccumulator:
                 readiness.replan(queue)
                 continue
             head_size = head.wire_size
-            if head.encoded is None:
+            if self.growth_per_record and head.encoded is None:
                 head_size += self.growth_per_record * head.count
             if drained and size + head_size > self.settings.max_request_size:
                 readiness.put_back(node_id, queue)
                 break
-            if not self._sequencer.may_drain(head):
+            if not sequencer.may_drain(head):
                 continue
             head.close()
             queue.batches.popleft()
-            self._sequencer.on_drained(head)
+            sequencer.on_drained(head)
             size += head_size
-            head.on_attempt(now, self._metadata.leader_epoch(*queue.topic_partition))
+            head.on_attempt(now, metadata.leader_epoch(*queue.topic_partition))
             drained.append(head)
             if self.settings.guarantee_order:
                 queue.muted = True
@@ -247,14 +227,14 @@ class RecordAccumulator:
     def on_metadata_update(self, now: float) -> None:
         """Leaders may have moved: looks again at whoever is ready, leaderless or backing off."""
         self._forget_topics()
-        self._readiness.on_leaders_changed()
+        self.readiness.on_leaders_changed()
         for batch in self.incomplete():
             # Only batches queued for a retry: the leader epoch tells that the wait is pointless.
             if batch.attempts and not batch.holds and batch.retry_at > now:
                 epoch = self._metadata.leader_epoch(*batch.topic_partition)
                 if epoch > batch.leader_epoch:
                     batch.retry_at = now
-                    self._readiness.replan(self._queue_of(*batch.topic_partition))
+                    self.readiness.replan(self._queue_of(*batch.topic_partition))
 
     # -- after an attempt ------------------------------------------------------------------------
 
@@ -268,7 +248,7 @@ class RecordAccumulator:
                 break
             position += 1
         queue.batches.insert(position, batch)
-        self._readiness.replan(queue)
+        self.readiness.replan(queue)
 
     def enqueue_parts(self, batch: ProducerBatch, parts: list[ProducerBatch], now: float) -> None:
         """Puts the parts of a split batch in its place; it is done when they are.
@@ -295,7 +275,7 @@ class RecordAccumulator:
         """The answer for a partition has come: whatever held it back may be over."""
         queue = self._queue_of(*topic_partition)
         queue.muted = False
-        self._readiness.replan(queue)
+        self.readiness.replan(queue)
 
     def hold(self, batch: ProducerBatch) -> None:
         """A transport may read the batch's memory from now on."""
@@ -312,7 +292,8 @@ class RecordAccumulator:
         """Ends a batch; False when it had ended before."""
         self._incomplete.discard(batch)
         first = batch.complete(outcome)
-        self._maybe_deallocate(batch)
+        if not batch.holds:
+            self._maybe_deallocate(batch)
         return first
 
     def take_expired(self, now: float) -> list[ProducerBatch]:
@@ -367,12 +348,12 @@ class RecordAccumulator:
 
     def expedite(self) -> None:
         """Makes every partition that lingers ready; call when `expedited` becomes true."""
-        self._readiness.expedite()
+        self.readiness.expedite()
 
     def replan_all(self) -> None:
         """Looks again at every partition with batches: what held them all back is over."""
         for topic_partition in {batch.topic_partition: None for batch in self.incomplete()}:
-            self._readiness.replan(self._queue_of(*topic_partition))
+            self.readiness.replan(self._queue_of(*topic_partition))
 
     # -- private ---------------------------------------------------------------------------------
 
@@ -389,7 +370,7 @@ class RecordAccumulator:
             queue = self._queue_of(*batch.topic_partition)
             if not batch.holds and batch in queue.batches:
                 queue.batches.remove(batch)
-                self._readiness.take_back(queue)
+                self.readiness.take_back(queue)
 
     def _forget_topics(self) -> None:
         """Drops the queues of topics that expired from the metadata; sequences live elsewhere."""
@@ -397,7 +378,7 @@ class RecordAccumulator:
             queues = self._queues[topic].values()
             if not any(queue.batches or queue.muted for queue in queues):
                 for queue in queues:
-                    self._readiness.forget(queue)
+                    self.readiness.forget(queue)
                 del self._queues[topic]
 
     def _maybe_deallocate(self, batch: ProducerBatch) -> None:

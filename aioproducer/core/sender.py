@@ -96,6 +96,8 @@ class Sender:
         transactions: TransactionManager | None = None,
     ) -> None:
         self.accumulator = accumulator
+        self._readiness = accumulator.readiness
+        self._none_expires_before = -inf
         self._transactions = transactions
         self._metadata = metadata
         self._sequencer = sequencer
@@ -118,20 +120,26 @@ class Sender:
 
     def poll(self, now: float, nodes: NodeView) -> list[Action]:
         """One turn: fails what expired and says what to connect to and what to send."""
-        accumulator = self.accumulator
-        if accumulator.next_expiry_at <= now:
+        accumulator, readiness = self.accumulator, self._readiness
+        if self._none_expires_before <= now:
             self._expire(now)
+            until = now + self._settings.delivery_timeout  # of batches that come from now on
+            self._none_expires_before = min(accumulator.next_expiry_at, until)
         if self._transactions is not None:
             self._abandon(self._transactions)
-        accumulator.collect_ready(now)
-        if accumulator.leaderless:
+        readiness.collect(now)
+        if readiness.leaderless:
             self._metadata.request_update(now)
-            for queue in accumulator.leaderless:
+            for queue in readiness.leaderless:
                 self._metadata.add_topic(queue.topic_partition.topic, now)
         actions: list[Action] = []
-        if self._wants_identity and now >= self._identity_retry_at:
+        if (
+            self._sequencer.wants_identity
+            and not self._identity_requested
+            and now >= self._identity_retry_at
+        ):
             actions.append(RequestIdentity())
-        for node_id in accumulator.ready_nodes():
+        for node_id in readiness.nodes():
             if node_id in self._preparing:
                 continue
             can_drain = nodes.is_ready(node_id, now)
@@ -152,10 +160,10 @@ class Sender:
 
     def next_deadline(self, now: float, nodes: NodeView) -> float:
         """Loop time of the next turn, unless an event comes first."""
-        deadline = min(self.accumulator.next_ready_at, self.accumulator.next_expiry_at)
+        deadline = min(self._readiness.next_at, self.accumulator.next_expiry_at)
         if self._wants_identity and self._identity_retry_at > now:
             deadline = min(deadline, self._identity_retry_at)
-        for node_id in self.accumulator.ready_nodes():
+        for node_id in self._readiness.nodes():
             if node_id not in self._preparing:
                 ready = nodes.is_ready(node_id, now)
                 deadline = min(deadline, now if ready else nodes.ready_at(node_id, now))
@@ -164,7 +172,7 @@ class Sender:
     @property
     def awaits_network(self) -> bool:
         """Whether something is to go out, and connections are what it may be waiting for."""
-        return self.accumulator.has_ready or self._wants_identity
+        return self._readiness.has_ready or self._wants_identity
 
     # -- events ----------------------------------------------------------------------------------
 
@@ -214,10 +222,12 @@ class Sender:
 
     def without_done(self, node_id: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """Lets go of batches that ended while their request was prepared; returns the others."""
-        ended = [batch for batch in batches if batch.outcome is not None]
-        if not ended:
+        for batch in batches:
+            if batch.done:
+                break
+        else:
             return batches
-        self._let_go(ended)
+        self._let_go([batch for batch in batches if batch.done])
         live = [batch for batch in batches if not batch.done]
         if not live:
             self._preparing.discard(node_id)
@@ -267,8 +277,8 @@ class Sender:
         if not (response.responses and response.responses[0].name):
             # By the ids the request was made with: the metadata may know others by now, or none.
             names = {batch.topic_id: batch.topic_partition.topic for batch in batches}
-        answers = match_answers(response, names)
-        moved = self._move_leaders(answers, response, now)
+        answers, refused = match_answers(response, names)
+        moved = self._move_leaders(refused, response, now) if refused else ()
         for batch in batches:
             answer = answers.get(batch.topic_partition)
             if answer is None:
@@ -313,10 +323,10 @@ class Sender:
             self._fail(batch, expiry_of(batch, self._metadata, timeout=timeout, now=now))
 
     def _move_leaders(
-        self, answers: Answers, response: ProduceResponse, now: float
+        self, refused: Answers, response: ProduceResponse, now: float
     ) -> set[TopicPartition]:
         """Follows the leader hints among the errors (KIP-951); returns what moved."""
-        hints = leader_hints(answers)
+        hints = leader_hints(refused)
         if not hints:
             return set()
         moved = self._metadata.on_leader_hints(hints, response.node_endpoints, now)

@@ -37,14 +37,14 @@ def decode_answer(kind: type[Message], version: int, correlation_id: int, frame:
     """
     if kind is BareFrame:
         return BareFrame(frame)
+    if kind is ProduceRequest:
+        acknowledgement = decode_acknowledgement(frame, version, correlation_id)
+        if acknowledgement is not None:
+            return acknowledgement
     # The id first: the bytes of a response to something else could not be understood anyway.
     received = peek_correlation_id(frame)
     if received != correlation_id:
         raise ProtocolError(f"correlation id {received} came where {correlation_id} was due")
-    if kind is ProduceRequest:
-        acknowledgement = decode_acknowledgement(frame, version)
-        if acknowledgement is not None:
-            return acknowledgement
     if kind.API_KEY is ApiKey.API_VERSIONS and frame[4:6] == _UNSUPPORTED_VERSION:
         # KIP-511: a broker that does not know our version answers in version 0, whatever was asked.
         version = 0

@@ -51,6 +51,8 @@ class PreparedRequest(NamedTuple):
     expect_response: bool = True
     min_version: int = 0
     max_version: int | None = None
+    version: int | None = None
+    """What `api_version` has just said; it is not worked out again."""
 
     @classmethod
     def of(
@@ -288,10 +290,11 @@ class NetworkClient:
             raise NodeNotReady("the node takes no request now", node_id=node_id)
         if isinstance(request, Message):
             request = PreparedRequest.of(request)
-        kind = request.request_type
-        version = link.versions.choose(
-            kind, request.min_version, request.max_version, node_id=node_id
-        )
+        kind, version = request.request_type, request.version
+        if version is None:
+            version = link.versions.choose(
+                kind, request.min_version, request.max_version, node_id=node_id
+            )
         timeout_s = self._settings.request_timeout_s if timeout_s is None else timeout_s
         correlation_id = connection.next_correlation_id()
         return connection.send(

@@ -70,7 +70,10 @@ class ConnectionObserver(Protocol):
         """A response came; its future is about to be done."""
 
     def capacity_freed(self) -> None:
-        """Requests left the connection, or the write buffer was emptied."""
+        """Requests left the connection, or the write buffer was emptied.
+
+        Called after `response_received`, too, once all that came with that response was handled.
+        """
 
     def connection_failed(self, connection: Connection, error: KafkaError, lost: int) -> None:
         """The connection is over, and this many requests have failed with it."""
@@ -114,13 +117,8 @@ class _Request:
         self.future = future
         self.on_end = on_end
 
-    def finish(self, response: Message | None) -> None:
-        if not self.future.done():
-            self.future.set_result(response)
-        self.tell()
-
     def finish_soon(self, loop: asyncio.AbstractEventLoop, error: KafkaError | None) -> None:
-        """`finish` for whoever is in the middle of something that `on_end` may look at."""
+        """Ends it for whoever is in the middle of something that `on_end` may look at."""
         if not self.future.done():
             if error is None:
                 self.future.set_result(None)
@@ -132,14 +130,6 @@ class _Request:
     def tell(self) -> None:
         if self.on_end is not None:
             self.on_end(self.future)
-
-
-def _decoded(request: _Request, frame: bytes) -> Message | None:
-    """The answer; None where the frame is none, which the reader task will find out and tell."""
-    try:
-        return decode_answer(request.kind, request.version, request.correlation_id, frame)
-    except KafkaError:
-        return None
 
 
 class Connection:
@@ -363,6 +353,7 @@ class Connection:
             failure = KafkaConnectionError(f"reading failed: {error!r}", node_id=self.node_id)
             failure.__cause__ = error
         self.abort(failure)
+        self._observer.capacity_freed()  # for what may have been answered before
 
     async def _read_response(self) -> None:
         read = self._reader.readexactly
@@ -392,9 +383,12 @@ class Connection:
                 request = awaiting[0]
                 if start >= stop or stop > len(data) or not self._is_flushed(request):
                     break
-                response = _decoded(request, data[start:stop])
-                if response is None:
-                    break
+                try:
+                    response = decode_answer(
+                        request.kind, request.version, request.correlation_id, data[start:stop]
+                    )
+                except KafkaError:
+                    break  # the reader task will find out and tell
                 self._answered(request, response, stop - done)
                 done = stop
             if done:
@@ -408,7 +402,9 @@ class Connection:
         self._traffic.on_response(size, now - request.sent_at, now)
         self._observer.response_received(request.kind, request.version, response)
         self._awaiting.popleft()
-        request.finish(response)
+        if not request.future.done():
+            request.future.set_result(response)
+        request.tell()
 
     # -- writing ----------------------------------------------------------------------------------
 

@@ -239,8 +239,7 @@ class BrokerLink:
         """Tells the client if it may have been waiting for room."""
         if self._retiring and self.in_flight == 0:
             self._close_now(self._farewell("the broker left the cluster"))
-        else:
-            self._around.on_event()
+        self._around.on_event()
 
     def connection_failed(self, connection: Connection, error: KafkaError, lost: int) -> None:
         """Back to DISCONNECTED; failures during the handshake are the dial task's to report."""

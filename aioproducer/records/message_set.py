@@ -31,7 +31,6 @@ from aioproducer.records.reader import DecodedRecord, parse_header
 
 _FIRST_WITH_TIMESTAMPS = 2
 _FIRST_WITH_BATCHES = 3
-_NO_LIMIT = 2**15 - 1
 
 _OFFSET_SIZE = Struct(">qi")
 _CRC = Struct(">I")
@@ -50,15 +49,6 @@ def magic_for(produce_version: int) -> int:
     if produce_version >= _FIRST_WITH_BATCHES:
         return MAGIC
     return 1 if produce_version >= _FIRST_WITH_TIMESTAMPS else 0
-
-
-def produce_versions_for(magic: int) -> tuple[int, int]:
-    """The first and the last version of Produce that carry the record format `magic`."""
-    if magic == MAGIC:
-        return _FIRST_WITH_BATCHES, _NO_LIMIT
-    if magic == 1:
-        return _FIRST_WITH_TIMESTAMPS, _FIRST_WITH_BATCHES - 1
-    return 0, _FIRST_WITH_TIMESTAMPS - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,4 +59,5 @@ cdef class Wait:
 cdef class WakeUps:
     cdef readonly object loop
     cdef list due
+    cdef bint held
     cdef object done  # a future that is

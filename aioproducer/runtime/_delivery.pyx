@@ -275,7 +275,7 @@ cdef int wait_resume(object self, object value, PyObject **result) except -1:
     if type(answer) is Receipt:
         answer = (<Receipt> answer).metadata(delivery, delivery._index)
     elif batch.outcome is not None:
-        answer = delivery.result()
+        answer = first_result(delivery, batch)
     elif wait.state == FRESH:
         if not runs_here((<WakeUps?> batch.owner).loop):
             delivery._running_loop()  # says so
@@ -292,11 +292,22 @@ cdef int wait_resume(object self, object value, PyObject **result) except -1:
 set_am_send(Wait, wait_resume)
 
 
+cdef object first_result(Delivery delivery, batch):
+    """`Delivery.result`, and the receipt for those that ask next."""
+    cdef object outcome = batch.outcome
+    if outcome.error is not None or batch.parts:
+        return delivery.result()
+    batch.receipt = Receipt(
+        *batch.topic_partition, outcome.base_offset, outcome.log_append_time_ms
+    )
+    return (<Receipt> batch.receipt).metadata(delivery, delivery._index)
+
+
 def wake(Wait wait not None):
     """Listener of a batch: resumes one awaiter, along with the others that are due."""
     cdef WakeUps wake_ups = wait.wake_ups
     wait.state = DUE
-    if not wake_ups.due:
+    if not wake_ups.due and not wake_ups.held:
         wake_ups.loop.call_soon(wake_ups.run)
     wake_ups.due.append(wait)
 
@@ -314,6 +325,10 @@ cdef class WakeUps:
         self.due = []
         self.done = loop.create_future()
         self.done.set_result(None)
+
+    def hold(self):
+        """`run_now` will be called for what becomes due: the loop need not be asked."""
+        self.held = True
 
     def run(self):
         """Called by the loop."""
@@ -339,7 +354,11 @@ cdef class WakeUps:
 
         Unless a task runs: no other one may be resumed inside it.
         """
-        if not self.due or current_task(self.loop) is not None:
+        self.held = False
+        if not self.due:
+            return
+        if current_task(self.loop) is not None:
+            self.loop.call_soon(self.run)
             return
         try:
             self.run()

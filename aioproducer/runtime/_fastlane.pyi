@@ -7,7 +7,7 @@ from aioproducer.core.metadata import Metadata
 from aioproducer.core.partitioners import BuiltInPartitioner
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.runtime._puredelivery import Delivery
-from aioproducer.runtime.lane import LaneSettings
+from aioproducer.runtime.lane import LaneSettings, OpenBatch
 from aioproducer.types import HeadersInput
 
 def wall_clock_ms() -> int: ...
@@ -26,6 +26,7 @@ class FastLane:
         loop: asyncio.AbstractEventLoop,
         wall_ms: Callable[[], int],
         on_full_turn: Callable[[], object],
+        open_batch: OpenBatch,
     ) -> None: ...
     @property
     def open(self) -> bool: ...

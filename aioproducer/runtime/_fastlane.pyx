@@ -2,8 +2,8 @@
 # cython: binding=False, embedsignature=False, auto_pickle=False
 """The fast lane of `send()` in native code: from arguments to an appended record.
 
-Owns: the path of a record that needs no wait and opens no batch, the object that
-`producer.send(...)` returns on that path. Must not know: how batches are opened, sent or answered.
+Owns: the path of a record that needs no wait, the object that `producer.send(...)` returns on that
+path. Must not know: how batches are opened, sent or answered.
 `_purelane.py` is its twin; `lane.py` has the contract of both, and says when a record may take the
 lane.
 
@@ -131,17 +131,19 @@ cdef class FastLane:
     cdef object metadata
     cdef object wall_ms  # None: the wall clock
     cdef object on_full_turn
+    cdef object open_batch
     cdef Py_ssize_t records_per_turn
     cdef Py_ssize_t size_limit
     cdef bint hashes_keys
     cdef bint sticks
     cdef dict topics
 
-    def __init__(self, settings, *, metadata, loop, wall_ms, on_full_turn):
+    def __init__(self, settings, *, metadata, loop, wall_ms, on_full_turn, open_batch):
         self.loop = loop
         self.metadata = metadata
         self.wall_ms = None if wall_ms is wall_clock_ms else wall_ms
         self.on_full_turn = on_full_turn
+        self.open_batch = open_batch
         self.records_per_turn = settings.records_per_turn
         self.size_limit = settings.size_limit
         self.hashes_keys = settings.hashes_keys
@@ -166,6 +168,7 @@ cdef class FastLane:
         cdef int64_t timestamp
         cdef int overflow = 0
         cdef bint by_stickiness = False
+        cdef object delivery
         if (
             not self.open
             or self.waiting
@@ -204,11 +207,13 @@ cdef class FastLane:
                 return None
         elif key is not None and self.hashes_keys:
             number = (murmur2_of(key) & 0x7FFFFFFF) % len(lane.builders)
+        elif not self.sticks:
+            return None
         else:
             by_stickiness = True
             number = lane.sticky_partition
-            if number < 0 or lane.sticky_used + MAX_RECORD_OVERHEAD + contents >= lane.sticky_room:
-                return None
+            if lane.sticky_used + MAX_RECORD_OVERHEAD + contents >= lane.sticky_room:
+                number = -1
 
         if timestamp_ms is None:
             timestamp = utc_ms() if self.wall_ms is None else self.wall_ms()
@@ -218,7 +223,16 @@ cdef class FastLane:
                 return None
         else:
             return None
-        return self.put(lane, number, by_stickiness, timestamp, key, value, headers, contents)
+        if number >= 0:
+            delivery = self.put(
+                lane, number, by_stickiness, timestamp, key, value, headers, contents
+            )
+            if delivery is not None:
+                return delivery
+        return self.open_batch(
+            lane.meta, None if by_stickiness else number, timestamp, key, value, headers,
+            HEADER_SIZE + MAX_RECORD_OVERHEAD + contents,
+        )
 
     cdef bint is_in_loop(self) except -1:
         """Whether the caller runs in the loop, without a system call: see `runs_here`."""
@@ -265,12 +279,12 @@ cdef class FastLane:
         return lane
 
     def adopt(self, meta, batch, sticky):
-        """The general lane has appended to `batch`: what follows may come in here.
+        """A record was appended to `batch`: what follows may come in here.
 
         `sticky` is the partitioner that chose the partition, None when it was chosen otherwise.
         """
         cdef TopicLane lane = self.topics.get(meta.name)
-        if not self.open or batch.full or type(batch.builder) is not RecordBatchBuilder:
+        if not self.open:
             return
         if lane is None or lane.meta is not meta:
             self.forget(meta.name)
@@ -280,6 +294,8 @@ cdef class FastLane:
             lane.builders = [None] * len(meta.partitions)
             lane.sticky_partition = -1
         self.thread = PyThread_get_thread_ident()
+        if batch.full or type(batch.builder) is not RecordBatchBuilder:
+            return
         lane.builders[<Py_ssize_t> batch.topic_partition.partition] = batch.builder
         batch.builder.owner = batch
         if sticky is not None and self.sticks:
@@ -433,7 +449,7 @@ cdef class SendCall:
     cdef begin(self):
         """The delivery, or the await of it if that is what the method does, or None.
 
-        In the latter cases `inner` is set.
+        In the latter cases `inner` is set, and has to be resumed in the last one.
         """
         cdef SendMethod method = self.method
         cdef Wait wait
@@ -446,10 +462,11 @@ cdef class SendCall:
                 partition=self.partition, timestamp_ms=self.timestamp_ms,
             )
         elif method.waits:
-            wait = Wait.__new__(Wait)
+            self.inner = wait = Wait.__new__(Wait)
             wait.delivery = delivery
-            wait.suspend()  # just appended here: neither done nor another loop's
-            self.inner = wait
+            if delivery._batch.done:
+                return None  # it was opened, sent and has failed already
+            wait.suspend()  # just appended here, hence none of another loop's
             return wait
         return delivery
 

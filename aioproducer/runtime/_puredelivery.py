@@ -84,6 +84,9 @@ class WakeUps:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop: asyncio.AbstractEventLoop = loop
 
+    def hold(self) -> None:
+        """`run_now` will be called for what becomes due."""
+
     def run_now(self) -> None:
         """Resumes who is due, where that takes no turn of the loop: never here."""
 

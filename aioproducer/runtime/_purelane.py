@@ -1,7 +1,7 @@
 """The pure-Python twin of the native fast lane: same names, same records, no compiler needed.
 
-Owns: the quick path of a record that needs no wait and opens no batch. Must not know: how batches
-are opened, sent or answered. See `lane.py` for the contract.
+Owns: the quick path of a record that needs no wait. Must not know: how batches are opened, sent or
+answered. See `lane.py` for the contract.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aioproducer.core.partitioners import BuiltInPartitioner
     from aioproducer.core.producer_batch import ProducerBatch
     from aioproducer.records.protocol import BatchBuilder
-    from aioproducer.runtime.lane import LaneSettings
+    from aioproducer.runtime.lane import LaneSettings, OpenBatch
 
 _TIMESTAMPS = 2**63
 
@@ -66,6 +66,7 @@ class FastLane:
         loop: asyncio.AbstractEventLoop,
         wall_ms: Callable[[], int],
         on_full_turn: Callable[[], object],
+        open_batch: OpenBatch,
     ) -> None:
         self.waiting = 0
         self.records_this_turn = 0
@@ -79,6 +80,7 @@ class FastLane:
         self._loop = loop
         self._wall_ms = wall_ms
         self._on_full_turn = on_full_turn
+        self._open_batch = open_batch
         self._topics: dict[str, _TopicLane] = {}
 
     def append(
@@ -157,17 +159,18 @@ class FastLane:
                 return None
         elif key is not None and self._settings.hashes_keys:
             partition = murmur2_partition(key, len(lane.builders))
+        elif not self._settings.sticks:
+            return None
         else:
             by_stickiness = True
-            partition = lane.partition
-            if partition is None or lane.used + size >= lane.room:
-                return None
-        builder = lane.builders[partition]
-        if builder is None:
-            return None
-        index = builder.try_append(timestamp_ms, key, value, headers)
-        if index < 0:
-            return None
+            partition = lane.partition if lane.used + size < lane.room else None
+        builder = None if partition is None else lane.builders[partition]
+        index = -1
+        if builder is not None:
+            index = builder.try_append(timestamp_ms, key, value, headers)
+        if builder is None or index < 0:
+            partition, size = None if by_stickiness else partition, size + HEADER_SIZE
+            return self._open_batch(lane.meta, partition, timestamp_ms, key, value, headers, size)
         if by_stickiness:
             lane.used += size
         self.appended += 1
@@ -193,17 +196,19 @@ class FastLane:
     def adopt(
         self, meta: TopicMetadata, batch: ProducerBatch, sticky: BuiltInPartitioner | None
     ) -> None:
-        """The general lane has appended to `batch`: what follows may come in here.
+        """A record was appended to `batch`: what follows may come in here.
 
         `sticky` is the partitioner that chose the partition, None when it was chosen otherwise.
         """
-        builder = batch.builder
-        if not self.open or batch.full or builder is None:
+        if not self.open:
             return
         lane = self._topics.get(meta.name)
         if lane is None or lane.meta is not meta:
             self.forget(meta.name)
             lane = self._topics[meta.name] = _TopicLane(meta, self._metadata.cluster)
+        builder = batch.builder
+        if batch.full or builder is None:
+            return
         lane.builders[batch.topic_partition.partition] = builder
         builder.owner = batch
         if sticky is not None and self._settings.sticks:

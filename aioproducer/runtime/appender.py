@@ -112,6 +112,7 @@ class RecordAppender:
         self._admission: Admission | None = None
         self._lingers = accumulator.settings.linger > 0
         self._opened_this_turn = 0
+        self._turn_is_counted = False
         self._loop = loop
         self._stats = stats
         self.wall_ms: Callable[[], int] = wall_ms
@@ -125,7 +126,8 @@ class RecordAppender:
             metadata=metadata,
             loop=loop,
             wall_ms=wall_ms,
-            on_full_turn=lambda: loop.call_soon(self._on_turn),
+            on_full_turn=self._count_till_next_turn,
+            open_batch=self._append_checked,
         )
         stats.count_appended = lambda: self.lane.appended
         self._on_ceiling(memory.pool.ceiling)
@@ -207,7 +209,7 @@ class RecordAppender:
         if self._may_append:
             worn = self.lane.records_this_turn >= _RECORDS_PER_TURN
             batch = None if worn else self._try_append(record)
-            if batch is None and (worn or not self._may_open(record)):
+            if batch is None and (worn or not self._may_open(self._batch_bytes(record))):
                 # A loop of sends that never suspends would hold everybody up, and fill the memory
                 # before the first byte leaves: so much per turn of the loop.
                 await asyncio.sleep(0)
@@ -220,6 +222,31 @@ class RecordAppender:
             if batch is not None:
                 return self._delivery(record, batch)
         return await self._append_in_line(record, deadline, ticket)
+
+    def _append_checked(
+        self,
+        meta: TopicMetadata,
+        partition: int | None,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderPairs,
+        size: int,
+    ) -> Delivery | None:
+        """See `lane.OpenBatch`: for a record that the fast lane has checked."""
+        if not self._check.takes_headers:
+            return None
+        record = OutgoingRecord(meta, partition, timestamp_ms, key, value, headers, size)
+        batch = self._try_append(record)
+        if batch is not None:
+            return self._delivery(record, batch)
+        size = self._accumulator.settings.first_size(size)
+        if self._opened_this_turn and not self._may_open(size):
+            return None
+        buffer = self._memory.pool.try_allocate(size)
+        if buffer is None:
+            return None
+        return self._delivery(record, self._open_batch(record, buffer, size))
 
     def append_nowait(
         self,
@@ -349,10 +376,12 @@ class RecordAppender:
             return self._append_to(record, record.partition)
         sticky = self.sticky_of(record.meta.name)
         partition = sticky.peek(record.meta)
-        batch = self._append_to(record, partition)
-        if batch is None:
-            queue = self._accumulator.queue(record.meta.name, partition)
-            if queue is not None and queue.is_full_up():
+        batch = None
+        queue = self._accumulator.queue(record.meta.name, partition)
+        if queue is not None:
+            if queue.batches:
+                batch = self._append_to(record, partition)
+            if batch is None and queue.is_full_up():
                 # The switch may have been put off while the batch had room (KIP-794).
                 sticky.update(partition, 0, record.meta, enable_switch=True)
                 other = sticky.peek(record.meta)
@@ -365,7 +394,13 @@ class RecordAppender:
             )
         return batch
 
+    def _count_till_next_turn(self) -> None:
+        if not self._turn_is_counted:
+            self._turn_is_counted = True
+            self._loop.call_soon(self._on_turn)
+
     def _on_turn(self) -> None:
+        self._turn_is_counted = False
         self._opened_this_turn = 0
         self.lane.records_this_turn = 0
 
@@ -378,10 +413,10 @@ class RecordAppender:
     def _batch_bytes(self, record: OutgoingRecord) -> int:
         return self._accumulator.settings.first_size(record.size)
 
-    def _may_open(self, record: OutgoingRecord) -> bool:
+    def _may_open(self, size: int) -> bool:
         """Whether this turn of the loop may see another new batch."""
         opened = self._opened_this_turn
-        return not opened or opened + self._batch_bytes(record) <= _BYTES_PER_TURN
+        return not opened or opened + size <= _BYTES_PER_TURN
 
     def _try_new_batch(self, record: OutgoingRecord) -> ProducerBatch | None:
         size = self._batch_bytes(record)
@@ -389,7 +424,10 @@ class RecordAppender:
         return None if buffer is None else self._open_batch(record, buffer, size)
 
     def _open_batch(self, record: OutgoingRecord, buffer: bytearray, size: int) -> ProducerBatch:
-        """Right behind a `_try_append` that found no room: the sticky account is settled."""
+        """Right behind a `_try_append` that found no room: the sticky account is settled.
+
+        A batch that leaves here and now is none of those that fill the memory in this turn.
+        """
         meta = record.meta
         sticky = None
         partition = record.partition
@@ -407,13 +445,24 @@ class RecordAppender:
             raise SerializationError(str(error), topic=meta.name) from error
         # Its partition may wait for a broker: then nothing else would wake the sender in time.
         self._sender_task.advance(now + accumulator.settings.delivery_timeout)
-        if not self._opened_this_turn:
-            self._loop.call_soon(self._on_turn)
-        self._opened_this_turn += size
+        is_full = batch.full
+        # Now, as the record waits for nothing that follows.
+        if not self._tell_sender():
+            self._opened_this_turn += size
+            self._count_till_next_turn()
         if sticky is not None:
             self._stickiness.weigh(sticky, meta, now)
-            sticky.update(partition, record.size, meta, enable_switch=batch.full)
+            sticky.update(partition, record.size, meta, enable_switch=is_full)
         return batch
+
+    def _tell_sender(self) -> bool:
+        """A record was appended: wakes the sender if a batch is due; True if one left at once."""
+        if self._accumulator.readiness.next_at >= self._sender_task.sleeping_until:
+            return False
+        if self._lingers:
+            self._sender_task.wake()  # and others may join until it has its turn
+            return False
+        return self._sender_task.hurry()
 
     async def _append_in_line(
         self, record: OutgoingRecord, deadline: float | None, ticket: int
@@ -474,15 +523,13 @@ class RecordAppender:
         lane.appended += 1
         lane.records_this_turn += 1
         if lane.records_this_turn == _RECORDS_PER_TURN:
-            self._loop.call_soon(self._on_turn)
+            self._count_till_next_turn()
         index = batch.count - 1
-        if self._accumulator.next_ready_at < self._sender_task.sleeping_until:
-            if self._lingers:
-                self._sender_task.wake()  # and others may join until it has its turn
-            else:
-                self._sender_task.hurry()
-        if not batch.full and self._check.takes_headers:
-            sticky = None if record.partition is not None else self.sticky_of(record.meta.name)
+        self._tell_sender()
+        if self._check.takes_headers:
+            sticky = None
+            if record.partition is None and not batch.full:
+                sticky = self._stickiness.of(record.meta.name)
             lane.adopt(record.meta, batch, sticky)
         key, value = record.key, record.value
         return Delivery(

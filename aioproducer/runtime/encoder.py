@@ -29,6 +29,10 @@ class BatchEncoder:
         threads_threshold: body bytes at or above which compression runs in a thread.
         transactional: whether the batches belong to transactions.
         topics: those whose batches are compressed; None for all.
+
+    Attributes:
+        min_produce_version: The first Produce version that can carry the batches: v7 for zstd
+            (KIP-110), v3 in transactions; else any, in a format as old as it has to be.
     """
 
     def __init__(
@@ -44,19 +48,12 @@ class BatchEncoder:
         self._transactional = transactional
         self._threshold = threads_threshold
         self._executor: Executor | None = None
+        self.min_produce_version: int = 3 if transactional else 0
+        if codec is not None and codec.type is CompressionType.ZSTD:
+            self.min_produce_version = FIRST_PRODUCE_WITH_ZSTD
         # Here, not with the first batch (`records.batch`), whose records would wait for it: some
         # 40 ms, for what the package imports in its turn.
         import_module("crc32c")
-
-    @property
-    def min_produce_version(self) -> int:
-        """The first Produce version that can carry the batches.
-
-        v7 for zstd (KIP-110), v3 in transactions; else any, in a format as old as it has to be.
-        """
-        if self._codec is not None and self._codec.type is CompressionType.ZSTD:
-            return FIRST_PRODUCE_WITH_ZSTD
-        return 3 if self._transactional else 0
 
     def encode_inline(self, batches: Sequence[ProducerBatch], magic: int = MAGIC) -> bool:
         """Encodes on the loop what is cheap there; False when some batch is left for `encode`.
@@ -65,9 +62,10 @@ class BatchEncoder:
         """
         complete = True
         for batch in batches:
-            if _lacks(batch, magic):
-                if self._codec_of(batch) is None or batch.wire_size < self._threshold:
-                    batch.encoded = self._encode(batch, magic)
+            if batch.encoded is None or batch.encoded.magic != magic:
+                codec = self._codec and self._codec_of(batch)
+                if codec is None or batch.wire_size < self._threshold:
+                    batch.encoded = self._encode(batch, magic, codec)
                 else:
                     complete = False
         return complete
@@ -77,13 +75,16 @@ class BatchEncoder:
         if self._executor is None:
             self._executor = ThreadPoolExecutor(2, thread_name_prefix="aioproducer-compress")
         loop = asyncio.get_running_loop()
-        left = [batch for batch in batches if _lacks(batch, magic)]
+        left = [batch for batch in batches if batch.encoded is None or batch.encoded.magic != magic]
         try:
-            jobs = [loop.run_in_executor(self._executor, self._encode, b, magic) for b in left]
+            jobs = [
+                loop.run_in_executor(self._executor, self._encode, b, magic, self._codec_of(b))
+                for b in left
+            ]
         except RuntimeError:
             # At the interpreter's exit no thread takes work any more; what is left must go out yet.
             for batch in left:
-                batch.encoded = self._encode(batch, magic)
+                batch.encoded = self._encode(batch, magic, self._codec_of(batch))
             return
         for batch, encoded in zip(left, await asyncio.gather(*jobs), strict=True):
             batch.encoded = encoded
@@ -94,11 +95,12 @@ class BatchEncoder:
             self._executor.shutdown(wait=False)
             self._executor = None
 
-    def _encode(self, batch: ProducerBatch, magic: int) -> EncodedBatch | EncodedMessageSet:
+    def _encode(
+        self, batch: ProducerBatch, magic: int, codec: Codec | None
+    ) -> EncodedBatch | EncodedMessageSet:
         builder = batch.builder
         if builder is None:
             raise IllegalStateError("a batch was encoded after it gave up its memory")
-        codec = self._codec_of(batch)
         if magic != MAGIC:
             return encode_message_set(records_of(builder), magic, codec)
         body: bytes | memoryview = builder.body()
@@ -120,7 +122,3 @@ class BatchEncoder:
     def _codec_of(self, batch: ProducerBatch) -> Codec | None:
         names = self._topics
         return self._codec if names is None or batch.topic_partition.topic in names else None
-
-
-def _lacks(batch: ProducerBatch, magic: int) -> bool:
-    return batch.encoded is None or batch.encoded.magic != magic

@@ -171,6 +171,7 @@ class ProducerEngine:
             on_end=self._on_task_end,
             transactions=self._transactions,
             after_dispatch=None if config.metadata_max_age_ms else self.metadata.outdate,
+            before_answer=self._before_answer,
         )
         self.appender: RecordAppender = RecordAppender(
             settings.appender_settings(config),
@@ -410,6 +411,10 @@ class ProducerEngine:
             )
 
     # -- events ----------------------------------------------------------------------------------
+
+    def _before_answer(self) -> None:
+        if not self.interception.sees_records:
+            self._wake_ups.hold()
 
     def _on_network_event(self) -> None:
         if self.client.is_deserted():

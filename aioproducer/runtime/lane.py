@@ -3,15 +3,16 @@
 Owns: the contract of `_fastlane.pyx` (native) and `_purelane.py` (its twin), and the choice, which
 follows that of the native core (`AIOPRODUCER_IMPL`). Must not know: how batches are opened or sent.
 
-A record takes the lane when nothing has to be waited for and no batch to be opened: the lane is
-open, nobody queues for memory, another record may be buffered, key and value are bytes or None, the
-topic is known, the partition is given or chosen by a built-in rule, and its open batch has room.
-Everything else is left to the general lane (`RecordAppender`), which does the same and more.
+A record takes the lane when nothing has to be waited for: the lane is open, nobody queues for
+memory, another record may be buffered, key and value are bytes or None, the topic is known, the
+partition is given or chosen by a built-in rule, and its open batch has room or a new one can be had
+(`OpenBatch`). Everything else is left to the general lane (`RecordAppender`), which does the same
+and more.
 
 Invariants
 - Refusing has no effect: the general lane may take the same record at once.
 - The lane never says what is wrong with a record; the general lane does. Only `check_admission`
-  raises here, as it does there.
+  and `OpenBatch` raise here, as they do there.
 - The lane passes nobody who waits for memory (`waiting`), and pauses as often as the general lane
   (`records_this_turn`).
 - The account of a topic's sticky partitioner is in one place at a time: `adopt` lends it to the
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aioproducer.records import IMPLEMENTATION
-from aioproducer.types import HeadersInput
+from aioproducer.types import HeaderPairs, HeadersInput
 
 if TYPE_CHECKING:
     from aioproducer.core.cluster import TopicMetadata
@@ -40,6 +41,25 @@ __all__ = [
     "LaneSettings",
     "wall_clock_ms",
 ]
+
+
+OpenBatch = Callable[
+    [
+        "TopicMetadata",
+        int | None,
+        int,
+        bytes | None,
+        bytes | None,
+        HeaderPairs,
+        int,
+    ],
+    "Delivery | None",
+]
+"""Appends a record that found no room; None when the general lane has to take it.
+
+Of the record, which is checked, it gets topic, partition (None: left to the sticky partitioner),
+timestamp, key, value, headers, and the bytes that a batch of it alone takes at most.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +125,7 @@ class Lane(Protocol):
     def adopt(
         self, meta: TopicMetadata, batch: ProducerBatch, sticky: BuiltInPartitioner | None
     ) -> None:
-        """The general lane has appended to `batch`: what follows may come in here.
+        """A record was appended to `batch`: what follows may come in here.
 
         `sticky` is the partitioner that chose the partition, None when it was chosen otherwise.
         """

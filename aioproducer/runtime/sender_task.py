@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -30,7 +31,7 @@ from aioproducer.errors import (
     error_from_code,
 )
 from aioproducer.net.client import NetworkClient, PreparedRequest
-from aioproducer.records.message_set import magic_for, produce_versions_for
+from aioproducer.records.message_set import magic_for
 from aioproducer.runtime.alarm import Alarm
 from aioproducer.runtime.answers import outcome_of
 from aioproducer.runtime.encoder import BatchEncoder
@@ -67,6 +68,7 @@ class SenderTask:
         request_timeout: seconds a broker may take, in the request and for its answer.
         after_turn: called when a turn may have asked for metadata or ended batches.
         after_dispatch: called when a request is out.
+        before_answer: called before an answer is handled; `on_network_event` is to follow.
         transactions: those the batches belong to, if any.
         on_end: called once when the task ends, with the cause, or None after `stop()`.
     """
@@ -85,16 +87,25 @@ class SenderTask:
         on_end: Callable[[KafkaError | None], None],
         transactions: TransactionManager | None = None,
         after_dispatch: Callable[[], None] | None = None,
+        before_answer: Callable[[], None] = lambda: None,
     ) -> None:
         self._sender = sender
         self._client = client
         self._metadata = metadata
         self._encoder = encoder
         self._acks = acks
+        self._encode_request = partial(
+            encode_produce_request,
+            transactional_id=None if transactions is None else transactions.transactional_id,
+            acks=acks,
+            timeout_ms=round(request_timeout * 1000),
+        )
         self._request_timeout = request_timeout
         self._loop = loop
         self._after_turn = after_turn
         self._after_dispatch = after_dispatch
+        self._before_answer = before_answer
+        self._answered = False
         self._transactions = transactions
         self._on_end = on_end
         self._alarm = Alarm(loop)
@@ -113,15 +124,15 @@ class SenderTask:
         """Something changed: have a turn soon."""
         self._alarm.ring()
 
-    def hurry(self) -> None:
+    def hurry(self) -> bool:
         """A batch may leave: now, where the task sleeps and nothing is under way, else soon.
 
-        May be called by whoever appends, so that nothing is raised here.
+        True if now. May be called by whoever appends, so that nothing is raised here.
         """
         sender = self._sender
         if sender.accumulator.in_use or not self._alarm.is_asleep:
             self.wake()
-            return
+            return False
         try:
             now = self._loop.time()
             self._act(now)
@@ -132,15 +143,19 @@ class SenderTask:
             self.wake()
             if not isinstance(error, Exception):
                 raise
-            return
+            return False
         if deadline <= now or sender.fatal_error is not None:
             self.wake()
         else:
             self._alarm.advance(deadline)
+        return sender.accumulator.in_use
 
     def on_network_event(self) -> None:
-        """A connection came, went or has room: have a turn soon if somebody waits for that."""
-        if self._sender.awaits_network:
+        """A connection came, went, has room or was answered: has a turn soon if that is needed."""
+        if self._answered:
+            self._answered = False
+            self._look_ahead()
+        elif self._sender.awaits_network:
             self.wake()
 
     def advance(self, until: float) -> None:
@@ -201,7 +216,7 @@ class SenderTask:
                 case Connect(node_id):
                     self._client.maybe_connect(node_id, now)
                 case Dispatch(node_id, batches):
-                    self._prepare(node_id, batches)
+                    self._prepare(node_id, batches, now)
                 case RequestIdentity():
                     self._request_identity(now)
 
@@ -244,14 +259,13 @@ class SenderTask:
 
     # -- one request -----------------------------------------------------------------------------
 
-    def _prepare(self, node_id: int, batches: list[ProducerBatch]) -> None:
+    def _prepare(self, node_id: int, batches: list[ProducerBatch], now: float) -> None:
         try:
             lowest, highest = self._versions(batches)
             version = self._client.api_version(node_id, ApiKey.PRODUCE, lowest, highest)
             magic = magic_for(version)
             if self._encoder.encode_inline(batches, magic):
-                first, last = produce_versions_for(magic)
-                self._dispatch(node_id, batches, max(lowest, first), min(highest, last))
+                self._dispatch(node_id, batches, version, now)
                 return
         except Exception as error:
             self._not_dispatched(node_id, batches, error)
@@ -271,26 +285,30 @@ class SenderTask:
             error = task.exception()
         if error is None:
             # Finds everything encoded, unless the broker has come back as another release.
-            self._prepare(node_id, batches)
+            self._prepare(node_id, batches, self._now())
         else:
             self._not_dispatched(node_id, batches, error)
         self.wake()
 
     def _dispatch(
-        self, node_id: int, batches: list[ProducerBatch], lowest: int, highest: int
+        self, node_id: int, batches: list[ProducerBatch], version: int, now: float
     ) -> None:
         """Hands the request to the connection; batches that ended meanwhile stay behind."""
         live = self._sender.without_done(node_id, batches)
         if not live:
             return
-        now = self._now()
         try:
             self._client.send(
                 node_id,
-                self._request_of(live, lowest, highest),
+                PreparedRequest(
+                    ProduceRequest,
+                    partial(self._encode_request, topics=self._topics(live, version)),
+                    self._acks != 0,
+                    version=version,
+                ),
                 timeout_s=self._request_timeout,
                 now=now,
-                on_end=lambda done: self._on_answer(node_id, live, done),
+                on_end=partial(self._on_answer, node_id, live),
             )
         except Exception as error:
             self._not_dispatched(node_id, live, error)
@@ -299,35 +317,19 @@ class SenderTask:
         if self._after_dispatch is not None:
             self._after_dispatch()
 
-    def _request_of(
-        self, batches: list[ProducerBatch], lowest: int, highest: int
-    ) -> PreparedRequest:
-        transactions = self._transactions
-        return PreparedRequest(
-            ProduceRequest,
-            lambda version, correlation_id, client_id: encode_produce_request(
-                version=version,
-                correlation_id=correlation_id,
-                client_id=client_id,
-                transactional_id=None if transactions is None else transactions.transactional_id,
-                acks=self._acks,
-                timeout_ms=round(self._request_timeout * 1000),
-                topics=self._topics(batches, version),
-            ),
-            expect_response=self._acks != 0,
-            min_version=lowest,
-            max_version=highest,
-        )
-
     def _on_answer(
         self, node_id: int, batches: Sequence[ProducerBatch], future: asyncio.Future[Message | None]
     ) -> None:
         failure, answer = outcome_of(future)
+        if isinstance(answer, ProduceResponse):
+            self._before_answer()
+            self._answered = True
+            self._sender.on_response(node_id, batches, answer, self._loop.time())
+            return
         if failure is not None:
             self._sender.on_failure(node_id, batches, failure, self._now())
         else:
-            response = answer if isinstance(answer, ProduceResponse) else None
-            self._sender.on_response(node_id, batches, response, self._now())
+            self._sender.on_response(node_id, batches, None, self._now())
         self._look_ahead()
 
     def _look_ahead(self) -> None:
@@ -358,7 +360,7 @@ class SenderTask:
         return self._loop.time()
 
     def _topic_id(self, name: str) -> UUID:
-        topic = self._metadata.topic(name)
+        topic = self._metadata.cluster.topics.get(name)
         return _NO_TOPIC_ID if topic is None else topic.topic_id
 
     def _topics(self, batches: Sequence[ProducerBatch], version: int) -> list[ProduceTopic]:

@@ -15,7 +15,6 @@ version, and an answer is either decoded as `ProduceResponse.decode` does, or le
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
@@ -63,11 +62,10 @@ _NO_ERRORS = 1 << 24
 """No record errors, no message, no tags of the partition nor of the topic."""
 
 
-@dataclass(slots=True)
-class ProducePartition:
+class ProducePartition(NamedTuple):
     """The batches for one partition, in pieces of any size."""
 
-    index: int
+    partition: int
     records: Sequence[Buffer]
 
 
@@ -80,10 +78,10 @@ class ProduceTopic(NamedTuple):
 
 
 def encode_produce_request(
-    *,
     version: int,
     correlation_id: int,
     client_id: str | None,
+    *,
     transactional_id: str | None,
     acks: int,
     timeout_ms: int,
@@ -99,24 +97,31 @@ def encode_produce_request(
     try:
         head = bytearray(_head(version, client_id, transactional_id, acks, timeout_ms))
         CORRELATION_ID.pack_into(head, CORRELATION_ID_AT, correlation_id)
-        frame = _Frame(head)
         if version >= _FIRST_FLEXIBLE:
-            _write_flexible(frame, version, topics)
+            buffers = _flexible(head, version, topics)
         else:
-            _write_classic(frame, topics)
+            buffers = _classic(head, topics)
     except UNENCODABLE as error:
         raise ValueError(f"a value does not fit ProduceRequest v{version}: {error}") from error
-    return frame.finish()
+    set_size(head, sum(map(len, buffers)) - len(head))
+    if len(buffers) == 1:
+        return [bytes(head)]
+    return [bytes(each) if isinstance(each, bytearray) else each for each in buffers if each]
 
 
-def decode_acknowledgement(frame: bytes, version: int) -> ProduceResponse | None:
+def decode_acknowledgement(
+    frame: bytes, version: int, correlation_id: int
+) -> ProduceResponse | None:
     """The usual answer: one batch was written, nothing else is said. None for any other one.
 
     Args:
         frame: the answer without its size, as `decode_response` takes it.
         version: that of the request.
+        correlation_id: that of the request.
     """
     if len(frame) <= _TOPIC_AT or frame[_ONE_TOPIC_AT:_TOPIC_AT] != _ONE_TOPIC:
+        return None
+    if CORRELATION_ID.unpack_from(frame) != (correlation_id,):
         return None
     if version >= _FIRST_BY_TOPIC_ID:
         end = _TOPIC_AT + _UUID_SIZE
@@ -180,56 +185,57 @@ def _compact_name(name: str) -> bytes:
     return bytes(out)
 
 
-class _Frame:
-    """Buffers in order; `tail` collects fields until a large record piece cuts it off."""
-
-    def __init__(self, head: bytearray) -> None:
-        self._head = head
-        self._rest: list[Buffer | bytearray] = []
-        self.tail = head
-
-    def add_records(self, pieces: Sequence[Buffer]) -> None:
-        for piece in pieces:
-            if len(piece) < JOIN_BELOW_BYTES:
-                self.tail += piece
-            else:
-                self.tail = bytearray()
-                self._rest += (piece, self.tail)
-
-    def finish(self) -> list[Buffer]:
-        if not self._rest:
-            set_size(self._head)
-            return [bytes(self._head)]
-        set_size(self._head, sum(map(len, self._rest)))
-        return [
-            bytes(buffer) if isinstance(buffer, bytearray) else buffer
-            for buffer in (self._head, *self._rest)
-            if len(buffer)
-        ]
+@lru_cache(maxsize=1024)
+def _compact_length(length: int) -> bytes:
+    out = bytearray()
+    write_compact_length(out, length)
+    return bytes(out)
 
 
-def _write_classic(frame: _Frame, topics: Sequence[ProduceTopic]) -> None:
-    """Versions 0 to 8."""
-    write_length32(frame.tail, len(topics))
+# A lone record pays for each call here: what is the same every time is cached, the rest is in line.
+
+
+def _classic(head: bytearray, topics: Sequence[ProduceTopic]) -> list[Buffer | bytearray]:
+    """The frame's buffers, its size still to be set: versions 0 to 8."""
+    buffers: list[Buffer | bytearray] = []
+    tail = head  # collects fields until a large piece of records cuts it off
+    write_length32(tail, len(topics))
     for name, _, partitions in topics:
-        frame.tail += _classic_name(name)
-        write_length32(frame.tail, len(partitions))
-        for partition in partitions:
-            size = sum(map(len, partition.records))
-            frame.tail += _INDEX_SIZE.pack(partition.index, size)
-            frame.add_records(partition.records)
+        tail += _classic_name(name)
+        write_length32(tail, len(partitions))
+        for index, records in partitions:
+            tail += _INDEX_SIZE.pack(index, sum(map(len, records)))
+            for piece in records:
+                if len(piece) < JOIN_BELOW_BYTES:
+                    tail += piece
+                else:
+                    buffers += (tail, piece)
+                    tail = bytearray()
+    buffers.append(tail)
+    return buffers
 
 
-def _write_flexible(frame: _Frame, version: int, topics: Sequence[ProduceTopic]) -> None:
-    """Versions 9 and later: compact lengths, and an empty tagged section after every struct."""
-    write_compact_length(frame.tail, len(topics))
+def _flexible(
+    head: bytearray, version: int, topics: Sequence[ProduceTopic]
+) -> list[Buffer | bytearray]:
+    """The same from version 9 on: compact lengths, an empty tagged section after every struct."""
+    buffers: list[Buffer | bytearray] = []
+    tail = head
+    tail += _compact_length(len(topics))
     for name, topic_id, partitions in topics:
-        frame.tail += topic_id.bytes if version >= _FIRST_BY_TOPIC_ID else _compact_name(name)
-        write_compact_length(frame.tail, len(partitions))
-        for partition in partitions:
-            frame.tail += _INDEX.pack(partition.index)
-            write_compact_length(frame.tail, sum(map(len, partition.records)))
-            frame.add_records(partition.records)
-            frame.tail.append(0)
-        frame.tail.append(0)
-    frame.tail.append(0)
+        tail += topic_id.bytes if version >= _FIRST_BY_TOPIC_ID else _compact_name(name)
+        tail += _compact_length(len(partitions))
+        for index, records in partitions:
+            tail += _INDEX.pack(index)
+            tail += _compact_length(sum(map(len, records)))
+            for piece in records:
+                if len(piece) < JOIN_BELOW_BYTES:
+                    tail += piece
+                else:
+                    buffers += (tail, piece)
+                    tail = bytearray()
+            tail.append(0)
+        tail.append(0)
+    tail.append(0)
+    buffers.append(tail)
+    return buffers

@@ -102,6 +102,11 @@ class Adapter(ABC):
         """Send one record and wait for its outcome."""
         raise NotImplementedError
 
+    async def lone(self, records: Iterable[Pair]) -> None:
+        """Ask for one after the other."""
+        for record in records:
+            await self.ask(record)
+
     async def tasks(self, records: Iterable[Pair]) -> None:
         """Many tasks that `ask`, one record after the other, until there are none, or some time."""
         shared = iter(records)

@@ -192,7 +192,7 @@ MUTANTS = (
     Mutant(
         "forget who waited for an answer",
         "core/accumulator.py",
-        "        queue.muted = False\n        self._readiness.replan(queue)\n",
+        "        queue.muted = False\n        self.readiness.replan(queue)\n",
         "        queue.muted = False\n",
     ),
     Mutant(

@@ -84,7 +84,7 @@ def test_a_retry_behind_younger_batches_is_found_out(monkeypatch: pytest.MonkeyP
         batch.retry_at = retry_at
         queue = self._queue_of(*batch.topic_partition)
         queue.batches.append(batch)
-        self._readiness.replan(queue)
+        self.readiness.replan(queue)
 
     monkeypatch.setattr(RecordAccumulator, "reenqueue", at_the_end)
     options = {"max_in_flight_requests_per_connection": 1, "batch_size": 300}

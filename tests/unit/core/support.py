@@ -172,7 +172,7 @@ class Core:
         return first
 
     def drain(self, node_id: int) -> list[ProducerBatch]:
-        self.accumulator.collect_ready(self.now)
+        self.accumulator.readiness.collect(self.now)
         return self.accumulator.drain(node_id, self.now)
 
     def poll(self) -> list[Dispatch]:

@@ -16,7 +16,7 @@ def test_a_batch_waits_for_its_linger() -> None:
     core = Core(linger=5.0)
     core.append()
     assert core.drain(1) == []
-    assert core.accumulator.next_ready_at == core.now + 5
+    assert core.accumulator.readiness.next_at == core.now + 5
     core.now += 5
     assert len(core.drain(1)) == 1
 
@@ -91,16 +91,16 @@ def test_a_partition_without_a_leader_keeps_its_records_and_is_reported() -> Non
     core = Core(leaders=(-1, 2, 3))
     batch = core.append(0)
     assert core.drain(1) == []
-    assert [q.topic_partition.partition for q in core.accumulator.leaderless] == [0]
+    assert [q.topic_partition.partition for q in core.accumulator.readiness.leaderless] == [0]
     core.learn((1, 2, 3), epoch=2)
-    assert not core.accumulator.leaderless
+    assert not core.accumulator.readiness.leaderless
     assert core.drain(1) == [batch]
 
 
 def test_ready_batches_follow_their_leader() -> None:
     core = Core()
     batch = core.append(0)
-    core.accumulator.collect_ready(core.now)
+    core.accumulator.readiness.collect(core.now)
     core.learn((2, 2, 3), epoch=2)
     assert core.drain(1) == []
     assert core.drain(2) == [batch]
@@ -231,7 +231,7 @@ def test_a_turn_looks_at_ready_partitions_only(monkeypatch: pytest.MonkeyPatch) 
     for batch in core.drain(1):
         core.accumulator.complete(batch, BatchOutcome())
     looked_at: list[TopicPartition] = []
-    readiness = core.accumulator._readiness
+    readiness = core.accumulator.readiness
     leader_of = readiness.leader_of
 
     def counting(topic_partition: TopicPartition) -> int | None:
@@ -240,5 +240,5 @@ def test_a_turn_looks_at_ready_partitions_only(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(readiness, "leader_of", counting)
     core.append(17)
-    core.accumulator.collect_ready(core.now)
+    core.accumulator.readiness.collect(core.now)
     assert set(looked_at) == {("t", 17)}

@@ -58,7 +58,7 @@ def test_a_partition_whose_batches_expired_is_not_connected_for() -> None:
     assert core.sender.poll(core.now, core.nodes) == [Connect(1)]
     core.now += 10
     assert core.sender.poll(core.now, core.nodes) == []
-    assert core.accumulator.ready_nodes() == []
+    assert core.accumulator.readiness.nodes() == []
     assert core.sender.next_deadline(core.now, core.nodes) == inf
 
 
@@ -66,10 +66,10 @@ def test_a_partition_without_a_leader_whose_batches_expired_is_not_asked_about()
     core = Core(leaders=(-1,), delivery_timeout=10.0)
     core.append()
     core.poll()
-    assert core.accumulator.leaderless
+    assert core.accumulator.readiness.leaderless
     core.now += 10
     core.poll()
-    assert not core.accumulator.leaderless
+    assert not core.accumulator.readiness.leaderless
 
 
 def test_a_partition_is_sent_again_after_its_batches_expired() -> None:
@@ -92,7 +92,7 @@ def test_delivered_batches_leave_nothing_behind_a_long_linger() -> None:
         core.now += 0.001
         for batch in core.drain(1):
             core.accumulator.complete(batch, BatchOutcome())
-    assert len(core.accumulator._readiness._heap) <= 64
+    assert len(core.accumulator.readiness._heap) <= 64
 
 
 def test_partitions_of_topics_that_left_the_metadata_are_forgotten() -> None:

@@ -650,8 +650,10 @@ async def test_a_node_that_left_may_still_answer_what_was_asked() -> None:
         request = it.send()
         it.client.set_nodes({})
         assert it.client.state(1) is NodeState.DISCONNECTED
+        before = it.events
         assert isinstance(await request, MetadataResponse)
         await asyncio.sleep(0.1)
+        assert it.events > before
         assert dialer.connections[0].is_lost
 
 

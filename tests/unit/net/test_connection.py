@@ -118,6 +118,18 @@ async def test_pipelined_requests_get_their_answers_in_order() -> None:
 
 
 @virtual_time
+async def test_whoever_was_answered_is_told_though_the_next_one_fails() -> None:
+    async with connected() as it:
+        first = it.ask()
+        it.connection._awaiting[0].on_end = lambda _: 1 // 0
+        await it.answer()
+        await asyncio.sleep(0.1)
+        assert first.done()
+        assert len(it.observer.ended) == 1
+        assert it.observer.freed == 1
+
+
+@virtual_time
 async def test_whole_answers_are_handled_where_they_are_received() -> None:
     async with connected() as it:
         requests = [it.ask() for _ in range(3)]

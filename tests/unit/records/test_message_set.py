@@ -20,7 +20,6 @@ from aioproducer.records.message_set import (
     _xxh32_of_few,
     encode_message_set,
     magic_for,
-    produce_versions_for,
     records_of,
 )
 from aioproducer.records.reader import DecodedRecord
@@ -122,10 +121,6 @@ def test_the_old_lz4_checksum_covers_the_magic_number_as_well():
 
 def test_the_format_follows_from_the_version_of_produce():
     assert [magic_for(version) for version in range(5)] == [0, 0, 1, 2, 2]
-    assert produce_versions_for(0) == (0, 1)
-    assert produce_versions_for(1) == (2, 2)
-    assert produce_versions_for(2)[0] == 3
-    assert all(magic_for(v) == m for m in range(3) for v in produce_versions_for(m))
 
 
 def test_the_records_of_a_builder_come_out_as_they_went_in():

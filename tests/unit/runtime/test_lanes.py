@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import closing
+from math import inf
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from aioproducer.core.producer_batch import BatchOutcome
 from aioproducer.errors import KafkaError
 
 from .lanes import NOW_MS, Bench
@@ -148,15 +151,47 @@ def test_both_lanes_write_the_same_bytes_and_raise_the_same_errors(
     assert lane.open and not closed.open
 
 
-async def test_record_for_an_open_batch_takes_the_fast_lane(lane_form):
+async def test_record_that_finds_room_or_memory_takes_the_fast_lane(lane_form):
     bench = Bench()
     bench.know(a=3)
     await bench.producer.send("a", b"opens the batch")
     for key, pairs, partition in [(None, None, None), (None, [("h", b"v")], None)]:
         assert bench.lane.append("a", b"v", key, pairs, partition, None) is not None
-    assert bench.lane.append("a", b"v", b"key", None, None, None) is None  # has no batch yet
-    keyed = await bench.producer.send("a", b"v", b"key")
+    keyed = await bench.producer.send("a", b"v", b"key")  # may open another one
     assert bench.lane.append("a", b"v", b"key", None, None, 5).partition == keyed.partition
+    assert [bench.lane.append("a", b"v", None, None, p, None).partition for p in (2, 0)] == [2, 0]
+    bench.settle_oldest()
+    assert bench.lane.append("a", b"v", None, None, None, None) is not None
+    bench.end()
+
+
+async def test_record_that_would_wait_for_memory_is_left_to_the_general_lane(lane_form):
+    bench = Bench(batch_size=1000, max_request_size=500, buffer_memory=1000)
+    bench.know(a=2)
+    await bench.producer.send("a", b"v", partition=0)
+    assert bench.lane.append("a", b"v", None, None, 1, None) is None
+    assert bench.lane.append("a", b"v", None, None, 0, None) is not None
+    bench.end()
+
+
+async def test_record_whose_batch_is_sent_and_fails_at_once_is_waited_for_by_nobody(lane_form):
+    bench = Bench()
+    bench.know(a=1)
+    await bench.producer.send("a", b"v")  # the lane knows the topic
+    bench.settle_oldest()
+
+    def fail_at_once():
+        for batch in bench.incomplete():
+            bench.accumulator.complete(batch, BatchOutcome(error=KafkaError("refused")))
+        return True
+
+    bench.appender._lingers = False
+    bench.appender._sender_task = SimpleNamespace(
+        sleeping_until=inf, advance=lambda until: None, hurry=fail_at_once
+    )
+    async with asyncio.timeout(10):
+        with pytest.raises(KafkaError, match="refused"):
+            await bench.producer.send_and_wait("a", b"v")
     bench.end()
 
 
@@ -175,8 +210,6 @@ async def test_record_that_needs_anything_else_is_left_to_the_general_lane(lane_
     ]
     assert [bench.lane.append(*arguments) for arguments in refused] == [None] * len(refused)
     assert bench.lane.appended == 1
-    bench.settle_oldest()
-    assert bench.lane.append("a", b"v", None, None, None, None) is None
     bench.end()
 
 

@@ -141,9 +141,9 @@ async def test_a_batch_is_full_with_so_many_records(fast: bool) -> None:
 async def test_a_full_batch_is_due_at_once(fast: bool) -> None:
     made = bench(fast=fast, batch_max_records=2)
     await made.producer.send("t", b"1", partition=0)
-    assert made.accumulator.next_ready_at > made.loop.time() + 1
+    assert made.accumulator.readiness.next_at > made.loop.time() + 1
     await made.producer.send("t", b"2", partition=0)
-    assert made.accumulator.next_ready_at <= made.loop.time()
+    assert made.accumulator.readiness.next_at <= made.loop.time()
     made.end()
 
 

@@ -305,6 +305,28 @@ async def test_whoever_handled_an_answer_resumes_the_awaiters_there(lane_form):
     bench.end()
 
 
+async def test_loop_is_not_asked_to_resume_whom_somebody_will(monkeypatch, lane_form):
+    if "pure" in lane_form.__name__:
+        pytest.skip("the pure form has a future for each")
+    bench = await opened()
+    task = asyncio.create_task(bench.producer.send_and_wait("a", b"v"))
+    await turns()
+    (batch,) = bench.incomplete()
+    calls = []
+    call_soon = bench.loop.call_soon
+    monkeypatch.setattr(
+        bench.loop, "call_soon", lambda *a, **k: calls.append(a) or call_soon(*a, **k)
+    )
+    batch.owner.hold()
+    bench.settle_oldest()
+    assert not calls
+    batch.owner.run_now()  # inside this task: so the loop is asked now
+    assert len(calls) == 1
+    await turns()
+    assert task.done()
+    bench.end()
+
+
 async def test_no_awaiter_is_resumed_inside_another_task():
     bench = await opened()
     task = asyncio.create_task(bench.producer.send_and_wait("a", b"v"))

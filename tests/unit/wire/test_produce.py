@@ -38,7 +38,7 @@ from aioproducer.wire.produce import (
 PIECES = st.binary(max_size=40) | st.sampled_from([b"x" * 255, b"x" * 256, b"x" * 5000])
 PARTITIONS = st.builds(
     ProducePartition,
-    index=st.integers(0, 2**31 - 1),
+    partition=st.integers(0, 2**31 - 1),
     records=st.lists(PIECES | PIECES.map(memoryview), max_size=4),
 )
 TOPICS = st.builds(
@@ -88,7 +88,7 @@ def test_the_buffers_joined_equal_the_compiled_encoding(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partition_data=[
-                    PartitionProduceData(index=part.index, records=b"".join(part.records))
+                    PartitionProduceData(index=part.partition, records=b"".join(part.records))
                     for part in topic.partitions
                 ],
             )
@@ -194,7 +194,7 @@ def test_an_answer_at_a_glance_is_what_the_decoder_says_or_nothing(
         frame = frame[:cut] if cut < 0 else frame + bytes(cut)
     elif flip < len(frame) - 4:
         frame = frame[: flip + 4] + bytes((frame[flip + 4] ^ 1,)) + frame[flip + 5 :]
-    seen = decode_acknowledgement(frame, version)
+    seen = decode_acknowledgement(frame, version, 7)
     assert seen is None or seen == decode_response(ProduceRequest, version, frame)[1]
 
 
@@ -205,4 +205,6 @@ def test_the_usual_answer_is_seen_at_a_glance(version: int) -> None:
     if version >= 13:
         topic = TopicProduceResponse(topic_id=UUID(int=9), partition_responses=[partition])
     answer = ProduceResponse([topic], 4)
-    assert decode_acknowledgement(encode_response(answer, version, 7)[4:], version) == answer
+    frame = encode_response(answer, version, 7)[4:]
+    assert decode_acknowledgement(frame, version, 7) == answer
+    assert decode_acknowledgement(frame, version, 8) is None
