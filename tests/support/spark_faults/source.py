@@ -64,13 +64,12 @@ class FaultyWriter(StreamWriter):
         self._faults = faults
 
     def __getstate__(self) -> dict[str, Any]:
-        moment, is_begun = self._faults.get("moment"), self._is_begun
-        if moment == "planning" and not is_begun:
-            _hit(self._faults)
-        state = super().__getstate__()
-        if moment == "any" and not is_begun:
-            _note(self._faults, PLANNED)
-        return state
+        if not self._is_begun:
+            if self._faults.get("moment") == "planning":
+                _hit(self._faults)
+            if self._faults.get("moment") == "any":
+                _note(self._faults, PLANNED)
+        return super().__getstate__()
 
     def write(self, iterator: Iterator[Any]) -> TaskMessage:
         context, chance = TaskContext.get(), random.SystemRandom()
