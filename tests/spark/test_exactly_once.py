@@ -15,6 +15,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,7 @@ def run_in(spark: Any, query: FaultyQuery, **faults: Any) -> None:
     assert not running.isActive
 
 
+@pytest.mark.timeout(400)
 def test_queries_killed_in_their_commits_are_whole_in_the_end(
     embedded: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -109,11 +111,11 @@ def test_queries_killed_in_their_commits_are_whole_in_the_end(
         FaultyQuery(tmp_path / name, embedded.servers, embedded.topic(2), files=2, lines=60)
         for name in moment_of
     ]
-    session = FaultySession(tmp_path, queries)
-    life = session.start(moment=lambda query: moment_of[query.folder.name], batch=0)
-    assert life.standing() == queries, life.text()
-    life.kill()
-    session.finish()
+    with closing(FaultySession(tmp_path, queries)) as session:
+        life = session.start(moment=lambda query: moment_of[query.folder.name], batch=0)
+        assert life.standing() == queries, life.text()
+        life.kill()
+        session.finish()
     assert set(MOMENTS) <= set(session.notes)
     assert session.wrong() == (0, 0)
 
@@ -138,7 +140,7 @@ def session(kafka_cluster: KafkaBackend, tmp_path: Path) -> Iterator[MakeSession
 
     yield make
     for each in made:
-        each.end()
+        each.close()
 
 
 @long

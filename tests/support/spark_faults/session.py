@@ -23,7 +23,7 @@ from support.children import environment
 from support.spark_faults.deaths import PLANNED, kill_session
 from support.spark_faults.query import FaultyQuery
 
-LIFE_S = 300.0
+LIFE_S = 600.0
 _SETTINGS = {
     "spark.driver.memory": "1g",
     "spark.task.maxFailures": "4",
@@ -187,7 +187,7 @@ class FaultySession:
         if life.ended() != 0 or not self.is_done():
             raise AssertionError(life.text())
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Leaves nothing running."""
         for life in self.lives:
             life.kill()

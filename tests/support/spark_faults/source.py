@@ -37,7 +37,7 @@ from aioproducer.spark.two_phase import TwoPhaseCommit
 from aioproducer.types import PreparedTransaction
 from support.spark_faults.deaths import MOMENTS, PLANNED, kill_executor
 
-_PATIENCE_S = 300.0
+_PATIENCE_S = 900.0
 
 
 class FaultySource(AioproducerSource):
@@ -174,7 +174,9 @@ def _hit(faults: dict[str, Any]) -> None:
         raise RuntimeError("a commit fails on purpose")
     pause, deadline = Path(faults["pause"]), time.monotonic() + _PATIENCE_S
     pause.touch()
-    while pause.exists() and time.monotonic() < deadline:
+    while pause.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"nobody ends the pause {faults['moment']}")
         time.sleep(0.01)
 
 
