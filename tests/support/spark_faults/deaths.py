@@ -12,7 +12,7 @@ MOMENTS = ("before decision", "decided", "half ended", "ended")
 PHASES = ("planning", "writing", *MOMENTS[:3])
 """Of a batch, in order: where it can stand while a broker dies."""
 PLANNED = "planned"
-"""Noted behind the plan of each batch, where a query is hit at any moment."""
+"""Noted before the plan of each batch, where a query is hit at any moment."""
 
 
 def kill_session(session: int) -> None:

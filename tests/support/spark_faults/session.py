@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from support.children import environment
-from support.spark_faults.deaths import kill_session
+from support.spark_faults.deaths import PLANNED, kill_session
 from support.spark_faults.query import FaultyQuery
 
-LIFE_S = 300.0
+LIFE_S = 600.0
 _SETTINGS = {
     "spark.driver.memory": "1g",
     "spark.task.maxFailures": "4",
@@ -47,12 +47,14 @@ class Life:
         queries: those that were started.
         process: the first of its processes.
         output: what they print.
+        planned: by topic, how many batches had been planned before, where that is noted.
     """
 
     name: str
     queries: Sequence[FaultyQuery]
     process: subprocess.Popen[bytes]
     output: Path
+    planned: Mapping[str, int]
 
     def standing(self) -> list[FaultyQuery]:
         """Waits until each query stands where it was told to or has ended; those that stand."""
@@ -69,6 +71,10 @@ class Life:
     def running(self) -> list[FaultyQuery]:
         """The queries that have not ended by themselves."""
         return [each for each in self.queries if not each.end(self.name).exists()]
+
+    def planning(self) -> list[FaultyQuery]:
+        """Those of them that have begun with a batch, where that is noted."""
+        return [each for each in self.running() if each.notes[PLANNED] > self.planned[each.topic]]
 
     def go_on(self, query: FaultyQuery) -> None:
         """Ends its pause."""
@@ -157,6 +163,7 @@ class FaultySession:
                 each.settings(name, partitions, _for_query(each, faults)) for each in self.queries
             ],
         }
+        planned = {each.topic: each.notes[PLANNED] for each in self.queries}
         output = self.folder / f"{name}.log"
         with output.open("wb") as sink:
             process = subprocess.Popen(
@@ -167,7 +174,7 @@ class FaultySession:
                 env=environment(),
                 start_new_session=True,
             )
-        self.lives.append(Life(name, self.queries, process, output))
+        self.lives.append(Life(name, self.queries, process, output, planned))
         return self.lives[-1]
 
     def finish(self, **faults: Any) -> None:
@@ -180,7 +187,7 @@ class FaultySession:
         if life.ended() != 0 or not self.is_done():
             raise AssertionError(life.text())
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Leaves nothing running."""
         for life in self.lives:
             life.kill()

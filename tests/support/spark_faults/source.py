@@ -37,7 +37,7 @@ from aioproducer.spark.two_phase import TwoPhaseCommit
 from aioproducer.types import PreparedTransaction
 from support.spark_faults.deaths import MOMENTS, PLANNED, kill_executor
 
-_PATIENCE_S = 300.0
+_PATIENCE_S = 900.0
 
 
 class FaultySource(AioproducerSource):
@@ -64,13 +64,12 @@ class FaultyWriter(StreamWriter):
         self._faults = faults
 
     def __getstate__(self) -> dict[str, Any]:
-        moment, is_begun = self._faults.get("moment"), self._is_begun
-        if moment == "planning" and not is_begun:
-            _hit(self._faults)
-        state = super().__getstate__()
-        if moment == "any" and not is_begun:
-            _note(self._faults, PLANNED)
-        return state
+        if not self._is_begun:
+            if self._faults.get("moment") == "planning":
+                _hit(self._faults)
+            if self._faults.get("moment") == "any":
+                _note(self._faults, PLANNED)
+        return super().__getstate__()
 
     def write(self, iterator: Iterator[Any]) -> TaskMessage:
         context, chance = TaskContext.get(), random.SystemRandom()
@@ -175,7 +174,9 @@ def _hit(faults: dict[str, Any]) -> None:
         raise RuntimeError("a commit fails on purpose")
     pause, deadline = Path(faults["pause"]), time.monotonic() + _PATIENCE_S
     pause.touch()
-    while pause.exists() and time.monotonic() < deadline:
+    while pause.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"nobody ends the pause {faults['moment']}")
         time.sleep(0.01)
 
 
