@@ -1,15 +1,18 @@
 """Spark into Kafka: our data source beside Spark's own Kafka sink, in the same session.
 
     sinks        rows/s and CPU per row of 2 M rows of 100 bytes, with and without keys and lz4;
-                 Spark's own sink as it is, and with larger batches (`tuned`)
+                 Spark's own sink as it is, with larger batches (`tuned`), and with batches as
+                 large as ours
+    floors       the same rows into nothing: Spark's `noop`, and a sink in Python that drops them
     small tasks  the same rows in 128 Spark partitions
     exactly once 200,000 rows as one batch, beside at least once; what a micro-batch takes
 
 Method: one `local[2]` session and one Kafka broker on the same machine; 4 Spark and 4 Kafka
-partitions. Rounds are interleaved, every second one in reverse; the first is not counted, since it
-is the compiler's. CPU is that of the JVM with its Python workers, user and system, from the start
-of a write to its end; generating the rows is part of it, for all alike. Rows are counted by the
-topic's end offsets. Records: idempotent, acks=all, everywhere.
+partitions. Rounds are interleaved, every second one in reverse; the first two are not counted,
+since they are the compiler's. CPU is that of the JVM with its Python workers, user and system, from
+the start of a write to its end; generating the rows is part of it, for all alike, so it is made
+cheap: a number behind a constant. Rows are counted by the topic's end offsets. Records: idempotent,
+acks=all, everywhere.
 
     AIOPRODUCER_BENCH_ROUNDS   rounds, instead of 5
     AIOPRODUCER_BENCH_SHARE    share of the rows to write, instead of 1
@@ -36,14 +39,17 @@ from typing import Any
 
 import aioproducer
 from aioproducer.records import IMPLEMENTATION
+from aioproducer.spark.options import DEFAULTS
 from aioproducer.spark.session import local_session
 from aioproducer.testing.maven import fetch_jar
 from bench import spark_report
 from bench.machine import describe
 from bench.servers import Server, kafka
-from bench.spark_cases import PARTITIONS, Case, cases
+from bench.spark_cases import FLOORS, PARTITIONS, Case, cases
+from bench.spark_discard import Discard
 
 ROUNDS = 5
+WARM_UPS = 2
 MICRO_BATCHES = 42
 GUARANTEES = ("at-least-once", "task-transactions", "exactly-once")
 
@@ -60,6 +66,9 @@ _TUNED = {
     "kafka.linger.ms": "20",
     "kafka.buffer.memory": str(128 << 20),
 }
+_LARGE = _TUNED | {"kafka.batch.size": DEFAULTS["batch.size"]}
+_OPTIONS = {"tuned": _TUNED, "large": _LARGE}
+_FORMATS = {"ours": "aioproducer", "default": "kafka", "tuned": "kafka", "large": "kafka"}
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -80,6 +89,7 @@ class Session:
             "spark.sql.shuffle.partitions": "2",
         }
         self.spark: Any = local_session("aioproducer bench", settings, master="local[2]")
+        self.spark.dataSource.register(Discard)
         self._jvm = int(self.spark._jvm.java.lang.ProcessHandle.current().pid())
 
     def versions(self) -> dict[str, str]:
@@ -114,7 +124,8 @@ class Session:
 
     def write(self, case: Case, bootstrap: str, topic: str) -> dict[str, float]:
         """Runs one case."""
-        columns = ["CAST(lpad(id, 100, '0') AS BINARY) AS value"]
+        # Not lpad(), which copies byte by byte: as much CPU as either sink.
+        columns = [f"CAST(concat('{'0' * 88}', id + {10**11}) AS BINARY) AS value"]
         if case.keyed:
             columns.insert(0, "CAST(id AS STRING) AS key")
         frame = self.spark.range(0, case.rows, 1, case.tasks).selectExpr(*columns)
@@ -123,11 +134,10 @@ class Session:
             "topic": topic,
             "kafka.compression.type": case.codec,
         }
+        options |= _OPTIONS.get(case.sink, {})
         if case.sink == "ours":
             options["delivery.guarantee"] = case.guarantee
-        elif case.sink == "tuned":
-            options |= _TUNED
-        name = "aioproducer" if case.sink == "ours" else "kafka"
+        name = _FORMATS.get(case.sink, case.sink)
         cpu, begin = self.cpu(), time.perf_counter()
         frame.write.format(name).options(**options).mode("append").save()
         wall, spent = time.perf_counter() - begin, self.cpu() - cpu
@@ -173,10 +183,10 @@ async def measure(rounds: int, chosen: list[Case]) -> dict[str, Any]:
         async with kafka() as server:
             session = await asyncio.to_thread(Session, directory)
             print(f"PySpark {session.spark.version}, {CONNECTOR}, {server.description}")
-            for number in range(rounds + 1):
+            for number in range(1 - WARM_UPS, rounds + 1):
                 for case in chosen[:: -1 if number % 2 else 1]:
                     figures = await _run(session, case, server)
-                    if number:
+                    if number > 0:
                         results[case.key].append(figures)
                         print(f"{number} {case.key} {_shown(figures)}", flush=True)
             for guarantee in (None, *GUARANTEES):
@@ -198,6 +208,8 @@ async def measure(rounds: int, chosen: list[Case]) -> dict[str, Any]:
 async def _run(session: Session, case: Case, server: Server) -> dict[str, float]:
     async with server.topics(1, PARTITIONS) as (topic,):
         figures = await asyncio.to_thread(session.write, case, server.bootstrap, topic)
+        if case.sink in FLOORS:
+            return figures
         # A transaction's markers have offsets too: one per partition and transaction at most.
         markers = case.tasks * PARTITIONS if case.guarantee == "exactly-once" else 0
         arrived = await server.arrived([topic])
@@ -228,6 +240,7 @@ def main() -> None:
         "share": share,
         "connector": [CONNECTOR, *CONNECTOR_NEEDS],
         "tuned": _TUNED,
+        "ours": DEFAULTS,
     }
     whole = rounds >= ROUNDS and share == 1 and words == [""]
     spark_report.write(found, spark_report.RECORDED if whole else spark_report.ELSEWHERE)

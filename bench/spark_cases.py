@@ -13,6 +13,10 @@ PARTITIONS = 4
 SMALL_TASKS = 128
 
 
+FLOORS = ("noop", "discard")
+"""They write nothing: no sink costs less than the first, none in Python less than the second."""
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One measurement."""
@@ -48,7 +52,8 @@ def cases() -> list[Case]:
         for keyed in (True, False)
         for sink in ("ours", "default", "tuned")
     ]
-    every += [Case(sink, tasks=SMALL_TASKS) for sink in ("ours", "tuned")]
+    every += [Case(sink, keyed=keyed) for keyed in (True, False) for sink in ("large", *FLOORS)]
+    every += [Case(sink, tasks=SMALL_TASKS) for sink in ("ours", "tuned", "discard")]
     every += [
         Case("ours", rows=BATCH_ROWS, guarantee=guarantee)
         for guarantee in ("at-least-once", "exactly-once")

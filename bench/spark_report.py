@@ -20,6 +20,9 @@ _SINKS = {
     "ours": "aioproducer",
     "default": "Spark's own sink",
     "tuned": "Spark's own sink, tuned",
+    "large": "Spark's own sink, tuned, batches as ours",
+    "noop": "none (Spark's `noop`)",
+    "discard": "none (Python, rows dropped)",
 }
 _TEXT = """\
 # Spark into Kafka
@@ -30,11 +33,14 @@ Written by `make bench-spark`; do not edit.
 - {versions}
 - {server}
 - Spark's own Kafka sink: {connector}; *tuned*: {tuned}
+- aioproducer, by itself: {ours}
 
 One `local[2]` session writes DataFrames of numbered rows with values of 100 bytes, by both sinks in
 turns, to a topic of 4 partitions; the broker runs on the same machine. CPU is that of the JVM and
-its Python workers, the making of the rows included. All are idempotent with acks=all. Medians; in
-brackets the lowest and the highest of the rounds. {held} of {all} bars hold.
+its Python workers, the making of the rows included: the rows of Spark's `noop` say what that takes,
+those of a sink in Python that drops everything what it takes together with the way into a worker.
+All are idempotent with acks=all. Medians; in brackets the lowest and the highest of the rounds.
+{held} of {all} bars hold.
 
 ## Bars
 
@@ -80,6 +86,7 @@ def page(found: Mapping[str, Any]) -> str:
         versions=", ".join(f"{name} {version}" for name, version in found["versions"].items()),
         connector=", ".join(f"`{each}`" for each in found["connector"]),
         tuned=", ".join(f"`{name}={value}`" for name, value in found["tuned"].items()),
+        ours=", ".join(f"`kafka.{name}={value}`" for name, value in found["ours"].items()),
         held=sum(bar.is_held(ours / theirs) for bar, ours, theirs in measured),
         all=len(bars()),
         bars=table(("measure", "ours", "theirs", "ratio", "bar", ""), map(_bar_row, measured)),

@@ -129,8 +129,12 @@ _NAMES: Final = (
 )
 """Options of ours that name something."""
 
-_DEFAULTS: Final = {"batch.size": "262144", "linger.ms": "20", "client.id": "aioproducer-spark"}
-"""Where Spark is better served than by Kafka's defaults: rows come by the ten thousand."""
+DEFAULTS: Final = {"batch.size": "262144", "linger.ms": "20", "client.id": "aioproducer-spark"}
+"""Where Spark is better served than by Kafka's defaults: rows come by the ten thousand.
+
+No larger batches: an open one takes all of its size from `buffer.memory`, and where that is less
+than one for each partition of the topic, batches leave all but empty.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +219,7 @@ class SourceOptions:
                     )
                 given[stem] = environ[variable]
         chosen = {_dotted(name) for name in given}
-        defaults = {name: value for name, value in _DEFAULTS.items() if name not in chosen}
+        defaults = {name: value for name, value in DEFAULTS.items() if name not in chosen}
         return ProducerConfig.from_properties(defaults | given)
 
     def _check(self) -> None:

@@ -23,7 +23,6 @@ from aioproducer.spark.sending import Sent, Target, send_batches
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from aioproducer import producer as asynchronous
     from aioproducer.blocking import Producer
     from aioproducer.spark.exactly_once import Plan, TaskResult
     from aioproducer.types import TopicPartition
@@ -105,9 +104,10 @@ def _send_rows(
 
     async def sending() -> tuple[Sent, int]:
         inside = producer._producer
-        before = _retries(inside)
+        stats = inside._usable().stats
+        before = stats.records_retried
         sent = await send_batches(inside, batches, target)
-        return sent, _retries(inside) - before
+        return sent, stats.records_retried - before
 
     sent, retries = producer.run(sending)
     report = TaskReport(
@@ -177,7 +177,3 @@ def _spare_collector() -> None:
     _tasks += 1
     if _tasks == 2 and os.environ.get(_REUSED_WORKER):
         gc.freeze()
-
-
-def _retries(producer: asynchronous.Producer) -> int:
-    return int(producer.metrics()["record_retry_total"])
