@@ -117,7 +117,8 @@ def test_a_wheel_that_is_packed_tightly_has_the_same_content_in_fewer_bytes(tmp_
     path = tmp_path / "a.whl"
     text = Path(__file__).read_bytes()
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        archive.writestr(zipfile.ZipInfo("a.py", (2026, 1, 2, 3, 4, 6)), text)
+        archive.mkdir("a")
+        archive.writestr(zipfile.ZipInfo("a/a.py", (2026, 1, 2, 3, 4, 6)), text)
     before = path.stat().st_size
     pack_tightly(path)
     assert path.stat().st_size < before

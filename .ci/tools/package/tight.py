@@ -1,6 +1,7 @@
 """Writes a wheel anew in the fewest bytes that any unzip can read: Zopfli looks for them.
 
-Owns: the form of the archive. Must not know: what is in it. Names, times, modes and order stay.
+Owns: the form of the archive. Must not know: what is in it. Names, times, modes and order stay;
+folders, which some tools add, are left out: whatever unpacks a wheel makes them for the files.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ def pack_tightly(wheel: Path) -> None:
     """Compress every member of a wheel again."""
     files, directory = bytearray(), bytearray()
     with zipfile.ZipFile(wheel) as archive:
-        members = archive.infolist()
+        members = [member for member in archive.infolist() if not member.is_dir()]
         for member in members:
             name = member.filename.encode()
             content = archive.read(member)
