@@ -95,10 +95,7 @@ class SenderTask:
         self._encoder = encoder
         self._acks = acks
         self._encode_request = partial(
-            encode_produce_request,
-            transactional_id=None if transactions is None else transactions.transactional_id,
-            acks=acks,
-            timeout_ms=round(request_timeout * 1000),
+            encode_produce_request, acks=acks, timeout_ms=round(request_timeout * 1000)
         )
         self._request_timeout = request_timeout
         self._loop = loop
@@ -297,15 +294,16 @@ class SenderTask:
         live = self._sender.without_done(node_id, batches)
         if not live:
             return
+        transactions = self._transactions
         try:
+            encode = partial(
+                self._encode_request,
+                transactional_id=None if transactions is None else transactions.transactional_id,
+                topics=self._topics(live, version),
+            )
             self._client.send(
                 node_id,
-                PreparedRequest(
-                    ProduceRequest,
-                    partial(self._encode_request, topics=self._topics(live, version)),
-                    self._acks != 0,
-                    version=version,
-                ),
+                PreparedRequest(ProduceRequest, encode, self._acks != 0, version=version),
                 timeout_s=self._request_timeout,
                 now=now,
                 on_end=partial(self._on_answer, node_id, live),

@@ -68,6 +68,23 @@ async def visible(cluster: ClusterUnderTest, topic: str) -> list[bytes | None]:
     return sorted(record.value or b"" for record in records)
 
 
+async def test_a_producer_that_goes_by_another_name_writes_in_that_name(
+    cluster: ClusterUnderTest,
+) -> None:
+    """Spark's tasks hand their producers on, each attempt with a name of its own."""
+    topic = await cluster.create_topic(2)
+    async with transactional(cluster) as producer:
+        for _ in range(3):
+            async with producer.transaction() as tx:
+                await producer.send(topic, b"prepared")
+                prepared = await tx.prepare()
+            await producer._transactions().assume(unique_topic())
+            await finish_transaction(
+                prepared, commit=True, bootstrap_servers=cluster.bootstrap_servers
+            )
+    assert await visible(cluster, topic) == [b"prepared"] * 3
+
+
 @BOTH
 async def test_anybody_ends_it_after_its_producer_is_gone(
     cluster: ClusterUnderTest, commit: bool
