@@ -18,7 +18,6 @@ EXTENSIONS = [
     for module in (
         "records._native",
         "records._bulk",
-        "records._arrow_chunk",
         "records._arrow",
         "runtime._delivery",
         "runtime._fastlane",
