@@ -13,15 +13,14 @@ EXTENSIONS = [
     Extension(
         f"aioproducer.{module}",
         [f"aioproducer/{module.replace('.', '/')}.pyx"],
-        extra_compile_args=[optimized],
+        extra_compile_args=["-O2"],
     )
-    for module, optimized in (
-        ("records._native", "-O2"),
-        ("records._bulk", "-O2"),
-        ("records._arrow_chunk", "-O2"),
-        ("records._arrow", "-Os"),  # runs once per chunk of a table
-        ("runtime._delivery", "-O2"),
-        ("runtime._fastlane", "-O2"),
+    for module in (
+        "records._native",
+        "records._bulk",
+        "records._arrow",
+        "runtime._delivery",
+        "runtime._fastlane",
     )
 ]
 

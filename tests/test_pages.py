@@ -154,7 +154,7 @@ async def test_the_snippets_about_security_work() -> None:
 
 
 async def test_the_snippets_about_monitoring_work(capsys: pytest.CaptureFixture[str]) -> None:
-    exporters, interceptor = blocks(page("monitoring"))
+    exporters, interceptor, reporter = blocks(page("monitoring"))
     scope: dict[str, Any] = {"Producer": Producer}
     imports, body = exporters.split("\n\n", 1)
     registry = "REGISTRY = type(REGISTRY)()\n"  # one that no other test shares
@@ -165,6 +165,8 @@ async def test_the_snippets_about_monitoring_work(capsys: pytest.CaptureFixture[
         await run_block(interceptor, scope, servers)
         assert scope["audit"].failed == 0
         producer = scope["producer"]
+        await run_block(reporter, scope, servers)
+        assert "record-send-total 1.0\n" in capsys.readouterr().out
         for name in re.findall(r'metrics\(\)\["(\w+)"\]', page("monitoring")):
             assert name in producer.metrics()
 

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-# cython: binding=False, embedsignature=False, auto_pickle=False
+# cython: binding=False, embedsignature=False, auto_pickle=False, cdivision=True
 """Arrow data through the C data interface.
 
 Owns: the capsules' structures and their release. Must not know: how rows are read or written
-(`_arrow_chunk.pyx`), which types are allowed (`arrow_layout.py`). `_pure_arrow.py` is the twin;
+(`_arrow_chunk.pxi`), which types are allowed (`arrow_layout.py`). `_pure_arrow.py` is the twin;
 `arrow.py` has the contract of both.
 
 Ownership and lifetime
@@ -11,16 +11,19 @@ Ownership and lifetime
   or when it goes away.
 - `next` may run in another thread, one call at a time; releasing waits for nobody, so `close()`
   during such a call is left to the end of that call.
+
+One native module, because each carries some 12 KB of Cython's own.
 """
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int64_t
 
-from aioproducer.records._arrow_chunk cimport ArrowChunk
 from aioproducer.records._arrow_memory cimport ArrowArray, ArrowArrayStream, ArrowSchema
 
 from aioproducer.errors import SerializationError
 from aioproducer.records.arrow_layout import Field, plan_columns
+
+include "_arrow_chunk.pxi"
 
 
 cdef object field_of(const ArrowSchema *schema):

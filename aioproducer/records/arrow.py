@@ -1,8 +1,7 @@
 """Arrow data as rows to be sent: the contract, and the form in use.
 
-Owns: the contract of `_arrow.pyx` and `_arrow_chunk.pyx` (native) and of `_pure_arrow.py` (their
-twin, through ctypes), and the choice, which follows that of the native core. Must not know: how
-rows are sent, pyarrow.
+Owns: the contract of `_arrow.pyx` (native) and of `_pure_arrow.py` (its twin, through ctypes), and
+the choice, which follows that of the native core. Must not know: how rows are sent, pyarrow.
 
 `ArrowSource(data, columns)` takes the capsules of `data` (`__arrow_c_array__`, else
 `__arrow_c_stream__`) and refuses columns that cannot be sent; `next()` gives the chunks, each of
@@ -28,12 +27,11 @@ ARROW_IMPLEMENTATION: str = BULK_IMPLEMENTATION
 
 if not TYPE_CHECKING and BULK_IMPLEMENTATION == "native":
     try:
-        from aioproducer.records import _arrow, _arrow_chunk  # noqa: F401
+        from aioproducer.records import _arrow  # noqa: F401
     except ImportError:
         ARROW_IMPLEMENTATION = "pure"
 
 if TYPE_CHECKING or ARROW_IMPLEMENTATION == "native":
-    from aioproducer.records._arrow import ArrowSource
-    from aioproducer.records._arrow_chunk import ArrowChunk
+    from aioproducer.records._arrow import ArrowChunk, ArrowSource
 else:
     from aioproducer.records._pure_arrow import ArrowChunk, ArrowSource

@@ -16,7 +16,6 @@ WHEEL_BYTES: Final = 1_000_000
 NATIVE: Final = (
     "records/_native",
     "records/_bulk",
-    "records/_arrow_chunk",
     "records/_arrow",
     "runtime/_delivery",
     "runtime/_fastlane",
@@ -25,6 +24,7 @@ _WHEEL_HAS: Final = ("aioproducer/py.typed", "pyspark_aioproducer/__init__.py")
 _SDIST_HAS: Final = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "PKG-INFO")
 # For work on this package: the source has it.
 _NOT_INSTALLED: Final = "aioproducer/testing/sim/"
+_IN_SOURCES_ALONE: Final = (".md", ".c", ".pyx", ".pxd", ".pxi", ".pyc")
 _NOWHERE: Final = ("tests", "bench", "examples", ".ci")
 
 
@@ -46,7 +46,7 @@ def wheel_problems(wheel: Path) -> list[str]:
     problems += [
         f"{name} does not belong into a wheel"
         for name in names
-        if name.endswith((".md", ".c", ".pyx", ".pxd", ".pyc")) or name.startswith(_NOT_INSTALLED)
+        if name.endswith(_IN_SOURCES_ALONE) or name.startswith(_NOT_INSTALLED)
     ]
     return problems + _strays(names)
 

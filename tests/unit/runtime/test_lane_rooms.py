@@ -28,7 +28,7 @@ def imports_of(path: Path) -> set[str]:
 
 
 def native_modules() -> list[Path]:
-    return [*PACKAGE.glob("**/*.pyx"), *PACKAGE.glob("**/*.pxd")]
+    return [path for suffix in ("pyx", "pxd", "pxi") for path in PACKAGE.glob(f"**/*.{suffix}")]
 
 
 def ours(path: Path) -> set[str]:

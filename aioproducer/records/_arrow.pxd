@@ -1,6 +1,6 @@
 """A chunk of Arrow rows: its layout, for whoever fills one with an array.
 
-Owns: which columns a chunk has. See `_arrow_chunk.pyx` for the rest.
+Owns: which columns a chunk has. See `_arrow_chunk.pxi` for the rest.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -1,10 +1,8 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-# cython: binding=False, embedsignature=False, auto_pickle=False, cdivision=True
-"""The rows of one Arrow array, straight into open batches.
+"""Part of `_arrow.pyx`: the rows of one Arrow array, straight into open batches.
 
 Owns: the columns of a chunk, reading the parts of a row, the encoding of rows without the GIL. Must
 not know: where arrays come from, which types are allowed (`arrow_layout.py`), how batches are opened.
-`_pure_arrow.py` is the twin; `bulk.py` and `arrow.py` have the contract of both.
+`bulk.py` has the contract.
 
 Ownership and lifetime
 - A chunk releases its array exactly once: on `close()`, or when it goes away.
