@@ -154,6 +154,7 @@ async def offsets_belong_to_transactions(s: Session) -> None:
     await s.commit_offset(who, 3, version=5, generation=1, member="m")
     await s.commit_offset(who, 3, version=5, member="m")
     who = await s.end(who, V2, commit=False)
+    await s.read_offset(decided=True)  # the group hears of the new epoch by the marker
     await s.commit_offset(who._replace(epoch=who.epoch - 1), 4, version=5)
     await s.add_group(who._replace(epoch=who.epoch - 1))
     await s.read_offset(decided=True)
