@@ -292,8 +292,7 @@ class RecordAccumulator:
         """Ends a batch; False when it had ended before."""
         self._incomplete.discard(batch)
         first = batch.complete(outcome)
-        if not batch.holds:
-            self._maybe_deallocate(batch)
+        self._maybe_deallocate(batch)
         return first
 
     def take_expired(self, now: float) -> list[ProducerBatch]:
