@@ -22,8 +22,10 @@ def main(folder: Path, *wheels: Path) -> int:
         pack_tightly(wheel)
         print(f"{wheel.stat().st_size:>10,}  {wheel.name}")
     problems = [f"{wheel.name}: {each}" for wheel in found for each in wheel_problems(wheel)]
-    print(*problems or ["all may be published"] * bool(found) or ["there is no wheel"], sep="\n")
-    return 0 if found and not problems else 1
+    if not found:
+        problems.append("there is no wheel")
+    print(*problems or ["all may be published"], sep="\n")
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

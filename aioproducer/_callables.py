@@ -1,11 +1,14 @@
-"""What can be told of a user's function before it is called.
+"""What can be told of a user's functions and objects before they are called.
 
-Owns: telling functions from coroutine functions. Must not know: what the function is for.
+Owns: telling functions from coroutine functions. Must not know: what they are for.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
+
+from aioproducer.errors import ConfigError
 
 
 def makes_coroutines(function: object) -> bool:
@@ -13,3 +16,16 @@ def makes_coroutines(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - not whether it is callable: how
     )
+
+
+def refuse_coroutines(hook: object, names: Iterable[str]) -> None:
+    """Looks at those of an object's methods that it has.
+
+    Raises:
+        ConfigError: one is a coroutine function.
+    """
+    for name in names:
+        if makes_coroutines(getattr(hook, name, None)):
+            raise ConfigError(
+                f"{name} of {hook!r} is a coroutine function, which nobody would await"
+            )

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from aioproducer._callables import makes_coroutines
+from aioproducer._callables import refuse_coroutines
 from aioproducer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -77,11 +77,6 @@ def check_interceptors(interceptors: Iterable[object]) -> None:
     for interceptor in interceptors:
         if isinstance(interceptor, type):
             raise ConfigError(f"interceptor_classes takes objects, not the class {interceptor!r}")
-        methods = [getattr(interceptor, name, None) for name in METHODS]
-        if not any(map(callable, methods[:3])):
+        if not any(callable(getattr(interceptor, name, None)) for name in METHODS[:3]):
             raise ConfigError(f"{interceptor!r} has no method of an interceptor")
-        for name, method in zip(METHODS, methods, strict=True):
-            if method is not None and makes_coroutines(method):
-                raise ConfigError(
-                    f"{name} of {interceptor!r} is a coroutine function, which nobody would await"
-                )
+        refuse_coroutines(interceptor, METHODS)

@@ -206,7 +206,7 @@ class RecordAccumulator:
                 readiness.replan(queue)
                 continue
             head_size = head.wire_size
-            if self.growth_per_record and head.encoded is None:
+            if head.encoded is None:
                 head_size += self.growth_per_record * head.count
             if drained and size + head_size > self.settings.max_request_size:
                 readiness.put_back(node_id, queue)

@@ -84,8 +84,7 @@ class BufferPool:
         Raises:
             RecordTooLargeError: `size` exceeds the whole pool.
         """
-        if self._closed is not None or size > self.total:
-            self._check(size)
+        self._check(size)
         if self._queue:
             return None
         if size == self.poolable and self._free:

@@ -174,9 +174,7 @@ class IdempotentSequencer(Sequencer):
         """Whether the batch may go out now; see the rules above."""
         if self._given_up:
             return True
-        partition = self._partitions.get(batch.topic_partition) or self._partition(
-            batch.topic_partition
-        )
+        partition = self._partition(batch.topic_partition)
         if batch.has_sequence:
             self._maybe_restart(partition)
             doomed = (
@@ -184,10 +182,7 @@ class IdempotentSequencer(Sequencer):
             )
             return partition.in_flight[0] is batch and not doomed
         if not partition.in_flight:
-            if partition.identity != self.identity or not partition.is_whole:
-                self._restart(partition)
-                return partition.is_whole and partition.identity is not None
-            return partition.identity is not None
+            return self._ensure_fresh(partition)
         return (
             partition.is_whole
             and partition.acknowledged
@@ -198,16 +193,15 @@ class IdempotentSequencer(Sequencer):
     def on_drained(self, batch: ProducerBatch) -> None:
         """A batch that goes out for the first time gets its sequence."""
         if not batch.has_sequence and not self._given_up:
-            partition = self._partitions[batch.topic_partition]  # `may_drain` has seen to it
+            partition = self._partition(batch.topic_partition)
             self._stamp(partition, batch)
             partition.in_flight.append(batch)
 
     def on_acknowledged(self, batch: ProducerBatch) -> None:
         """The batch stands in the log, hence everything before it in its epoch."""
-        partition = self._partitions.get(batch.topic_partition)
-        if partition is None or batch not in partition.in_flight:
+        partition = self._partition(batch.topic_partition)
+        if not self._remove(partition, batch):
             return
-        partition.in_flight.remove(batch)
         partition.acknowledged = True
         if partition.unknown_gap is not None and batch.ordinal > partition.unknown_gap:
             partition.unknown_gap = None
@@ -220,9 +214,8 @@ class IdempotentSequencer(Sequencer):
     def on_failed(self, batch: ProducerBatch) -> None:
         """The batch has failed for good and leaves a gap."""
         partition = self._partition(batch.topic_partition)
-        if batch not in partition.in_flight:
+        if not self._remove(partition, batch):
             return
-        partition.in_flight.remove(batch)
         if batch.possibly_persisted:
             partition.unknown_gap = max(partition.unknown_gap or batch.ordinal, batch.ordinal)
         else:
@@ -267,7 +260,7 @@ class IdempotentSequencer(Sequencer):
     def on_off_the_wire(self, topic_partition: TopicPartition) -> None:
         """A request with a batch of this partition is over: a restart may be possible now."""
         partition = self._partitions.get(topic_partition)
-        if partition is not None and partition.unwritten_from is not None:
+        if partition is not None:
             self._maybe_restart(partition)
 
     def on_recreated(self, topic: str) -> None:
@@ -298,6 +291,19 @@ class IdempotentSequencer(Sequencer):
         if partition is None:
             partition = self._partitions[topic_partition] = _Partition()
         return partition
+
+    @staticmethod
+    def _remove(partition: _Partition, batch: ProducerBatch) -> bool:
+        if batch in partition.in_flight:
+            partition.in_flight.remove(batch)
+            return True
+        return False
+
+    def _ensure_fresh(self, partition: _Partition) -> bool:
+        """With nothing in flight: makes the partition ready for a new batch, if possible."""
+        if partition.identity != self.identity or not partition.is_whole:
+            self._restart(partition)
+        return partition.is_whole and partition.identity is not None
 
     def _maybe_restart(self, partition: _Partition) -> None:
         first = partition.unwritten_from

@@ -18,34 +18,28 @@ from aioproducer.types import TopicPartition
 if TYPE_CHECKING:
     from aioproducer.wire.messages.produce import PartitionProduceResponse, ProduceResponse
 
-Answers = Mapping[tuple[str, int], "PartitionProduceResponse"]
+Answers = Mapping[TopicPartition, "PartitionProduceResponse"]
 
 
-def match_answers(response: ProduceResponse, names: Mapping[UUID, str]) -> tuple[Answers, Answers]:
-    """The answers by partition, and those with an error; of one that comes twice the first counts.
+def match_answers(response: ProduceResponse, names: Mapping[UUID, str]) -> Answers:
+    """The answers by partition; of an entry that comes twice the first one counts.
 
     Produce v13 answers by topic id alone (KIP-516); `names` are those the request was made with.
     """
-    answers: dict[tuple[str, int], PartitionProduceResponse] = {}
-    refused: dict[tuple[str, int], PartitionProduceResponse] = {}
+    answers: dict[TopicPartition, PartitionProduceResponse] = {}
     for topic in response.responses:
         name = topic.name or names.get(topic.topic_id, "")
         for answer in topic.partition_responses:
-            place = name, answer.index
-            if place not in answers:
-                answers[place] = answer
-                if answer.error_code:
-                    refused[place] = answer
-    return answers, refused
+            answers.setdefault(TopicPartition(name, answer.index), answer)
+    return answers
 
 
-def leader_hints(refused: Answers) -> dict[TopicPartition, tuple[int, int]]:
+def leader_hints(answers: Answers) -> dict[TopicPartition, tuple[int, int]]:
     """Leader and epoch where a refusal names them (KIP-951)."""
-    leaders = {place: answer.current_leader for place, answer in refused.items()}
     return {
-        TopicPartition(*place): (leader.leader_id, leader.leader_epoch)
-        for place, leader in leaders.items()
-        if leader.leader_id >= 0
+        topic_partition: (answer.current_leader.leader_id, answer.current_leader.leader_epoch)
+        for topic_partition, answer in answers.items()
+        if answer.error_code and answer.current_leader.leader_id >= 0
     }
 
 

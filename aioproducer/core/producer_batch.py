@@ -169,7 +169,7 @@ class ProducerBatch:
         """Bytes of the batch in a request: exact once encoded, uncompressed before."""
         if self.encoded is not None:
             return self.encoded.size
-        return HEADER_SIZE + (0 if self.builder is None else self.builder.size)
+        return self.uncompressed_size
 
     @property
     def uncompressed_size(self) -> int:

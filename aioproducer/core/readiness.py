@@ -102,19 +102,11 @@ class Readiness:
 
     def nodes(self) -> list[int]:
         """Nodes that lead at least one ready partition."""
-        nodes = []
-        for node_id, queues in self._ready.items():  # a comprehension would be a call
-            if queues:
-                nodes.append(node_id)
-        return nodes
+        return [node_id for node_id, queues in self._ready.items() if queues]
 
     def ready_at(self, queue: PartitionQueue) -> float:
         """When a partition's oldest batch may go; it has one."""
-        head = queue.batches[0]
-        if head.attempts:
-            return head.retry_at
-        lingers = self._linger and self._lingers(queue)
-        return head.created_at + self._linger if lingers else head.created_at
+        return self._ready_at(queue.batches[0], self._lingers(queue))
 
     # -- changes ---------------------------------------------------------------------------------
 
@@ -123,15 +115,12 @@ class Readiness:
         if queue.placed is not _NOWHERE or queue.muted or not queue.batches:
             self._lingering.pop(queue, None)
             return
-        head = queue.batches[0]
-        ready_at = head.created_at
-        if self._linger and self._lingers(queue):
+        lingers = self._lingers(queue)
+        if lingers:
             self._lingering[queue] = None
-            ready_at += self._linger
         else:
             self._lingering.pop(queue, None)
-        if head.attempts:
-            ready_at = head.retry_at
+        ready_at = self._ready_at(queue.batches[0], lingers)
         if queue.ready_at == ready_at:
             return
         queue.ready_at = ready_at
@@ -220,7 +209,14 @@ class Readiness:
 
     # -- private ---------------------------------------------------------------------------------
 
+    def _ready_at(self, head: ProducerBatch, lingers: bool) -> float:
+        if head.attempts:
+            return head.retry_at
+        return head.created_at + self._linger if lingers else head.created_at
+
     def _lingers(self, queue: PartitionQueue) -> bool:
+        if not self._linger:
+            return False
         head = queue.batches[0]
         return not (len(queue.batches) > 1 or head.full or head.urgent or self._is_expedited())
 

@@ -97,7 +97,6 @@ class Sender:
     ) -> None:
         self.accumulator = accumulator
         self._readiness = accumulator.readiness
-        self._none_expires_before = -inf
         self._transactions = transactions
         self._metadata = metadata
         self._sequencer = sequencer
@@ -121,10 +120,8 @@ class Sender:
     def poll(self, now: float, nodes: NodeView) -> list[Action]:
         """One turn: fails what expired and says what to connect to and what to send."""
         accumulator, readiness = self.accumulator, self._readiness
-        if self._none_expires_before <= now:
+        if accumulator.next_expiry_at <= now:
             self._expire(now)
-            until = now + self._settings.delivery_timeout  # of batches that come from now on
-            self._none_expires_before = min(accumulator.next_expiry_at, until)
         if self._transactions is not None:
             self._abandon(self._transactions)
         readiness.collect(now)
@@ -133,11 +130,7 @@ class Sender:
             for queue in readiness.leaderless:
                 self._metadata.add_topic(queue.topic_partition.topic, now)
         actions: list[Action] = []
-        if (
-            self._sequencer.wants_identity
-            and not self._identity_requested
-            and now >= self._identity_retry_at
-        ):
+        if self._wants_identity and now >= self._identity_retry_at:
             actions.append(RequestIdentity())
         for node_id in readiness.nodes():
             if node_id in self._preparing:
@@ -222,12 +215,10 @@ class Sender:
 
     def without_done(self, node_id: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """Lets go of batches that ended while their request was prepared; returns the others."""
-        for batch in batches:
-            if batch.done:
-                break
-        else:
+        ended = [batch for batch in batches if batch.done]
+        if not ended:
             return batches
-        self._let_go([batch for batch in batches if batch.done])
+        self._let_go(ended)
         live = [batch for batch in batches if not batch.done]
         if not live:
             self._preparing.discard(node_id)
@@ -277,8 +268,8 @@ class Sender:
         if not (response.responses and response.responses[0].name):
             # By the ids the request was made with: the metadata may know others by now, or none.
             names = {batch.topic_id: batch.topic_partition.topic for batch in batches}
-        answers, refused = match_answers(response, names)
-        moved = self._move_leaders(refused, response, now) if refused else ()
+        answers = match_answers(response, names)
+        moved = self._move_leaders(answers, response, now)
         for batch in batches:
             answer = answers.get(batch.topic_partition)
             if answer is None:
@@ -323,10 +314,10 @@ class Sender:
             self._fail(batch, expiry_of(batch, self._metadata, timeout=timeout, now=now))
 
     def _move_leaders(
-        self, refused: Answers, response: ProduceResponse, now: float
+        self, answers: Answers, response: ProduceResponse, now: float
     ) -> set[TopicPartition]:
         """Follows the leader hints among the errors (KIP-951); returns what moved."""
-        hints = leader_hints(refused)
+        hints = leader_hints(answers)
         if not hints:
             return set()
         moved = self._metadata.on_leader_hints(hints, response.node_endpoints, now)

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aioproducer import log
-from aioproducer._callables import makes_coroutines
+from aioproducer._callables import refuse_coroutines
 from aioproducer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -87,12 +87,7 @@ def _made(name: str) -> object:
 def _checked(reporter: object) -> object:
     if isinstance(reporter, type):
         raise ConfigError(f"metric_reporters takes objects or names, not the class {reporter!r}")
-    methods = {name: getattr(reporter, name, None) for name in METHODS}
-    if not callable(methods["init"]) and not callable(methods["metric_change"]):
+    if not any(callable(getattr(reporter, name, None)) for name in ("init", "metric_change")):
         raise ConfigError(f"metric_reporters: {reporter!r} has neither init nor metric_change")
-    for name, method in methods.items():
-        if method is not None and makes_coroutines(method):
-            raise ConfigError(
-                f"{name} of {reporter!r} is a coroutine function, which nobody would await"
-            )
+    refuse_coroutines(reporter, METHODS)
     return reporter

@@ -209,7 +209,7 @@ class RecordAppender:
         if self._may_append:
             worn = self.lane.records_this_turn >= _RECORDS_PER_TURN
             batch = None if worn else self._try_append(record)
-            if batch is None and (worn or not self._may_open(self._batch_bytes(record))):
+            if batch is None and (worn or not self._may_open(record)):
                 # A loop of sends that never suspends would hold everybody up, and fill the memory
                 # before the first byte leaves: so much per turn of the loop.
                 await asyncio.sleep(0)
@@ -238,15 +238,9 @@ class RecordAppender:
             return None
         record = OutgoingRecord(meta, partition, timestamp_ms, key, value, headers, size)
         batch = self._try_append(record)
-        if batch is not None:
-            return self._delivery(record, batch)
-        size = self._accumulator.settings.first_size(size)
-        if self._opened_this_turn and not self._may_open(size):
-            return None
-        buffer = self._memory.pool.try_allocate(size)
-        if buffer is None:
-            return None
-        return self._delivery(record, self._open_batch(record, buffer, size))
+        if batch is None and self._may_open(record):
+            batch = self._try_new_batch(record)
+        return None if batch is None else self._delivery(record, batch)
 
     def append_nowait(
         self,
@@ -372,16 +366,21 @@ class RecordAppender:
             self._stats.metadata_wait_time += self._loop.time() - began
 
     def _try_append(self, record: OutgoingRecord) -> ProducerBatch | None:
-        if record.partition is not None:
-            return self._append_to(record, record.partition)
+        if record.partition is None:
+            batch = self._try_append_stickily(record)
+        else:
+            batch = self._append_to(record, record.partition)
+        if batch is not None:
+            self._tell_sender()
+        return batch
+
+    def _try_append_stickily(self, record: OutgoingRecord) -> ProducerBatch | None:
         sticky = self.sticky_of(record.meta.name)
         partition = sticky.peek(record.meta)
-        batch = None
-        queue = self._accumulator.queue(record.meta.name, partition)
-        if queue is not None:
-            if queue.batches:
-                batch = self._append_to(record, partition)
-            if batch is None and queue.is_full_up():
+        batch = self._append_to(record, partition)
+        if batch is None:
+            queue = self._accumulator.queue(record.meta.name, partition)
+            if queue is not None and queue.is_full_up():
                 # The switch may have been put off while the batch had room (KIP-794).
                 sticky.update(partition, 0, record.meta, enable_switch=True)
                 other = sticky.peek(record.meta)
@@ -413,10 +412,10 @@ class RecordAppender:
     def _batch_bytes(self, record: OutgoingRecord) -> int:
         return self._accumulator.settings.first_size(record.size)
 
-    def _may_open(self, size: int) -> bool:
+    def _may_open(self, record: OutgoingRecord) -> bool:
         """Whether this turn of the loop may see another new batch."""
         opened = self._opened_this_turn
-        return not opened or opened + size <= _BYTES_PER_TURN
+        return not opened or opened + self._batch_bytes(record) <= _BYTES_PER_TURN
 
     def _try_new_batch(self, record: OutgoingRecord) -> ProducerBatch | None:
         size = self._batch_bytes(record)
@@ -525,7 +524,6 @@ class RecordAppender:
         if lane.records_this_turn == _RECORDS_PER_TURN:
             self._count_till_next_turn()
         index = batch.count - 1
-        self._tell_sender()
         if self._check.takes_headers:
             sticky = None
             if record.partition is None and not batch.full:

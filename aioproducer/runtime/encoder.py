@@ -62,8 +62,8 @@ class BatchEncoder:
         """
         complete = True
         for batch in batches:
-            if batch.encoded is None or batch.encoded.magic != magic:
-                codec = self._codec and self._codec_of(batch)
+            if _lacks(batch, magic):
+                codec = self._codec_of(batch)
                 if codec is None or batch.wire_size < self._threshold:
                     batch.encoded = self._encode(batch, magic, codec)
                 else:
@@ -75,7 +75,7 @@ class BatchEncoder:
         if self._executor is None:
             self._executor = ThreadPoolExecutor(2, thread_name_prefix="aioproducer-compress")
         loop = asyncio.get_running_loop()
-        left = [batch for batch in batches if batch.encoded is None or batch.encoded.magic != magic]
+        left = [batch for batch in batches if _lacks(batch, magic)]
         try:
             jobs = [
                 loop.run_in_executor(self._executor, self._encode, b, magic, self._codec_of(b))
@@ -122,3 +122,7 @@ class BatchEncoder:
     def _codec_of(self, batch: ProducerBatch) -> Codec | None:
         names = self._topics
         return self._codec if names is None or batch.topic_partition.topic in names else None
+
+
+def _lacks(batch: ProducerBatch, magic: int) -> bool:
+    return batch.encoded is None or batch.encoded.magic != magic

@@ -322,7 +322,7 @@ class SenderTask:
         if isinstance(answer, ProduceResponse):
             self._before_answer()
             self._answered = True
-            self._sender.on_response(node_id, batches, answer, self._loop.time())
+            self._sender.on_response(node_id, batches, answer, self._now())
             return
         if failure is not None:
             self._sender.on_failure(node_id, batches, failure, self._now())
@@ -358,7 +358,7 @@ class SenderTask:
         return self._loop.time()
 
     def _topic_id(self, name: str) -> UUID:
-        topic = self._metadata.cluster.topics.get(name)
+        topic = self._metadata.topic(name)
         return _NO_TOPIC_ID if topic is None else topic.topic_id
 
     def _topics(self, batches: Sequence[ProducerBatch], version: int) -> list[ProduceTopic]:

@@ -192,25 +192,30 @@ def _compact_length(length: int) -> bytes:
     return bytes(out)
 
 
-# A lone record pays for each call here: what is the same every time is cached, the rest is in line.
+def _add_records(
+    records: Sequence[Buffer], buffers: list[Buffer | bytearray], tail: bytearray
+) -> bytearray:
+    """The tail that is to be gone on with: a large piece cuts the present one off."""
+    for piece in records:
+        if len(piece) < JOIN_BELOW_BYTES:
+            tail += piece
+        else:
+            buffers += (tail, piece)
+            tail = bytearray()
+    return tail
 
 
 def _classic(head: bytearray, topics: Sequence[ProduceTopic]) -> list[Buffer | bytearray]:
     """The frame's buffers, its size still to be set: versions 0 to 8."""
     buffers: list[Buffer | bytearray] = []
-    tail = head  # collects fields until a large piece of records cuts it off
+    tail = head
     write_length32(tail, len(topics))
     for name, _, partitions in topics:
         tail += _classic_name(name)
         write_length32(tail, len(partitions))
         for index, records in partitions:
             tail += _INDEX_SIZE.pack(index, sum(map(len, records)))
-            for piece in records:
-                if len(piece) < JOIN_BELOW_BYTES:
-                    tail += piece
-                else:
-                    buffers += (tail, piece)
-                    tail = bytearray()
+            tail = _add_records(records, buffers, tail)
     buffers.append(tail)
     return buffers
 
@@ -228,12 +233,7 @@ def _flexible(
         for index, records in partitions:
             tail += _INDEX.pack(index)
             tail += _compact_length(sum(map(len, records)))
-            for piece in records:
-                if len(piece) < JOIN_BELOW_BYTES:
-                    tail += piece
-                else:
-                    buffers += (tail, piece)
-                    tail = bytearray()
+            tail = _add_records(records, buffers, tail)
             tail.append(0)
         tail.append(0)
     tail.append(0)

@@ -67,7 +67,8 @@ def test_commits_that_fail_anywhere_and_tasks_that_die_lose_and_repeat_nothing(
     query = FaultyQuery(tmp_path, embedded.servers, embedded.topic(2), files=2, lines=60)
     for moment in MOMENTS:
         run_in(spark, query, moment=moment, how="raise")
-    for _ in range(2):
+    for files in (query.files + 1, query.files + 2):  # so that there is something left to write
+        query.set_goal(files)
         run_in(spark, query, task_share=1.0)
     assert sum(query.notes[death] for death in TASK_DEATHS) >= 2
     run_in(spark, query)

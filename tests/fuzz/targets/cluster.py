@@ -71,13 +71,13 @@ def run(data: bytes) -> None:
 
 def _take_produce_answer(metadata: Metadata, response: ProduceResponse, now: float) -> None:
     names = {topic.topic_id: name for name, topic in metadata.cluster.topics.items()}
-    answers, refused = match_answers(response, names)
+    answers = match_answers(response, names)
     for answer in answers.values():
         if answer.error_code:
             blamed_records(answer)
         else:
             success_outcome(answer)
-    moved = metadata.on_leader_hints(leader_hints(refused), response.node_endpoints, now)
+    moved = metadata.on_leader_hints(leader_hints(answers), response.node_endpoints, now)
     for topic_partition in moved:
         leader = metadata.leader(*topic_partition)
         require(leader is not None, "{} moved to a leader that is not known", topic_partition)
