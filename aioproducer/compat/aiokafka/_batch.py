@@ -149,13 +149,25 @@ def checked_headers(headers: list[tuple[str, bytes | None]] | None) -> HeaderPai
     if not isinstance(headers, list):
         raise TypeError(f"Expected list, got {type(headers).__name__}")
     pairs = []
-    for name, content in headers:
+    for header in headers:
+        name, content = _pair(header)
         if not isinstance(name, str):
             raise TypeError(f"Expected str, got {type(name).__name__}")
         if content is not None and not isinstance(content, bytes):
             raise TypeError(f"Expected bytes, got {type(content).__name__}")
         pairs.append((name, content))
     return tuple(pairs)
+
+
+def _pair(header: Any) -> tuple[Any, Any]:
+    if not isinstance(header, tuple):
+        raise TypeError(f"Expected tuple, got {type(header).__name__}")
+    if len(header) == 2:
+        return header
+    # As aiokafka's compiled code says it; what Python says depends on its version.
+    if header[2:]:
+        raise ValueError("too many values to unpack (expected 2)")
+    raise ValueError(f"need more than {len(header)} value{'' if header else 's'} to unpack")
 
 
 def checked_timestamp(timestamp: float | None) -> int | None:
