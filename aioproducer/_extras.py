@@ -1,6 +1,7 @@
 """Packages that only some users need.
 
-Owns: how it is said that one is missing. Must not know: what any of them is for.
+Owns: how it is said that one is missing: by a `ConfigError` where an option asks for it, by an
+`ImportError` where a module of ours is nothing without it. Must not know: what any of them is for.
 """
 
 from __future__ import annotations
@@ -28,3 +29,18 @@ def needed(package: str, purpose: str, *, install: str) -> Iterator[None]:
         raise ConfigError(
             f"the package {package} is needed {purpose}", advice=f"pip install '{install}'"
         ) from error
+
+
+@contextmanager
+def required(module: str, extra: str) -> Iterator[None]:
+    """Makes an import of others' code that fails in this block say what to install.
+
+    Args:
+        module: which of our modules imports it.
+        extra: the extra that brings it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        text = f"{module} needs the package {error.name}: pip install 'aioproducer[{extra}]'"
+        raise ModuleNotFoundError(text, name=error.name, path=error.path) from None

@@ -15,7 +15,10 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
-from fastapi import Depends
+from aioproducer._extras import required
+
+with required(__name__, "fastapi"):
+    from fastapi import Depends
 
 from aioproducer.producer import Producer
 from aioproducer.starlette import (

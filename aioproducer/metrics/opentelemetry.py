@@ -17,14 +17,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from opentelemetry import metrics, propagate, trace
-from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
-
+from aioproducer._extras import required
 from aioproducer._version import __version__
 from aioproducer.metrics import Metric, MetricKind
 from aioproducer.metrics.reading import Measured, read
 from aioproducer.types import HeaderPairs, Record, RecordMetadata
+
+with required(__name__, "otel"):
+    from opentelemetry import metrics, propagate, trace
+    from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
+    from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
 
 if TYPE_CHECKING:
     from aioproducer.types import HeadersInput

@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from weakref import WeakSet
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.registry import Collector
-
+from aioproducer._extras import required
 from aioproducer.metrics import Metric, MetricKind
 from aioproducer.metrics.reading import Measured, read
+
+with required(__name__, "metrics"):
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.registry import Collector
 
 __all__ = ["ProducerCollector"]
 

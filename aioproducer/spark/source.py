@@ -14,13 +14,16 @@ from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceReader,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from aioproducer._extras import required
+
+with required(__name__, "spark"):
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceArrowWriter,
+        DataSourceReader,
+        DataSourceStreamArrowWriter,
+        WriterCommitMessage,
+    )
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,11 +13,14 @@ Needs the extra `aioproducer[starlette]` or `aioproducer[fastapi]`; nothing else
 
 from __future__ import annotations
 
+from aioproducer._extras import required
 from aioproducer.refusal import Refusal
-from aioproducer.starlette.answers import answer_kafka_errors
-from aioproducer.starlette.background import publish_quietly
-from aioproducer.starlette.lifespan import ProducerLifespan, producer_of
-from aioproducer.starlette.live import LivePage
+
+with required(__name__, "starlette"):
+    from aioproducer.starlette.answers import answer_kafka_errors
+    from aioproducer.starlette.background import publish_quietly
+    from aioproducer.starlette.lifespan import ProducerLifespan, producer_of
+    from aioproducer.starlette.live import LivePage
 
 __all__ = [
     "LivePage",

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote
 
+from aioproducer._extras import SCHEMA_REGISTRY, needed
+
 if TYPE_CHECKING:
     import httpx
 
@@ -49,8 +51,13 @@ class StubSchemaRegistry:
 
     @property
     def transport(self) -> httpx.AsyncBaseTransport:
-        """Takes requests in place of the network."""
-        import httpx
+        """Takes requests in place of the network.
+
+        Raises:
+            ConfigError: httpx is not installed.
+        """
+        with needed("httpx", "to talk to a schema registry", install=SCHEMA_REGISTRY):
+            import httpx
 
         def handle(request: httpx.Request) -> httpx.Response:
             target = request.url.raw_path.decode("ascii")

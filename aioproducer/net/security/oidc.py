@@ -108,7 +108,7 @@ class TokenEndpoint:
         # The system's authorities, read off the loop; nothing to read for an endpoint without TLS.
         secure = settings.url.lower().startswith("https:")
         verify = await asyncio.to_thread(ssl.create_default_context) if secure else False
-        async with httpx.AsyncClient(timeout=timeout, verify=verify) as client:
+        async with httpx.AsyncClient(timeout=timeout, verify=verify, trust_env=False) as client:
             while True:
                 try:
                     return await self._ask(client)

@@ -74,13 +74,15 @@ class SchemaRegistry:
         retry_backoff_max_ms: the longest one.
         cache_capacity: how many answers of each kind are remembered.
         latest_cache_ttl_ms: how long the latest version of a subject is believed.
-        transport: in place of the network, such as `aioproducer.testing.StubSchemaRegistry`.
+        transport: in place of the network, such as `aioproducer.testing.StubSchemaRegistry`; or
+            `httpx.AsyncHTTPTransport(proxy=...)`, as no proxy is taken from the environment.
 
     Attributes:
         latest_ttl: seconds that the latest version of a subject is believed.
 
     Raises:
-        ConfigError: httpx is not installed, a url is none, or both kinds of credentials are given.
+        ConfigError: httpx is not installed, a url is none, both kinds of credentials are given, or
+            a number is too small.
     """
 
     def __init__(
@@ -102,6 +104,14 @@ class SchemaRegistry:
         urls, basic_auth = addresses(url, basic_auth)
         if basic_auth is not None and bearer_token is not None:
             raise ConfigError("a schema registry takes basic_auth or bearer_token, not both")
+        _at_least(1, request_timeout_ms=request_timeout_ms, cache_capacity=cache_capacity)
+        _at_least(
+            0,
+            retries=retries,
+            retry_backoff_ms=retry_backoff_ms,
+            retry_backoff_max_ms=retry_backoff_max_ms,
+            latest_cache_ttl_ms=latest_cache_ttl_ms,
+        )
         settings = RegistrySettings(
             urls,
             basic_auth,
@@ -362,6 +372,12 @@ class SchemaRegistry:
                 "this SchemaRegistry belongs to another event loop",
                 advice="make one per loop, or close() it first",
             )
+
+
+def _at_least(least: int, **options: int) -> None:
+    for name, value in options.items():
+        if value < least:
+            raise ConfigError(f"{name} of a schema registry is at least {least}, not {value}")
 
 
 def _quoted(subject: str) -> str:

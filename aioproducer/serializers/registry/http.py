@@ -7,6 +7,7 @@ Invariants
 - A request ends within `request_timeout` each try, and after `retries` more tries.
 - No more of an answer is read than `_LARGEST_ANSWER`; no redirect is followed.
 - Credentials stand in no error, repr or log; those in an address are taken out of it.
+- Nothing is taken from the environment, such as proxies.
 """
 
 from __future__ import annotations
@@ -181,7 +182,10 @@ class RegistryConnection:
             verify = await asyncio.to_thread(ssl.create_default_context)
         if self._client is None:  # still, after the wait
             self._client = self._httpx.AsyncClient(
-                verify=verify, timeout=settings.request_timeout, transport=self._transport
+                verify=verify,
+                timeout=settings.request_timeout,
+                transport=self._transport,
+                trust_env=False,
             )
         return self._client
 

@@ -79,6 +79,7 @@ class Authority:
             self._builder(self._name, key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .add_extension(usage, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
             .sign(key, hashes.SHA256())
         )
         self.identity = Identity(key, certificate)
@@ -100,8 +101,12 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        builder = self._builder(subject, key, expired=expired).add_extension(
-            x509.ExtendedKeyUsage(usages), critical=False
+        # Python 3.13's default contexts want the signer's identifier (VERIFY_X509_STRICT).
+        signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.identity.key.public_key())
+        builder = (
+            self._builder(subject, key, expired=expired)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+            .add_extension(signer, critical=False)
         )
         if hosts:
             names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])

@@ -285,6 +285,10 @@ def test_wrong_settings_are_refused() -> None:
         SchemaRegistry([])
     with pytest.raises(ConfigError, match="not both"):
         SchemaRegistry("http://a:b@registry", bearer_token="t")
+    with pytest.raises(ConfigError, match="cache_capacity of a schema registry is at least 1"):
+        SchemaRegistry("http://registry", cache_capacity=0)
+    with pytest.raises(ConfigError, match="retries of a schema registry is at least 0, not -1"):
+        SchemaRegistry("http://registry", retries=-1)
 
 
 async def test_references_come_in_the_order_in_which_they_build_on_each_other() -> None:

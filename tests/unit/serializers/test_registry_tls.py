@@ -54,6 +54,18 @@ async def test_certificates_are_verified_both_ways(tmp_path: Path) -> None:
                     await registry.schema(1)
 
 
+async def test_no_proxy_is_taken_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    authority = Authority()
+    async with registry_of("127.0.0.1", authority, tmp_path) as url:
+        context = client_context(authority, tmp_path)
+        async with SchemaRegistry(url, ssl_context=context, retries=0) as registry:
+            assert await registry.schema(1) == Schema('"string"')
+
+
 async def test_another_host_is_not_the_registry(tmp_path: Path) -> None:
     authority = Authority()
     async with registry_of("elsewhere.example", authority, tmp_path) as url:

@@ -208,6 +208,14 @@ async def test_client_credentials_get_a_token(issuer: Issuer) -> None:
     assert issuer.requests == [{"grant_type": "client_credentials", "scope": "a b"}]
 
 
+async def test_no_proxy_is_taken_from_the_environment(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert (await endpoint(issuer, retry_s=0.1).fetch()).value == issuer.issued[-1]
+
+
 async def test_errors_of_the_server_are_tried_again(issuer: Issuer) -> None:
     issuer.failures = [500, 503, 429]
     assert (await endpoint(issuer).fetch()).value

@@ -1,0 +1,85 @@
+"""What an extra brings is asked for by name where it is missing, and imported nowhere else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# Importing what no extra was installed for; the finder stands before those that would find it.
+WITHOUT = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Missing(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] in {names!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing())
+"""
+OTHERS = (
+    "cryptography",
+    "fastapi",
+    "fastavro",
+    "httpx",
+    "jsonschema",
+    "msgspec",
+    "opentelemetry",
+    "orjson",
+    "prometheus_client",
+    "pyarrow",
+    "pydantic",
+    "pyspark",
+    "rich",
+    "starlette",
+    "typer",
+    "uvloop",
+)
+
+
+def told(statement: str) -> str:
+    """The last line of what Python says of a statement where no extra is installed."""
+    code = WITHOUT.format(names=OTHERS) + statement
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return (done.stderr.strip() or "nothing").splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "extra"),
+    [
+        ("aioproducer.fastapi", "fastapi", "fastapi"),
+        ("aioproducer.starlette", "starlette", "starlette"),
+        ("aioproducer.metrics.prometheus", "prometheus_client", "metrics"),
+        ("aioproducer.metrics.opentelemetry", "opentelemetry", "otel"),
+        ("aioproducer.spark.source", "pyspark", "spark"),
+    ],
+)
+def test_a_module_says_which_extra_it_needs(module: str, package: str, extra: str) -> None:
+    assert told(f"import {module}") == (
+        f"ModuleNotFoundError: {module} needs the package {package}: "
+        f"pip install 'aioproducer[{extra}]'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "package", "extra"),
+    [
+        ("SchemaRegistry('http://registry')", "httpx", "aioproducer[schema-registry]"),
+        ("AvroSerializer(None, 'string')", "fastavro", "aioproducer[schema-registry]"),
+        ("JsonSchemaSerializer(None, {})", "jsonschema", "aioproducer[schema-registry]"),
+        ("PydanticSerializer(int)", "pydantic", "pydantic>=2"),
+    ],
+)
+def test_a_serializer_says_which_package_it_needs(make: str, package: str, extra: str) -> None:
+    line = told(f"from aioproducer.serializers import *; {make}")
+    assert line.startswith(f"aioproducer.errors.ConfigError: the package {package} is needed ")
+    assert line.endswith(f"-> pip install '{extra}'")
+
+
+def test_everything_else_is_imported_without_any_extra() -> None:
+    modules = "aioproducer, aioproducer.blocking, aioproducer.compat.aiokafka, aioproducer.loader"
+    modules += ", aioproducer.serializers, aioproducer.spark, aioproducer.testing"
+    assert told(f"import {modules}") == "nothing"
