@@ -152,6 +152,7 @@ class WireClient:
         self._deadline = 0.0
         self._nodes: dict[int, Address] = {}
         self._links: dict[Address, Link] = {}
+        self._failure: KafkaConnectionError | None = None
 
     async def __aenter__(self) -> Self:
         self._deadline = asyncio.get_running_loop().time() + self._timeout_s
@@ -248,7 +249,7 @@ class WireClient:
     ) -> Message:
         left_s = self._left_s()
         if left_s <= 0:
-            raise self._timeout(None)
+            raise self._timeout(self._failure) from self._failure
         link = self._links.pop(address, None)
         try:
             async with asyncio.timeout(min(left_s, _ATTEMPT_S)):
@@ -258,9 +259,10 @@ class WireClient:
             if link is not None:
                 link.abort()
             host, port = address
-            raise KafkaConnectionError(
+            self._failure = KafkaConnectionError(
                 f"{host}:{port} does not answer: {type(error).__name__} {error}"
-            ) from error
+            )
+            raise self._failure from error
         except BaseException:
             if link is not None:
                 link.abort()

@@ -19,7 +19,7 @@ from aioproducer.records.codecs import CompressionType
 from aioproducer.testing import EmbeddedCluster, TopicSpec
 from aioproducer.testing.admin import create_topic, delete_topic, list_topics
 from aioproducer.testing.reader import end_offsets, read_topic, stream_topic
-from aioproducer.testing.wire_client import parse_bootstrap
+from aioproducer.testing.wire_client import Link, WireClient, parse_bootstrap
 from aioproducer.wire.api_keys import ApiKey
 
 from .support import make_batch, produce
@@ -137,6 +137,16 @@ async def test_cluster_that_does_not_answer_ends_in_a_timeout_naming_the_cause(
         await cluster.stop_broker(node_id)
     with pytest.raises(KafkaTimeoutError, match="does not answer"):
         await read_topic(cluster.bootstrap_servers, "t", timeout_s=0.3)
+
+
+async def test_the_cause_is_named_although_the_time_is_up_at_the_next_broker() -> None:
+    async def silent(address: object) -> Link:
+        return await asyncio.Future()
+
+    client = WireClient("127.0.0.1:1,127.0.0.1:2", timeout_s=0.05, open_link=silent)
+    async with client:
+        with pytest.raises(KafkaTimeoutError, match="127.0.0.1:1 does not answer"):
+            await client.metadata(None)
 
 
 async def test_silent_broker_ends_in_a_timeout(cluster: EmbeddedCluster) -> None:
