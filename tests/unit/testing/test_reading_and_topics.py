@@ -145,7 +145,7 @@ async def test_the_cause_is_named_although_the_time_is_up_at_the_next_broker() -
 
     client = WireClient("127.0.0.1:1,127.0.0.1:2", timeout_s=0.05, open_link=silent)
     async with client:
-        with pytest.raises(KafkaTimeoutError, match="127.0.0.1:1 does not answer"):
+        with pytest.raises(KafkaTimeoutError, match=r"127\.0\.0\.1:1 does not answer"):
             await client.metadata(None)
 
 
