@@ -57,7 +57,9 @@ def success_outcome(answer: PartitionProduceResponse) -> BatchOutcome:
     """Where an accepted batch stands; a duplicate gets no offset, its first answer had it."""
     if answer.error_code == DUPLICATE_SEQUENCE_NUMBER or answer.base_offset < 0:
         return BatchOutcome()
-    stamped = answer.log_append_time_ms
+    stamped, log_start = answer.log_append_time_ms, answer.log_start_offset
     return BatchOutcome(
-        base_offset=answer.base_offset, log_append_time_ms=stamped if stamped >= 0 else None
+        base_offset=answer.base_offset,
+        log_append_time_ms=stamped if stamped >= 0 else None,
+        log_start_offset=log_start if log_start >= 0 else None,
     )

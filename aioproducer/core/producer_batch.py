@@ -43,6 +43,7 @@ class BatchOutcome(NamedTuple):
     log_append_time_ms: int | None = None
     error: KafkaError | None = None
     record_errors: Mapping[int, KafkaError] = MappingProxyType({})
+    log_start_offset: int | None = None
 
     @property
     def timestamp_type(self) -> TimestampType:

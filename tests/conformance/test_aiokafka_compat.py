@@ -45,11 +45,10 @@ async def told(call: Awaitable[Any]) -> Any:
 
 
 def plain(metadata: Any) -> dict[str, Any] | None:
-    """Metadata by field; the start of the log is not known here."""
+    """Metadata by field."""
     if metadata is None:
         return None
     facts = {key: value for key, value in metadata._asdict().items() if key != "topic"}
-    del facts["log_start_offset"]
     return facts | {"topic_partition": facts["topic_partition"].partition}
 
 

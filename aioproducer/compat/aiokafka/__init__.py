@@ -46,7 +46,6 @@ What differs, on purpose:
   one batch of a partition may wait                 32 MiB of batches, over all partitions
   `send_batch()` sends one batch                    its records follow each other; those that do
                                                     not fit into the open batch go in the next
-  `log_start_offset` is the broker's                None
   `producer.client` and its metadata                not offered
   `sasl_kerberos_domain_name` is used               ValueError: brokers go by their own host names
 """

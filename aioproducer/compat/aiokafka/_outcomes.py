@@ -42,7 +42,7 @@ def _settle_record(listener: object) -> None:
     if error is not None:
         future.set_exception(translated(error))
     else:
-        future.set_result(record_metadata(delivery.result()) if acknowledged else None)
+        future.set_result(record_metadata(delivery) if acknowledged else None)
 
 
 def batch_future(deliveries: Sequence[Delivery], *, acknowledged: bool) -> Outcome:
@@ -71,8 +71,7 @@ def _settle(future: Outcome, deliveries: Sequence[Delivery], acknowledged: bool)
     if not acknowledged:
         future.set_result(None)
         return
-    first = deliveries[0].result()
-    metadata = record_metadata(first)
-    if first.timestamp_type is TimestampType.CREATE_TIME:
+    metadata = record_metadata(deliveries[0])
+    if metadata.timestamp_type == TimestampType.CREATE_TIME.value:
         metadata = metadata._replace(timestamp=-1)  # the broker names no one timestamp for many
     future.set_result(metadata)

@@ -16,7 +16,7 @@ from aioproducer import errors as ours
 from aioproducer.compat.aiokafka import errors
 from aioproducer.compat.aiokafka._error_base import kin
 from aioproducer.compat.aiokafka.structs import RecordMetadata
-from aioproducer.types import RecordMetadata as OurMetadata
+from aioproducer.runtime.delivery import Delivery
 
 _WRAPPERS: Final = (ours.TransactionAbortableError, ours.FatalTransactionError)
 
@@ -56,8 +56,11 @@ def translating() -> Iterator[None]:
         raise translated(error) from error
 
 
-def record_metadata(metadata: OurMetadata) -> RecordMetadata:
-    """An acknowledgement in aiokafka's shape."""
+def record_metadata(delivery: Delivery) -> RecordMetadata:
+    """The acknowledgement of a record in aiokafka's shape."""
+    metadata = delivery.result()
+    batch, index = delivery.batch_and_index()
+    found = batch.outcome_of(index)
     return RecordMetadata(
         metadata.topic,
         metadata.partition,
@@ -65,7 +68,7 @@ def record_metadata(metadata: OurMetadata) -> RecordMetadata:
         -1 if metadata.offset is None else metadata.offset,
         metadata.timestamp_ms,
         metadata.timestamp_type.value,
-        None,
+        None if found is None else found[0].log_start_offset,
     )
 
 

@@ -278,8 +278,8 @@ class AIOKafkaProducer(TransactionalCalls):
         """`send`, then await the outcome."""
         delivery = await self._accept(topic, value, key, partition, timestamp_ms, headers)
         with translating():
-            metadata = await delivery
-        return record_metadata(metadata) if self._acknowledges else None
+            await delivery
+        return record_metadata(delivery) if self._acknowledges else None
 
     def create_batch(self) -> BatchBuilder:
         """An empty batch of at most `max_batch_size`, to fill and give to `send_batch`."""

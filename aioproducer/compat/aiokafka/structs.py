@@ -65,7 +65,7 @@ class RecordMetadata(NamedTuple):
     """Where an acknowledged record stands.
 
     `offset` is -1 where the broker gives none; `timestamp` is the record's own, or the broker's
-    where `timestamp_type` is 1 (LogAppendTime). `log_start_offset` is always None here.
+    where `timestamp_type` is 1 (LogAppendTime).
     """
 
     topic: str
