@@ -39,7 +39,7 @@ class MeasuringCalls(Life):
 
         Rates, means and peaks are those of the last `metrics_num_samples` samples.
         """
-        from aioproducer.runtime.metrics import producer_values
+        from aioproducer.runtime.metric_rows import producer_values
 
         return producer_values(self._engine)
 

@@ -178,6 +178,11 @@ class ProducerBatch:
         return HEADER_SIZE + (0 if self.builder is None else self.builder.size)
 
     @property
+    def largest_record(self) -> int:
+        """Bytes of the largest record before compression; 0 once the memory is gone."""
+        return 0 if self.builder is None else self.builder.largest
+
+    @property
     def watchers(self) -> int:
         """How many want to hear of the outcome; each awaited delivery is one."""
         return len(self._listeners)

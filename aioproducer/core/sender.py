@@ -209,6 +209,7 @@ class Sender:
                 batch.count,
                 batch.wire_size,
                 batch.uncompressed_size,
+                batch.largest_record,
                 batch.last_attempt_at - batch.created_at,
                 again=batch.attempts > 1,
             )

@@ -49,6 +49,7 @@ class ProducerStats(Sampled):
 
     PEAKS: ClassVar[tuple[str, ...]] = (
         "batch_size_max",
+        "record_size_max",
         "queue_time_max",
         "latency_max",
         "throttle_time_max",
@@ -75,6 +76,7 @@ class ProducerStats(Sampled):
     metadata_wait_time: float = 0.0
     unretrieved_failures: int = 0
     batch_size_max: float = 0.0
+    record_size_max: float = 0.0
     queue_time_max: float = 0.0
     latency_max: float = 0.0
     throttle_time_max: float = 0.0
@@ -106,6 +108,7 @@ class ProducerStats(Sampled):
         records: int,
         size: int,
         uncompressed: int,
+        largest: int,
         queued_s: float,
         *,
         again: bool,
@@ -121,6 +124,7 @@ class ProducerStats(Sampled):
         self.records_sent += records
         self.queue_time += queued_s
         self.batch_size_max = max(self.batch_size_max, size)
+        self.record_size_max = max(self.record_size_max, largest)
         self.queue_time_max = max(self.queue_time_max, queued_s)
         if again:
             self.records_retried += records

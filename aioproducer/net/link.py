@@ -35,6 +35,7 @@ from collections.abc import Awaitable, Callable
 from aioproducer import log
 from aioproducer.backoff import ExponentialBackoff
 from aioproducer.errors import (
+    AuthenticationError,
     KafkaConnectionError,
     KafkaError,
     NodeDisconnectedError,
@@ -277,6 +278,9 @@ class BrokerLink:
                 self._setup_failed(self._farewell("the dial was cancelled"))
             raise
         except KafkaError as error:
+            if isinstance(error, AuthenticationError):
+                around = self._around
+                around.traffic.on_refused(around.loop_time(), renewal=work == self._renew)
             self._setup_failed(error)
         except Exception as error:  # a defect (ours or a dialer's) must end in a visible state
             log.get("net").exception("connecting to node %s failed unexpectedly", self.node.id)
@@ -309,6 +313,9 @@ class BrokerLink:
             await self._agree(self._session, shake_hands)
         finally:
             self._age = self._session.age
+        if connection.uses_tls or around.settings.sasl is not None:
+            endless = self._session.lifetime_s is None
+            around.traffic.on_authenticated(around.loop_time(), endless=endless)
 
     async def _renew(self) -> None:
         """Authenticates again on the connection there is."""
@@ -316,7 +323,10 @@ class BrokerLink:
         if session is None:
             raise TypeError("there is no session to renew")
         session.deadline = self._handshake_deadline()
+        began = self._around.loop_time()
         await self._agree(session, authenticate)
+        now = self._around.loop_time()
+        self._around.traffic.on_renewed(now - began, now)
 
     async def _agree(self, session: Session, steps: Callable[[Session], Awaitable[object]]) -> None:
         """Goes through the steps, then READY; a connection on which they fail is given up."""

@@ -46,10 +46,19 @@ class NodeTraffic(Sampled):
 
 @dataclass(slots=True, eq=False)
 class Traffic(Sampled):
-    """The totals of all brokers, and those of connections."""
+    """The totals of all brokers, and those of connections and how they were authenticated."""
+
+    PEAKS: ClassVar[tuple[str, ...]] = ("renewal_time_max",)
 
     connections_created: int = 0
     connections_closed: int = 0
+    authentications: int = 0
+    endless_authentications: int = 0
+    failed_authentications: int = 0
+    renewals: int = 0
+    failed_renewals: int = 0
+    renewal_time: float = 0.0
+    renewal_time_max: float = 0.0
     nodes: dict[int, NodeTraffic] = field(default_factory=dict, repr=False)
 
     def of(self, node_id: int) -> NodeTraffic:
@@ -73,3 +82,24 @@ class Traffic(Sampled):
         """A stream that was opened is over."""
         self.tick(now)
         self.connections_closed += 1
+
+    def on_authenticated(self, now: float, *, endless: bool) -> None:
+        """A secured connection was set up, for as long as it lasts if `endless`."""
+        self.tick(now)
+        self.authentications += 1
+        self.endless_authentications += endless
+
+    def on_renewed(self, took_s: float, now: float) -> None:
+        """A connection was authenticated again (KIP-368)."""
+        self.tick(now)
+        self.renewals += 1
+        self.renewal_time += took_s
+        self.renewal_time_max = max(self.renewal_time_max, took_s)
+
+    def on_refused(self, now: float, *, renewal: bool) -> None:
+        """A broker, or this side, was not convinced."""
+        self.tick(now)
+        if renewal:
+            self.failed_renewals += 1
+        else:
+            self.failed_authentications += 1

@@ -34,6 +34,7 @@ cdef struct Place:
     int32_t *most
     int64_t *base_timestamp
     int64_t *max_timestamp
+    Py_ssize_t *largest
     # Which rows went there.
     Run *runs
     Py_ssize_t run_count
@@ -132,7 +133,10 @@ cdef inline void end_record(
 ) noexcept nogil:
     """The record that was begun ends at `end`."""
     cdef int32_t index = place.count[0]
-    place.size[0] = end - place.start[0]
+    cdef Py_ssize_t size = end - place.start[0]
+    if size - place.size[0] > place.largest[0]:
+        place.largest[0] = size - place.size[0]
+    place.size[0] = size
     place.count[0] = index + 1
     if index == 0:
         place.base_timestamp[0] = timestamp

@@ -49,6 +49,7 @@ cdef class Share:
         place.most = &builder.most
         place.base_timestamp = &builder.base_timestamp
         place.max_timestamp = &builder.max_timestamp
+        place.largest = &builder.largest
 
     def __dealloc__(self):
         free(self.place.runs)

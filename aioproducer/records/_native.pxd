@@ -65,6 +65,7 @@ cdef class RecordBatchBuilder:
     cdef public int32_t most
     cdef readonly Py_ssize_t size
     cdef readonly int32_t count
+    cdef readonly Py_ssize_t largest
     cdef readonly int64_t base_timestamp
     cdef readonly int64_t max_timestamp
     cdef public object owner

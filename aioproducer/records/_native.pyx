@@ -155,6 +155,8 @@ cdef class RecordBatchBuilder:
         out = put_blob(out, value)
         put_headers(out, headers)
 
+        if end - self.size > self.largest:
+            self.largest = end - self.size
         self.size = end
         self.count = index + 1
         if index == 0:

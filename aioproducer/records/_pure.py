@@ -100,6 +100,7 @@ class RecordBatchBuilder:
         "_view",
         "base_timestamp",
         "count",
+        "largest",
         "max_timestamp",
         "most",
         "owner",
@@ -117,6 +118,7 @@ class RecordBatchBuilder:
         self._time: int | None = None
         self._attributes_and_time = b""
         self.count = 0
+        self.largest = 0
         self.size = 0
         self.base_timestamp = -1
         self.max_timestamp = -1
@@ -169,6 +171,7 @@ class RecordBatchBuilder:
         if size > self._capacity or count >= self.most:
             return -1
         self._pending += (record_length, record)
+        self.largest = max(self.largest, size - self.size)
         self.size = size
         self.count = count + 1
         if timestamp_ms != self._time or not count:

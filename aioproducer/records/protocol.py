@@ -44,6 +44,11 @@ class BatchBuilder(Protocol):
         ...
 
     @property
+    def largest(self) -> int:
+        """How many bytes the largest of the records takes."""
+        ...
+
+    @property
     def base_timestamp(self) -> int:
         """The first record's timestamp in ms, -1 while the batch is empty."""
         ...

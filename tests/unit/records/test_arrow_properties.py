@@ -97,7 +97,7 @@ def test_native_code_writes_what_the_builder_would_and_stops_where_it_would_not(
     assert number == len(given_rows)
     for builder, expected_builder in zip(builders, reference.builders, strict=True):
         assert bytes(builder.body()) == bytes(expected_builder.body())
-        for fact in ("count", "base_timestamp", "max_timestamp"):
+        for fact in ("count", "largest", "base_timestamp", "max_timestamp"):
             assert getattr(builder, fact) == getattr(expected_builder, fact)
     for share, numbers in zip(shares, reference.rows, strict=True):
         noted = [(row + step, at + step) for row, at, n in share.runs() for step in range(n)]

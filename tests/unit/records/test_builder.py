@@ -25,6 +25,16 @@ def test_index_size_and_timestamps_follow_the_appends(core):
     assert (builder.base_timestamp, builder.max_timestamp) == (T, T + 5)
 
 
+def test_the_largest_record_is_known(core):
+    builder = core.RecordBatchBuilder(bytearray(100))
+    assert builder.largest == 0
+    sizes = [0]
+    for value in (b"12", b"1234567", None, b"x" * 200):  # the last one has no room
+        builder.try_append(T, None, value, ())
+        sizes.append(builder.size)
+    assert builder.largest == sizes[2] - sizes[1]
+
+
 def test_record_that_fills_the_buffer_exactly_fits(core):
     builder = core.RecordBatchBuilder(bytearray(18))
     assert builder.try_append(T, None, b"12", ()) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from support.stage import Stage, play
@@ -33,6 +34,10 @@ def test_java_names_tell_what_was_sent_how_long_it_waited_and_how_large_it_was()
             assert metrics["batch_total"] == metrics["produce_request_total"] == 2
             assert metrics["records_per_request_avg"] == 2
             assert metrics["batch_size_max"] > metrics["batch_size_avg"] > 61
+            assert 10 < metrics["record_size_max"] < 20
+            assert metrics["request_size_max"] >= metrics["request_size_avg"] > 61
+            assert metrics["network_io_total"] == 2 * metrics["request_total"]
+            assert metrics["successful_authentication_total"] == 0
             assert metrics["compression_rate_avg"] == 1
             assert 4.9 <= metrics["record_queue_time_avg"] <= metrics["record_queue_time_max"] < 20
             assert 1 <= metrics["request_latency_avg"] <= metrics["request_latency_max"] < 50
@@ -68,6 +73,20 @@ def test_every_metric_has_a_name_of_its_own_and_totals_are_counters():
             assert (metric.kind is MetricKind.COUNTER) == metric.name.endswith("-total"), metric
             assert metric.description or metric.tags
         assert "start-time-ms" in {m.name for m in metrics}
+
+    play(act, **ROOMY)
+
+
+def test_every_metric_of_javas_producer_is_there_but_those_of_its_selector():
+    """The file has what kafka-clients 4.4 registers for a transactional producer."""
+    javas = Path(__file__).with_name("java_producer_metrics.txt").read_text().split()
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            ours = producer.metrics()
+            missing = [name for name in javas if name.replace("-", "_") not in ours]
+        assert missing
+        assert all(name.startswith(("io-", "select-")) for name in missing)
 
     play(act, **ROOMY)
 

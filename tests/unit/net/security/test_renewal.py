@@ -89,6 +89,10 @@ async def test_nothing_is_written_between_the_messages_of_a_renewal() -> None:
         await it.wait_for_state(NodeState.READY)
         await it.ask()
         assert broker.arrived == ["SASL_HANDSHAKE", "SASL_AUTHENTICATE", "METADATA"]
+        counted = it.client.traffic
+        assert (counted.authentications, counted.endless_authentications) == (1, 0)
+        assert (counted.renewals, counted.failed_renewals) == (1, 0)
+        assert counted.renewal_time == counted.renewal_time_max >= 5
 
 
 @virtual_time
@@ -133,6 +137,8 @@ async def test_a_refused_renewal_ends_the_connection_and_backs_off() -> None:
         broker.refuses = True
         error = await it.connect()
         assert type(error) is SaslAuthenticationFailedError
+        counted = it.client.traffic
+        assert (counted.failed_renewals, counted.failed_authentications) == (1, 0)
         assert error.message == "no longer"
         assert it.client.state(1) is NodeState.BACKING_OFF
 
