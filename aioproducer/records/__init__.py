@@ -7,12 +7,14 @@ Owns: the choice between the native core and its pure-Python twin (`AIOPRODUCER_
     batch.py                 batch header, CRC, reader
     codecs.py                compression
 
-Invariant: both implementations pass the same tests and write the same bytes.
+Invariants: both implementations pass the same tests and write the same bytes; neither runs without
+the GIL.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from aioproducer.records.hashing import crc32_partition
@@ -39,8 +41,19 @@ def _chosen_implementation(wanted: str | None) -> str:
     return "native"
 
 
+def _require_gil() -> None:
+    """A free-threaded Python switches the GIL on for the native core, unless it is forced off."""
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise ImportError(
+            "aioproducer needs the GIL, and this free-threaded Python runs without it: start it "
+            "with PYTHON_GIL=1 in the environment, or use an ordinary build"
+        )
+
+
 IMPLEMENTATION: str = _chosen_implementation(os.environ.get(_ENVIRONMENT_VARIABLE))
 """`native` or `pure`: which core this process uses."""
+
+_require_gil()
 
 if TYPE_CHECKING or IMPLEMENTATION == "native":
     from aioproducer.records._native import (

@@ -61,6 +61,14 @@ def test_native_core_asked_for_but_missing_says_what_to_do():
     assert "Install a C compiler" in result.stderr
 
 
+@pytest.mark.parametrize("implementation", ["native", "pure"])
+def test_a_python_that_runs_without_the_gil_is_refused(both, implementation):
+    result = run("import sys; sys._is_gil_enabled = lambda: False; " + SHOW, implementation)
+    assert result.returncode != 0
+    assert "ImportError: aioproducer needs the GIL" in result.stderr
+    assert run("import sys; sys._is_gil_enabled = lambda: True; " + SHOW, implementation).stdout
+
+
 def test_unknown_implementation_is_refused():
     result = run(SHOW, "fast")
     assert result.returncode != 0
