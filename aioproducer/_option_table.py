@@ -172,9 +172,10 @@ class CoreOptions:
         source="KIP-601",
     )
     send_buffer_bytes: int = option(
-        131_072,
+        -1,
         Kind.INT,
-        "The socket's send buffer in bytes; -1 leaves it to the system.",
+        "The socket's send buffer in bytes; -1 leaves it to the system (Java: 131072). A fixed "
+        "size ends the system's own tuning, and a large request leaves in pieces.",
         at_least(-1),
     )
     receive_buffer_bytes: int = option(

@@ -72,7 +72,6 @@ class ProducerBatch:
 
     __slots__ = (
         "_final_count",
-        "_listeners",
         "_most",
         "_on_unretrieved",
         "attempts",
@@ -88,6 +87,7 @@ class ProducerBatch:
         "last_attempt_at",
         "last_error",
         "leader_epoch",
+        "listeners",
         "on_wire",
         "ordinal",
         "outcome",
@@ -148,7 +148,8 @@ class ProducerBatch:
         self.base_sequence: int = -1
         self.retrieved: int = 0
         self._final_count = 0
-        self._listeners: dict[object, Callable[[object], None]] = {}
+        self.listeners: dict[object, Callable[[object], None]] = {}
+        """What is called with which key when the outcome is known; for `add_listener`."""
         self._on_unretrieved = on_unretrieved
         self._most = most
         if most is not None:
@@ -185,7 +186,7 @@ class ProducerBatch:
     @property
     def watchers(self) -> int:
         """How many want to hear of the outcome; each awaited delivery is one."""
-        return len(self._listeners)
+        return len(self.listeners)
 
     def try_append(self, record: OutgoingRecord) -> bool:
         """Appends one record; False when it is closed or has no room.
@@ -242,17 +243,17 @@ class ProducerBatch:
 
     def add_listener(self, key: object, callback: Callable[[object], None]) -> None:
         """`callback(key)` runs once, when the outcome is known; `key` must be unique."""
-        self._listeners[key] = callback
+        self.listeners[key] = callback
 
     def remove_listener(self, key: object) -> None:
         """Forgets a listener; unknown keys are ignored."""
-        self._listeners.pop(key, None)
+        self.listeners.pop(key, None)
 
     def remove_listeners(self, unwanted: Callable[[object], bool]) -> int:
         """Forgets the listeners whose key is `unwanted`; returns how many."""
-        keys = [key for key in self._listeners if unwanted(key)]
+        keys = [key for key in self.listeners if unwanted(key)]
         for key in keys:
-            del self._listeners[key]
+            del self.listeners[key]
         return len(keys)
 
     def complete(self, outcome: BatchOutcome) -> bool:
@@ -262,7 +263,7 @@ class ProducerBatch:
         self.outcome = outcome
         self.done = True
         self.close()
-        listeners, self._listeners = self._listeners, {}
+        listeners, self.listeners = self.listeners, {}
         for key, callback in listeners.items():
             callback(key)
         return True

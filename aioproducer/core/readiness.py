@@ -92,8 +92,11 @@ class Readiness:
 
     @property
     def next_at(self) -> float:
-        """Loop time at which the next partition becomes ready; a lower bound, inf for never."""
-        return self._heap[0][0] if self._heap else inf
+        """Loop time at which the next partition becomes ready, inf for never."""
+        heap = self._heap
+        while heap and heap[0][0] != heap[0][2].ready_at:
+            heappop(heap)  # it went earlier; who sleeps until then would sleep too lightly
+        return heap[0][0] if heap else inf
 
     @property
     def has_ready(self) -> bool:

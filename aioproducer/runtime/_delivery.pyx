@@ -193,7 +193,7 @@ cdef class Wait:
         """Waits from now on; the delivery is not done, and this is its loop."""
         cdef object batch = self.delivery._batch
         self.wake_ups = batch.owner
-        batch.add_listener(self, wake)
+        (<dict?> batch.listeners)[self] = wake  # `add_listener`, without the call
         self.state = WAITING
         self._asyncio_future_blocking = True
 

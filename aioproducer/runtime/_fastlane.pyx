@@ -54,6 +54,7 @@ from warnings import warn
 from weakref import ref
 
 cdef extern from "Python.h":
+    Py_ssize_t PyVectorcall_NARGS(size_t flags) noexcept
     int PyLong_CheckExact(object number) noexcept
     int64_t PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
     unsigned long PyThread_get_thread_ident()
@@ -87,6 +88,23 @@ cdef extern from *:
     }
     """
     object referent(object reference)
+
+cdef extern from *:
+    """
+    /* Cython has no name for calls of an object without a tuple of their arguments (PEP 590). */
+    static void set_vectorcall(PyObject *type, Py_ssize_t offset) {
+        ((PyTypeObject *) type)->tp_vectorcall_offset = offset;
+        ((PyTypeObject *) type)->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
+        PyType_Modified((PyTypeObject *) type);
+    }
+
+    static PyObject *call_with_tuple(PyObject *callable, PyObject *args, PyObject *keywords) {
+        return Py_TYPE(callable)->tp_call(callable, args, keywords);
+    }
+    """
+    ctypedef object (*vectorcallfunc)(object, PyObject *const *, size_t, PyObject *)
+    void set_vectorcall(object type, Py_ssize_t offset)
+    object call_with_tuple(object callable, tuple args, dict keywords)
 
 
 def wall_clock_ms():
@@ -351,9 +369,20 @@ cdef class SendMethod:
     cdef object producer
     cdef object function
     cdef bint waits
+    cdef vectorcallfunc vectorcall  # `called`: where the interpreter looks for it
+
+    def __cinit__(self):
+        self.vectorcall = called
 
     def __call__(self, topic, value=None, key=None, *, headers=None, partition=None,
                  timestamp_ms=None):
+        cdef SendCall call = self.new_call(topic, value, key)
+        call.headers = headers
+        call.partition = partition
+        call.timestamp_ms = timestamp_ms
+        return call
+
+    cdef SendCall new_call(self, topic, value, key):
         cdef object producer = referent(self.producer)
         if producer is None:
             raise ReferenceError("the producer of this method is gone")
@@ -363,9 +392,6 @@ cdef class SendMethod:
         call.topic = topic
         call.value = value
         call.key = key
-        call.headers = headers
-        call.partition = partition
-        call.timestamp_ms = timestamp_ms
         return call
 
     def __getattr__(self, name):
@@ -381,6 +407,31 @@ cdef class SendMethod:
 
     def __repr__(self):
         return repr(self.function.__get__(self.producer()))
+
+
+cdef object called(object self, PyObject *const *args, size_t flags, PyObject *names):
+    """`__call__` as the interpreter calls it: the usual arguments need no tuple to be taken from."""
+    cdef Py_ssize_t place, count = PyVectorcall_NARGS(flags)
+    cdef dict keywords
+    if names is NULL and 1 <= count <= 3:
+        return (<SendMethod> self).new_call(
+            <object> args[0],
+            <object> args[1] if count > 1 else None,
+            <object> args[2] if count > 2 else None,
+        )
+    keywords = {}
+    if names is not NULL:
+        for name in <tuple> names:
+            keywords[name] = <object> args[count + len(keywords)]
+    return call_with_tuple(self, tuple([<object> args[place] for place in range(count)]), keywords)
+
+
+cdef void use_vectorcall():
+    cdef SendMethod method = SendMethod.__new__(SendMethod)
+    set_vectorcall(SendMethod, <char *> &method.vectorcall - <char *> <PyObject *> method)
+
+
+use_vectorcall()
 
 
 cdef enum CallState:

@@ -140,7 +140,7 @@ def decode_acknowledgement(
         partition_responses=[PartitionProduceResponse(index, 0, offset, stamped, log_start)]
     )
     if version >= _FIRST_BY_TOPIC_ID:
-        topic.topic_id = UUID(bytes=frame[_TOPIC_AT:end])
+        topic.topic_id = _topic_id(frame[_TOPIC_AT:end])
     else:
         name = frame[_TOPIC_AT + 1 : end]
         if frame[_TOPIC_AT] > _LONGEST_IN_A_BYTE or not name.isascii() or end == _TOPIC_AT:
@@ -169,6 +169,11 @@ def _head(
     elif version >= _FIRST_TRANSACTIONAL:
         write_nullable_string(head, transactional_id)
     return bytes(head + _ACKS_TIMEOUT.pack(acks, timeout_ms))
+
+
+@lru_cache(maxsize=1024)
+def _topic_id(raw: bytes) -> UUID:
+    return UUID(bytes=raw)
 
 
 @lru_cache(maxsize=1024)

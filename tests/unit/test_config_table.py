@@ -149,6 +149,7 @@ DEFAULTS_HERE = {
     "partitioner.class": "default",  # Java's null: its built-in partitioner
     "enable.idempotence": None,  # Java's true, unless other options exclude it
     "metric.reporters": (),  # Java's JMX reporter
+    "send.buffer.bytes": -1,  # Java's 128 KiB end the system's own tuning
     "sasl.oauthbearer.jwt.retriever.class": None,
     "sasl.oauthbearer.jwt.validator.class": None,
 }

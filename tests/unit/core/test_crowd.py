@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from aioproducer.core.crowd import PLENTY
 from aioproducer.core.producer_batch import ProducerBatch
 
@@ -130,3 +132,13 @@ def test_time_at_which_a_hurried_linger_would_have_ended_teaches_nothing() -> No
     for _ in range(9):
         ask(core)
     assert len(core.poll()) == 1
+
+
+def test_linger_that_ended_early_is_waited_for_by_nobody() -> None:
+    """Whoever slept until then would not be woken by the next batch, and send too late."""
+    core = asked(10)
+    for _ in range(10):
+        ask(core)
+    assert core.accumulator.readiness.next_at == core.now + LINGER
+    assert len(core.poll()) == 1
+    assert core.accumulator.readiness.next_at == inf

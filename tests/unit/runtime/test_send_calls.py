@@ -10,6 +10,7 @@ import pytest
 
 from aioproducer import Producer
 from aioproducer.errors import KafkaError, ProducerClosedError
+from aioproducer.records.message_set import records_of
 from aioproducer.types import RecordMetadata, TimestampType
 
 from .lanes import NOW_MS, Bench
@@ -51,6 +52,49 @@ async def test_call_is_a_coroutine_that_does_nothing_before_it_is_awaited():
     assert bench.lane.appended == 1
     delivery = await asyncio.create_task(call)
     assert (bench.lane.appended, delivery.partition) == (2, 0)
+    bench.end()
+
+
+async def test_arguments_arrive_however_they_are_passed():
+    bench = await opened()
+    send, later = bench.producer.send, {"partition": 0, "timestamp_ms": NOW_MS + 1}
+    calls = [
+        send("a", b"v", b"k"),
+        send("a", b"v", key=b"k"),
+        send("a", key=b"k", value=b"v"),
+        send(topic="a", value=b"v", key=b"k"),
+        send("a", b"v", b"k", headers=[("h", b"x")], **later),
+        send(*("a", b"v"), **{"key": b"k", "headers": [("h", b"x")], **later}),
+        send("a"),
+        send("a", None, None),
+    ]
+    for call in calls:
+        await call
+    (batch,) = bench.incomplete()
+    found = [
+        (record.value, record.key, list(record.headers), record.timestamp_ms)
+        for record in records_of(batch.builder)
+    ]
+    assert found[1:] == [
+        *[(b"v", b"k", [], NOW_MS)] * 4,
+        *[(b"v", b"k", [("h", b"x")], NOW_MS + 1)] * 2,
+        *[(None, None, [], NOW_MS)] * 2,
+    ]
+    bench.end()
+
+
+async def test_arguments_that_do_not_fit_are_refused_at_the_call():
+    bench = await opened()
+    for wrong in (
+        lambda send: send(),
+        lambda send: send("a", b"v", b"k", []),
+        lambda send: send("a", b"v", value=b"v"),
+        lambda send: send("a", nonsense=1),
+        lambda send: send("a", *[b""] * 9, **{"x": 1}),
+    ):
+        with pytest.raises(TypeError):
+            wrong(bench.producer.send)
+    assert bench.stats.records_appended == bench.lane.appended == 1
     bench.end()
 
 
@@ -116,7 +160,7 @@ async def test_cancelled_awaiter_leaves_the_others_and_the_record_alone():
     tasks = [asyncio.create_task(wait()) for _ in range(3)]
     tasks.append(asyncio.create_task(bench.producer.send_and_wait("a", b"v")))
     await asyncio.sleep(0)
-    listeners = bench.incomplete()[0]._listeners
+    listeners = bench.incomplete()[0].listeners
     assert len(listeners) == 4
     tasks[1].cancel()
     tasks[3].cancel()
