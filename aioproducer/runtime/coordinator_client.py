@@ -93,6 +93,14 @@ class CoordinatorClient:
         """
         return await self._repeated(lambda: self._ask(question))
 
+    def forget_coordinators(self) -> None:
+        """Looks each one up anew before it is asked; the connections stay."""
+        self._coordinators.clear()
+
+    async def find_coordinator(self, key: CoordinatorKey) -> None:
+        """Looks one up before there is anything to ask; raises what `ask` raises."""
+        await self._repeated(lambda: self._coordinator(key))
+
     async def ask_each(self, question: Question[_T]) -> list[_T]:
         """The answers of all brokers of the cluster; raises what `ask` raises."""
 
@@ -142,15 +150,18 @@ class CoordinatorClient:
         key = question.coordinator
         if key is None:
             return await self._exchange(await self._any_node(), question)
+        try:
+            return await self._exchange(await self._coordinator(key), question)
+        except _MAY_BE_ELSEWHERE:
+            self._coordinators.pop(key, None)
+            raise
+
+    async def _coordinator(self, key: CoordinatorKey) -> int:
         if key not in self._coordinators:
             node = await self._ask(questions.find_coordinator(key))
             self._learn(self._nodes | {node.id: node})
             self._coordinators[key] = node.id
-        try:
-            return await self._exchange(self._coordinators[key], question)
-        except _MAY_BE_ELSEWHERE:
-            self._coordinators.pop(key, None)
-            raise
+        return self._coordinators[key]
 
     async def _exchange(self, node_id: int, question: Question[_T]) -> _T:
         await self._ready(node_id)

@@ -15,13 +15,14 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aioproducer import log
 from aioproducer.core import coordinator_questions as questions
 from aioproducer.core.idempotence import ProducerIdentity
+from aioproducer.core.transaction_requests import CoordinatorKey, CoordinatorKind
 from aioproducer.errors import (
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
@@ -48,6 +49,7 @@ from aioproducer.types import (
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
+    from aioproducer.runtime.coordinator_client import CoordinatorClient
 
 _log = log.get("spark")
 
@@ -62,12 +64,35 @@ class Ledger(TransactionAdmin):
         config: connection, time limits, `transaction_timeout_ms`.
         prefix: names the query or job; see `TransactionNames`.
         marker_topic: an existing topic, of which only the name and the partition count matter.
+        client: somebody else's connections, which stay open; its own when left out.
     """
 
-    def __init__(self, config: ProducerConfig, prefix: str, marker_topic: str) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        prefix: str,
+        marker_topic: str,
+        client: CoordinatorClient | None = None,
+    ) -> None:
         super().__init__(config)
         self.names: TransactionNames = TransactionNames(prefix)
         self._topic = marker_topic
+        self._lent = client
+
+    async def close(self) -> None:
+        """Closes connections of its own; safe to call again."""
+        if self._lent is None:
+            await super().close()
+        self._client = None
+
+    def look_ups(self) -> list[Awaitable[None]]:
+        """What can be found out beside other questions: who is to be asked next."""
+        keys = (
+            CoordinatorKey(CoordinatorKind.TRANSACTION, self.names.driver),
+            CoordinatorKey(CoordinatorKind.GROUP, self.names.prefix),
+            CoordinatorKey(CoordinatorKind.GROUP, self._settled_group),
+        )
+        return [self._asks().find_coordinator(key) for key in keys]
 
     async def take_over(self) -> PreparedTransaction:
         """Shuts out every other driver; returns what this one's decision will be ended by."""
@@ -145,20 +170,31 @@ class Ledger(TransactionAdmin):
 
     async def is_settled(self, decision: Decision) -> bool:
         """Whether every end of the decision was acknowledged."""
+        return (decision.epoch, decision.owner) in await self.settled()
+
+    async def settled(self) -> set[tuple[int, str | None]]:
+        """Epochs, with their owners, whose decisions have had every end acknowledged."""
         found = await self._asks().ask(questions.committed(self._settled_group, None))
-        return _settled(decision) in found.values()
+        return {(each.offset - 1, each.metadata) for each in found.values()}
 
     async def settle(self, decision: Decision) -> None:
         """Every end of the decision was acknowledged: nobody has to repeat them."""
         try:
             place = TopicPartition(self._topic, 0)
-            await self._asks().ask(
-                questions.commit(self._settled_group, {place: _settled(decision)})
-            )
+            epoch = OffsetAndMetadata(decision.epoch + 1, decision.owner)
+            await self._asks().ask(questions.commit(self._settled_group, {place: epoch}))
         except KafkaError as error:
             _log.info("epoch %d will be looked at once more: %s", decision.epoch, error)
 
     # -- private ---------------------------------------------------------------------------------
+
+    def _new_client(self) -> CoordinatorClient:
+        if self._lent is None:
+            return super()._new_client()
+        # Who coordinates is asked in each call: an old answer may lead to a broker that was cut
+        # off, and has not noticed yet that another one decides.
+        self._lent.forget_coordinators()
+        return self._lent
 
     @property
     def _settled_group(self) -> str:
@@ -195,10 +231,6 @@ class Ledger(TransactionAdmin):
             raise DecisionUnknownError(
                 f"whether epoch {epoch} is decided is not known: {error}", epoch=epoch
             ) from error
-
-
-def _settled(decision: Decision) -> OffsetAndMetadata:
-    return OffsetAndMetadata(decision.epoch + 1, decision.owner)
 
 
 def superseded(epoch: int) -> SupersededError:

@@ -21,7 +21,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from aioproducer import log
 from aioproducer.errors import (
@@ -92,10 +92,13 @@ class TwoPhaseCommit:
             EpochLostError: see there; everything else is finished all the same.
         """
         ledger = self._ledger
-        await ledger.partition_count()  # to say so early if there is no such topic
         # What was open before the others were shut out can be decided by nobody afterwards. What is
         # opened later may be another driver's that has shut out this one.
-        found = await ledger.open_attempts()
+        found, *_ = await _together(
+            ledger.open_attempts(),
+            ledger.partition_count(),  # to say so early if there is no such topic
+            *ledger.look_ups(),
+        )
         driver = await ledger.take_over()
         last = await self._last()
         await self._abort_orphans(found, last)
@@ -120,8 +123,11 @@ class TwoPhaseCommit:
         parts = tuple(each.part for each in known if each.part is not None)
         decision = Decision(epoch, first.owner, parts)
         times = [self._clock()]
-        await self._check(decision)
-        found = await self._ledger.open_attempts(beside=parts)
+        _, found, *_ = await _together(
+            self._check(decision),
+            self._ledger.open_attempts(beside=parts),
+            *self._ledger.look_ups(),
+        )
         times.append(self._clock())
         await self._ledger.decide(first.driver, decision)
         times.append(self._clock())
@@ -200,8 +206,9 @@ class TwoPhaseCommit:
 
     async def _last(self) -> Decision | None:
         """The last decision, once all of it is visible."""
-        last = await self._ledger.last_decision()
-        if last is not None and not await self._ledger.is_settled(last):
+        last: Decision | None
+        last, settled = await _together(self._ledger.last_decision(), self._ledger.settled())
+        if last is not None and (last.epoch, last.owner) not in settled:
             await self._finish(last)
         return last
 
@@ -262,8 +269,13 @@ async def _each(act: Callable[[_S], Awaitable[_T]], items: Sequence[_S]) -> list
         async with turns:
             return await act(item)
 
-    done = await asyncio.gather(*map(one, items), return_exceptions=True)
+    return await _together(*map(one, items))
+
+
+async def _together(*works: Awaitable[Any]) -> list[Any]:
+    """The results, in order; waits for all, then raises what the first that failed did."""
+    done = await asyncio.gather(*works, return_exceptions=True)
     for each in done:
         if isinstance(each, BaseException):
             raise each
-    return [each for each in done if not isinstance(each, BaseException)]
+    return done
