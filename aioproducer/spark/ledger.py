@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 from aioproducer import log
 from aioproducer.core import coordinator_questions as questions
 from aioproducer.core.idempotence import ProducerIdentity
-from aioproducer.core.transaction_requests import CoordinatorKey, CoordinatorKind
+from aioproducer.core.prepared import Fate, fate_of
+from aioproducer.core.transaction_requests import CoordinatorKind
 from aioproducer.errors import (
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
@@ -85,14 +86,13 @@ class Ledger(TransactionAdmin):
             await super().close()
         self._client = None
 
-    def look_ups(self) -> list[Awaitable[None]]:
+    def look_ups(self) -> tuple[Awaitable[None], Awaitable[None]]:
         """What can be found out beside other questions: who is to be asked next."""
-        keys = (
-            CoordinatorKey(CoordinatorKind.TRANSACTION, self.names.driver),
-            CoordinatorKey(CoordinatorKind.GROUP, self.names.prefix),
-            CoordinatorKey(CoordinatorKind.GROUP, self._settled_group),
+        find, groups = self._asks().find_coordinators, (self.names.prefix, self._settled_group)
+        return (
+            find(CoordinatorKind.TRANSACTION, [self.names.driver]),
+            find(CoordinatorKind.GROUP, groups),
         )
-        return [self._asks().find_coordinator(key) for key in keys]
 
     async def take_over(self) -> PreparedTransaction:
         """Shuts out every other driver; returns what this one's decision will be ended by."""
@@ -128,8 +128,18 @@ class Ledger(TransactionAdmin):
         listed = {name for some in await self._asks().ask_each(question) for name in some}
         listed -= {part.transaction.transactional_id for part in beside}
         wanted = [name for name in sorted(listed) if self.names.read(name) is not None]
-        described = [await self.describe(name) for name in wanted]
-        return [each for each in described if each is not None and each.state == "Ongoing"]
+        described = await self._described(wanted)
+        return [each for each in described.values() if each.state == "Ongoing"]
+
+    async def not_prepared(self, parts: Iterable[Part]) -> list[Part]:
+        """Those whose transactions have ended."""
+        asked = [part for part in parts if not part.transaction.empty]
+        found = await self._described(part.transaction.transactional_id for part in asked)
+
+        def fate(prepared: PreparedTransaction) -> Fate:
+            return fate_of(prepared, found.get(prepared.transactional_id))
+
+        return [part for part in asked if fate(part.transaction) is not Fate.OPEN]
 
     async def abort_orphan(self, found: TransactionDescription) -> None:
         """Aborts one, if it is open still; else the next plan does, or the broker's timeout."""
@@ -154,8 +164,35 @@ class Ledger(TransactionAdmin):
         }
         return decode(last - 1, pieces, self.names)
 
-    async def decide(self, driver: PreparedTransaction, decision: Decision) -> None:
-        """Writes a decision; returns when it is there for good.
+    async def propose(self, driver: PreparedTransaction, decision: Decision) -> None:
+        """Writes a decision that does not count before `decide`.
+
+        Raises:
+            SupersededError: another driver has taken over.
+            DecisionRecordError: there is no room for it.
+        """
+        pieces = encode(decision, self.names)
+        if len(pieces) > 1 and len(pieces) > (partitions := await self.partition_count()):
+            raise DecisionRecordError(
+                f"the {len(decision.parts)} transactions of epoch {decision.epoch} take "
+                f"{len(pieces)} partitions to remember, and topic {self._topic!r} has {partitions}",
+                advice="Name an existing topic with more partitions as marker.topic, or write "
+                "with fewer tasks (coalesce).",
+            )
+        offsets = {
+            TopicPartition(self._topic, number): OffsetAndMetadata(decision.epoch + 1, piece)
+            for number, piece in enumerate(pieces)
+        }
+        group, asks = self.names.prefix, self._asks()
+        try:
+            if driver.transaction_version < 2:
+                await asks.ask(questions.add_group(driver, group))
+            await asks.ask(questions.commit_in_transaction(driver, group, offsets))
+        except _SHUT_OUT as error:
+            raise superseded(decision.epoch) from error
+
+    async def decide(self, driver: PreparedTransaction, epoch: int) -> None:
+        """Makes what was proposed last a decision; returns when it is there for good.
 
         Raises:
             SupersededError: another driver has taken over.
@@ -163,10 +200,17 @@ class Ledger(TransactionAdmin):
             DecisionUnknownError: nobody has said.
         """
         try:
-            await self._write(driver, decision)
-            await self._end(driver, decision.epoch)
-        except _SHUT_OUT as error:
-            raise superseded(decision.epoch) from error
+            await self.finish(driver, commit=True)
+        except PreparedTransactionEndedError as error:
+            raise EpochNotPreparedError(
+                f"epoch {epoch} was not decided, nothing of it is visible: {error}", epoch=epoch
+            ) from error
+        except (PreparedTransactionUnknownError, *_SHUT_OUT) as error:
+            raise superseded(epoch) from error
+        except KafkaTimeoutError as error:
+            raise DecisionUnknownError(
+                f"whether epoch {epoch} is decided is not known: {error}", epoch=epoch
+            ) from error
 
     async def is_settled(self, decision: Decision) -> bool:
         """Whether every end of the decision was acknowledged."""
@@ -200,37 +244,10 @@ class Ledger(TransactionAdmin):
     def _settled_group(self) -> str:
         return f"{self.names.prefix}-settled"
 
-    async def _write(self, driver: PreparedTransaction, decision: Decision) -> None:
-        group, asks = self.names.prefix, self._asks()
-        pieces = encode(decision, self.names)
-        if len(pieces) > 1 and len(pieces) > (partitions := await self.partition_count()):
-            raise DecisionRecordError(
-                f"the {len(decision.parts)} transactions of epoch {decision.epoch} take "
-                f"{len(pieces)} partitions to remember, and topic {self._topic!r} has {partitions}",
-                advice="Name an existing topic with more partitions as marker.topic, or write "
-                "with fewer tasks (coalesce).",
-            )
-        offsets = {
-            TopicPartition(self._topic, number): OffsetAndMetadata(decision.epoch + 1, piece)
-            for number, piece in enumerate(pieces)
-        }
-        if driver.transaction_version < 2:
-            await asks.ask(questions.add_group(driver, group))
-        await asks.ask(questions.commit_in_transaction(driver, group, offsets))
-
-    async def _end(self, driver: PreparedTransaction, epoch: int) -> None:
-        try:
-            await self.finish(driver, commit=True)
-        except PreparedTransactionEndedError as error:
-            raise EpochNotPreparedError(
-                f"epoch {epoch} was not decided, nothing of it is visible: {error}", epoch=epoch
-            ) from error
-        except PreparedTransactionUnknownError as error:
-            raise superseded(epoch) from error
-        except KafkaTimeoutError as error:
-            raise DecisionUnknownError(
-                f"whether epoch {epoch} is decided is not known: {error}", epoch=epoch
-            ) from error
+    async def _described(self, names: Iterable[str]) -> dict[str, TransactionDescription]:
+        """What coordinators know of some transactional ids; those they do not know are left out."""
+        kind = CoordinatorKind.TRANSACTION
+        return await self._asks().ask_coordinators(kind, names, questions.describe_each)
 
 
 def superseded(epoch: int) -> SupersededError:

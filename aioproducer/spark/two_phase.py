@@ -5,7 +5,7 @@ Spark, processes, how a request is made.
 
     plan     shut out other drivers; finish what was decided last; abort what nobody can decide
     (tasks   each writes in a transaction of its own, and leaves it prepared)
-    commit   look whether all are still there; decide; commit each
+    commit   look whether all are still there, and propose; decide; commit each
     abort    decide nothing any more; finish a decided epoch, abort any other
 
 Invariants
@@ -21,9 +21,10 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aioproducer import log
+from aioproducer._together import together
 from aioproducer.errors import (
     IllegalStateError,
     KafkaError,
@@ -34,7 +35,7 @@ from aioproducer.spark.attempts import Plan, TaskResult
 from aioproducer.spark.decision import Decision, Part
 from aioproducer.spark.errors import EpochLostError, EpochNotPreparedError
 from aioproducer.spark.ledger import Ledger, superseded
-from aioproducer.types import TransactionDescription
+from aioproducer.types import PreparedTransaction, TransactionDescription
 
 _S = TypeVar("_S")
 _T = TypeVar("_T")
@@ -55,7 +56,7 @@ class CommitReport:
         transactions: how many it made visible.
         rows: how many rows these have.
         skipped: whether the epoch was in Kafka already.
-        seconds: what the steps took: `check`, `decide`, `end`.
+        seconds: what the steps took: `check` (proposing included), `decide`, `end`.
     """
 
     epoch: int
@@ -94,7 +95,7 @@ class TwoPhaseCommit:
         ledger = self._ledger
         # What was open before the others were shut out can be decided by nobody afterwards. What is
         # opened later may be another driver's that has shut out this one.
-        found, *_ = await _together(
+        found, *_ = await together(
             ledger.open_attempts(),
             ledger.partition_count(),  # to say so early if there is no such topic
             *ledger.look_ups(),
@@ -123,13 +124,13 @@ class TwoPhaseCommit:
         parts = tuple(each.part for each in known if each.part is not None)
         decision = Decision(epoch, first.owner, parts)
         times = [self._clock()]
-        _, found, *_ = await _together(
+        _, found, _ = await together(
             self._check(decision),
             self._ledger.open_attempts(beside=parts),
-            *self._ledger.look_ups(),
+            self._propose(first.driver, decision),
         )
         times.append(self._clock())
-        await self._ledger.decide(first.driver, decision)
+        await self._ledger.decide(first.driver, epoch)
         times.append(self._clock())
         await self._finish(decision)
         # Nobody had taken over before the decision, so what was open then is nobody's now.
@@ -180,20 +181,18 @@ class TwoPhaseCommit:
     # -- steps -----------------------------------------------------------------------------------
 
     async def _check(self, decision: Decision) -> None:
-        async def is_there(part: Part) -> bool:
-            return await self._ledger.still_prepared(part.transaction)
-
-        found = await _each(is_there, decision.parts)
-        gone = [
-            part.partition for part, there in zip(decision.parts, found, strict=True) if not there
-        ]
+        gone = await self._ledger.not_prepared(decision.parts)
         if gone:
-            names = ", ".join(map(str, sorted(gone)))
+            names = ", ".join(map(str, sorted(part.partition for part in gone)))
             raise EpochNotPreparedError(
                 f"epoch {decision.epoch} was not decided, nothing of it is visible: the "
                 f"transactions of Spark partitions {names} were ended meanwhile",
                 epoch=decision.epoch,
             )
+
+    async def _propose(self, driver: PreparedTransaction, decision: Decision) -> None:
+        await together(*self._ledger.look_ups())
+        await self._ledger.propose(driver, decision)
 
     async def _abort_orphans(
         self, found: Iterable[TransactionDescription], decision: Decision | None
@@ -207,7 +206,7 @@ class TwoPhaseCommit:
     async def _last(self) -> Decision | None:
         """The last decision, once all of it is visible."""
         last: Decision | None
-        last, settled = await _together(self._ledger.last_decision(), self._ledger.settled())
+        last, settled = await together(self._ledger.last_decision(), self._ledger.settled())
         if last is not None and (last.epoch, last.owner) not in settled:
             await self._finish(last)
         return last
@@ -269,13 +268,4 @@ async def _each(act: Callable[[_S], Awaitable[_T]], items: Sequence[_S]) -> list
         async with turns:
             return await act(item)
 
-    return await _together(*map(one, items))
-
-
-async def _together(*works: Awaitable[Any]) -> list[Any]:
-    """The results, in order; waits for all, then raises what the first that failed did."""
-    done = await asyncio.gather(*works, return_exceptions=True)
-    for each in done:
-        if isinstance(each, BaseException):
-            raise each
-    return done
+    return await together(*map(one, items))

@@ -99,7 +99,8 @@ class Job:
         parts = tuple(part for each in results if (part := each.part))
         decision = Decision(epoch, OWNER, parts)
         async with self.driver() as ledger:
-            await ledger.decide(results[0].driver, decision)
+            await ledger.propose(results[0].driver, decision)
+            await ledger.decide(results[0].driver, epoch)
         return decision
 
     async def visible(self) -> list[str]:
