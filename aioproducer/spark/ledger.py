@@ -37,7 +37,6 @@ from aioproducer.spark.decision import Decision, Part, TransactionNames, decode,
 from aioproducer.spark.errors import (
     DecisionRecordError,
     DecisionUnknownError,
-    EpochNotPreparedError,
     SupersededError,
 )
 from aioproducer.transaction_admin import TransactionAdmin
@@ -195,17 +194,17 @@ class Ledger(TransactionAdmin):
         """Makes what was proposed last a decision; returns when it is there for good.
 
         Raises:
-            SupersededError: another driver has taken over.
-            EpochNotPreparedError: it was refused; the epoch is not decided.
+            SupersededError: another driver has taken over; the epoch is not decided.
             DecisionUnknownError: nobody has said.
         """
         try:
             await self.finish(driver, commit=True)
-        except PreparedTransactionEndedError as error:
-            raise EpochNotPreparedError(
-                f"epoch {epoch} was not decided, nothing of it is visible: {error}", epoch=epoch
-            ) from error
-        except (PreparedTransactionUnknownError, *_SHUT_OUT) as error:
+        except (
+            *_SHUT_OUT,
+            PreparedTransactionEndedError,
+            PreparedTransactionUnknownError,
+        ) as error:
+            # Whoever takes over aborts what was proposed; else only the transaction's timeout does.
             raise superseded(epoch) from error
         except KafkaTimeoutError as error:
             raise DecisionUnknownError(
