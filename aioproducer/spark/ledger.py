@@ -163,13 +163,21 @@ class Ledger(TransactionAdmin):
         }
         return decode(last - 1, pieces, self.names)
 
-    async def propose(self, driver: PreparedTransaction, decision: Decision) -> None:
-        """Writes a decision that does not count before `decide`.
+    async def decide(self, driver: PreparedTransaction, decision: Decision) -> None:
+        """Writes a decision; returns when it is there for good.
+
+        Its transaction begins no sooner than it can be ended: a driver that was shut out and gives
+        up aborts what is open under the id, since coordinators compare epochs only otherwise.
 
         Raises:
-            SupersededError: another driver has taken over.
+            SupersededError: another driver has taken over; the epoch is not decided.
             DecisionRecordError: there is no room for it.
+            DecisionUnknownError: nobody has said.
         """
+        await self._propose(driver, decision)
+        await self._end(driver, decision.epoch)
+
+    async def _propose(self, driver: PreparedTransaction, decision: Decision) -> None:
         pieces = encode(decision, self.names)
         if len(pieces) > 1 and len(pieces) > (partitions := await self.partition_count()):
             raise DecisionRecordError(
@@ -190,13 +198,7 @@ class Ledger(TransactionAdmin):
         except _SHUT_OUT as error:
             raise superseded(decision.epoch) from error
 
-    async def decide(self, driver: PreparedTransaction, epoch: int) -> None:
-        """Makes what was proposed last a decision; returns when it is there for good.
-
-        Raises:
-            SupersededError: another driver has taken over; the epoch is not decided.
-            DecisionUnknownError: nobody has said.
-        """
+    async def _end(self, driver: PreparedTransaction, epoch: int) -> None:
         try:
             await self.finish(driver, commit=True)
         except (

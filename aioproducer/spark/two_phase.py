@@ -5,7 +5,7 @@ Spark, processes, how a request is made.
 
     plan     shut out other drivers; finish what was decided last; abort what nobody can decide
     (tasks   each writes in a transaction of its own, and leaves it prepared)
-    commit   look whether all are still there, and propose; decide; commit each
+    commit   look whether all are still there; decide; commit each
     abort    decide nothing any more; finish a decided epoch, abort any other
 
 Invariants
@@ -35,7 +35,7 @@ from aioproducer.spark.attempts import Plan, TaskResult
 from aioproducer.spark.decision import Decision, Part
 from aioproducer.spark.errors import EpochLostError, EpochNotPreparedError
 from aioproducer.spark.ledger import Ledger, superseded
-from aioproducer.types import PreparedTransaction, TransactionDescription
+from aioproducer.types import TransactionDescription
 
 _S = TypeVar("_S")
 _T = TypeVar("_T")
@@ -56,7 +56,7 @@ class CommitReport:
         transactions: how many it made visible.
         rows: how many rows these have.
         skipped: whether the epoch was in Kafka already.
-        seconds: what the steps took: `check` (proposing included), `decide`, `end`.
+        seconds: what the steps took: `check`, `decide`, `end`.
     """
 
     epoch: int
@@ -124,13 +124,13 @@ class TwoPhaseCommit:
         parts = tuple(each.part for each in known if each.part is not None)
         decision = Decision(epoch, first.owner, parts)
         times = [self._clock()]
-        _, found, _ = await together(
+        _, found, *_ = await together(
             self._check(decision),
             self._ledger.open_attempts(beside=parts),
-            self._propose(first.driver, decision),
+            *self._ledger.look_ups(),
         )
         times.append(self._clock())
-        await self._ledger.decide(first.driver, epoch)
+        await self._ledger.decide(first.driver, decision)
         times.append(self._clock())
         await self._finish(decision)
         # Nobody had taken over before the decision, so what was open then is nobody's now.
@@ -189,10 +189,6 @@ class TwoPhaseCommit:
                 f"transactions of Spark partitions {names} were ended meanwhile",
                 epoch=decision.epoch,
             )
-
-    async def _propose(self, driver: PreparedTransaction, decision: Decision) -> None:
-        await together(*self._ledger.look_ups())
-        await self._ledger.propose(driver, decision)
 
     async def _abort_orphans(
         self, found: Iterable[TransactionDescription], decision: Decision | None

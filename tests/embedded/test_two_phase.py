@@ -99,8 +99,7 @@ class Job:
         parts = tuple(part for each in results if (part := each.part))
         decision = Decision(epoch, OWNER, parts)
         async with self.driver() as ledger:
-            await ledger.propose(results[0].driver, decision)
-            await ledger.decide(results[0].driver, epoch)
+            await ledger.decide(results[0].driver, decision)
         return decision
 
     async def visible(self) -> list[str]:
@@ -256,11 +255,11 @@ async def test_what_was_only_proposed_when_another_driver_took_over_is_never_dec
     results = await job.tasks(await job.plan(), 0, "a", "b")
     parts = tuple(part for each in results if (part := each.part))
     async with job.driver() as ledger:
-        await ledger.propose(results[0].driver, Decision(0, OWNER, parts))
+        await ledger._propose(results[0].driver, Decision(0, OWNER, parts))
         plan = await job.plan()
         assert plan.decided is None
         with pytest.raises(SupersededError, match="another driver has taken over"):
-            await ledger.decide(results[0].driver, 0)
+            await ledger._end(results[0].driver, 0)
     await job.commit(0, await job.tasks(plan, 0, "ab"))
     assert await job.visible() == ["a", "b"]
 

@@ -28,7 +28,7 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from aioproducer.spark.decision import Part
+from aioproducer.spark.decision import Decision, Part
 from aioproducer.spark.ledger import Ledger
 from aioproducer.spark.options import Guarantee
 from aioproducer.spark.source import AioproducerSource, TaskMessage
@@ -141,10 +141,10 @@ def _doomed(faults: dict[str, Any]) -> Iterator[None]:
     moment = faults["moment"]
     decide, end = Ledger.decide, TwoPhaseCommit._is_committed
 
-    async def deciding(self: Ledger, driver: PreparedTransaction, epoch: int) -> None:
+    async def deciding(self: Ledger, driver: PreparedTransaction, decision: Decision) -> None:
         if moment == "before decision":
             _hit(faults)
-        await decide(self, driver, epoch)
+        await decide(self, driver, decision)
         if moment == "decided":
             _hit(faults)
 
