@@ -39,9 +39,10 @@ _BROKER_SETTINGS = {
 class Server:
     """Where to send, and what came."""
 
-    def __init__(self, bootstrap: str, description: str) -> None:
+    def __init__(self, bootstrap: str, description: str, pids: tuple[int, ...] = ()) -> None:
         self.bootstrap = bootstrap
         self.description = description
+        self.pids = pids
         self._names = itertools.count(1)
 
     @asynccontextmanager
@@ -106,7 +107,7 @@ async def kafka() -> AsyncIterator[Server]:
         with _grown_up_jvm():
             await stack.enter_async_context(cluster)
         where = f"{cluster.description}, logs in {directory.parent}"
-        yield Server(cluster.bootstrap_servers, where)
+        yield Server(cluster.bootstrap_servers, where, tuple(cluster.pids.values()))
 
 
 @asynccontextmanager

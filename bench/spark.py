@@ -103,8 +103,8 @@ class Session:
             "Java": java,
         }
 
-    def cpu(self) -> float:
-        """Seconds that the JVM and everything under it has used."""
+    def cpu(self, server: Server) -> dict[str, float]:
+        """Seconds that the JVM, everything under it, and the broker have used."""
         children = defaultdict(list)
         used: dict[int, float] = {}
         for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -115,14 +115,15 @@ class Session:
             fields = text[text.rindex(")") + 2 :].split()
             children[int(fields[1])].append(int(stat.parent.name))
             used[int(stat.parent.name)] = sum(map(int, fields[11:15])) / _TICKS
-        wanted, total = [self._jvm], 0.0
+        wanted, python = list(children[self._jvm]), 0.0
         while wanted:
             process = wanted.pop()
-            total += used.get(process, 0.0)
+            python += used.get(process, 0.0)
             wanted += children[process]
-        return total
+        broker = sum(used.get(process, 0.0) for process in server.pids)
+        return {"jvm": used[self._jvm], "python": python, "broker": broker}
 
-    def write(self, case: Case, bootstrap: str, topic: str) -> dict[str, float]:
+    def write(self, case: Case, server: Server, topic: str) -> dict[str, float]:
         """Runs one case."""
         # Not lpad(), which copies byte by byte: as much CPU as either sink.
         columns = [f"CAST(concat('{'0' * 88}', id + {10**11}) AS BINARY) AS value"]
@@ -130,7 +131,7 @@ class Session:
             columns.insert(0, "CAST(id AS STRING) AS key")
         frame = self.spark.range(0, case.rows, 1, case.tasks).selectExpr(*columns)
         options = {
-            "kafka.bootstrap.servers": bootstrap,
+            "kafka.bootstrap.servers": server.bootstrap,
             "topic": topic,
             "kafka.compression.type": case.codec,
         }
@@ -138,10 +139,15 @@ class Session:
         if case.sink == "ours":
             options["delivery.guarantee"] = case.guarantee
         name = _FORMATS.get(case.sink, case.sink)
-        cpu, begin = self.cpu(), time.perf_counter()
+        before, begin = self.cpu(server), time.perf_counter()
         frame.write.format(name).options(**options).mode("append").save()
-        wall, spent = time.perf_counter() - begin, self.cpu() - cpu
-        return {"rate": case.rows / wall, "cpu_us": spent / case.rows * 1e6}
+        wall, after = time.perf_counter() - begin, self.cpu(server)
+        spent = {f"{who}_us": (after[who] - before[who]) / case.rows * 1e6 for who in after}
+        return {
+            "rate": case.rows / wall,
+            "cpu_us": spent["jvm_us"] + spent["python_us"],
+            **spent,
+        }
 
     def micro_batches(self, bootstrap: str, topic: str, guarantee: str | None) -> float:
         """Milliseconds that a small micro-batch takes to be planned, written and committed.
@@ -207,7 +213,7 @@ async def measure(rounds: int, chosen: list[Case]) -> dict[str, Any]:
 
 async def _run(session: Session, case: Case, server: Server) -> dict[str, float]:
     async with server.topics(1, PARTITIONS) as (topic,):
-        figures = await asyncio.to_thread(session.write, case, server.bootstrap, topic)
+        figures = await asyncio.to_thread(session.write, case, server, topic)
         if case.sink in FLOORS:
             return figures
         # A transaction's markers have offsets too: one per partition and transaction at most.
@@ -219,7 +225,8 @@ async def _run(session: Session, case: Case, server: Server) -> dict[str, float]
 
 
 def _shown(figures: dict[str, float]) -> str:
-    return f"{figures['rate']:,.0f} rows/s, {figures['cpu_us']:.2f} us CPU per row"
+    parts = " + ".join(f"{figures[f'{who}_us']:.2f} {who}" for who in ("jvm", "python", "broker"))
+    return f"{figures['rate']:,.0f} rows/s, us CPU per row: {parts}"
 
 
 def main() -> None:

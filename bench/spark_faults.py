@@ -50,7 +50,9 @@ partitions, until each fault has happened so often and every file is written. Th
 confluent-kafka's read_committed consumer reads the topic to its end. The faults are those of
 `tests/spark/test_exactly_once.py`; what is killed there is killed by SIGKILL. A session has up to
 ten queries at once, each with a topic and a checkpoint of its own; what kills the session or a
-broker hits each of them in a batch of its own. The runs of a scenario are added up.
+broker hits each of them in a batch of its own, and counts as often as it hits one: the deaths
+themselves are the *sessions* that were killed, and *broker killed*. The runs of a scenario are
+added up.
 
 - *happened*: how often, by what those who died wrote down just before. *Another attempt* is one
   that Spark made by itself; *attempt with another number of partitions*: a batch that was begun

@@ -24,6 +24,18 @@ _SINKS = {
     "noop": "none (Spark's `noop`)",
     "discard": "none (Python, rows dropped)",
 }
+_FIGURES = (
+    "sink",
+    "codec",
+    "keys",
+    "Spark partitions",
+    "rows",
+    "rows/s",
+    "CPU µs/row",
+    "JVM",
+    "Python",
+    "broker",
+)
 _TEXT = """\
 # Spark into Kafka
 
@@ -39,6 +51,7 @@ One `local[2]` session writes DataFrames of numbered rows with values of 100 byt
 turns, to a topic of 4 partitions; the broker runs on the same machine. CPU is that of the JVM and
 its Python workers, the making of the rows included: the rows of Spark's `noop` say what that takes,
 those of a sink in Python that drops everything what it takes together with the way into a worker.
+JVM and Python are its parts; that of the broker comes on top, and takes the same cores.
 All are idempotent with acks=all. Medians; in brackets the lowest and the highest of the rounds.
 {held} of {all} bars hold.
 
@@ -91,7 +104,7 @@ def page(found: Mapping[str, Any]) -> str:
         all=len(bars()),
         bars=table(("measure", "ours", "theirs", "ratio", "bar", ""), map(_bar_row, measured)),
         figures=table(
-            ("sink", "codec", "keys", "Spark partitions", "rows", "rows/s", "CPU µs/row"),
+            _FIGURES,
             (_case_row(Case.named(key), each) for key, each in medians.items()),
             left=3,
         ),
@@ -122,6 +135,7 @@ def _case_row(case: Case, figures: Mapping[str, Spread]) -> tuple[str, ...]:
         f"{case.rows:,}",
         _shown(figures["rate"], 0),
         _shown(figures["cpu_us"], 2),
+        *(f"{figures[f'{who}_us'].median:.2f}" for who in ("jvm", "python", "broker")),
     )
 
 

@@ -9,7 +9,7 @@ A question names the coordinator it goes to, or none where any broker, or each o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
@@ -35,6 +35,7 @@ from aioproducer.wire.messages import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     EndTxnResponse,
+    FindCoordinatorRequest,
     FindCoordinatorResponse,
     InitProducerIdResponse,
     ListTransactionsRequest,
@@ -142,6 +143,24 @@ def find_coordinator(wanted: CoordinatorKey) -> Question[Node]:
     return _of(requests.find_coordinator(wanted), read)
 
 
+def find_coordinators(kind: CoordinatorKind, names: Sequence[str]) -> Question[dict[str, Node]]:
+    """Who coordinates each of some groups or transactional ids (KIP-699)."""
+
+    def read(answer: Message) -> dict[str, Node]:
+        found = cast(FindCoordinatorResponse, answer).coordinators
+        for each in found:
+            _raise_for(each.error_code, each.error_message)
+        return {each.key: Node(each.node_id, each.host, each.port) for each in found}
+
+    return Question(
+        FindCoordinatorRequest,
+        lambda _: FindCoordinatorRequest(key_type=kind, coordinator_keys=list(names)),
+        read,
+        None,
+        requests.FIRST_WITH_MANY_KEYS,
+    )
+
+
 def end(prepared: PreparedTransaction, *, commit: bool) -> Question[None]:
     """Commits or aborts a prepared transaction."""
     request = requests.end(
@@ -207,16 +226,26 @@ def commit_in_transaction(
 
 def describe(transactional_id: str) -> Question[TransactionDescription | None]:
     """What the coordinator knows of a transactional id; None for nothing."""
+    question = describe_each([transactional_id])
+    return Question(
+        question.request_type,
+        question.make,
+        lambda answer: question.read(answer).get(transactional_id),
+        CoordinatorKey(CoordinatorKind.TRANSACTION, transactional_id),
+    )
 
-    def read(answer: Message) -> TransactionDescription | None:
+
+def describe_each(names: Sequence[str]) -> Question[dict[str, TransactionDescription]]:
+    """What the coordinator of all of them knows of some transactional ids."""
+
+    def read(answer: Message) -> dict[str, TransactionDescription]:
+        found = {}
         for each in cast(DescribeTransactionsResponse, answer).transaction_states:
-            if each.transactional_id != transactional_id:
-                continue
             if each.error_code == TRANSACTIONAL_ID_NOT_FOUND:
-                return None
+                continue
             _raise_for(each.error_code)
-            return TransactionDescription(
-                transactional_id,
+            found[each.transactional_id] = TransactionDescription(
+                each.transactional_id,
                 each.transaction_state,
                 each.producer_id,
                 each.producer_epoch,
@@ -224,13 +253,12 @@ def describe(transactional_id: str) -> Question[TransactionDescription | None]:
                 each.transaction_start_time_ms,
                 tuple(TopicPartition(t.topic, p) for t in each.topics for p in t.partitions),
             )
-        return None
+        return found
 
     return Question(
         DescribeTransactionsRequest,
-        lambda _: DescribeTransactionsRequest(transactional_ids=[transactional_id]),
+        lambda _: DescribeTransactionsRequest(transactional_ids=list(names)),
         read,
-        CoordinatorKey(CoordinatorKind.TRANSACTION, transactional_id),
     )
 
 

@@ -43,7 +43,7 @@ _FIRST_END_WITH_EPOCH = 5
 _FIRST_OFFSETS_WITH_MEMBER = 3
 _FIRST_OFFSETS_OF_V2 = 5
 _FIRST_OFFSETS_BY_TOPIC_ID = 6
-_FIRST_WITH_MANY_KEYS = 4
+FIRST_WITH_MANY_KEYS = 4
 _FIRST_WITH_KEY_TYPE = 1
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -107,7 +107,7 @@ def find_coordinator(wanted: CoordinatorKey) -> TransactionalRequest:
     """Asks which broker coordinates a group or a transactional id."""
 
     def make(version: int) -> Message:
-        if version >= _FIRST_WITH_MANY_KEYS:
+        if version >= FIRST_WITH_MANY_KEYS:
             return FindCoordinatorRequest(key_type=wanted.kind, coordinator_keys=[wanted.name])
         return FindCoordinatorRequest(key=wanted.name, key_type=wanted.kind)
 

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
+from aioproducer._together import together
 from aioproducer.config import ProducerConfig
 from aioproducer.core import coordinator_questions as questions
 from aioproducer.core.coordinator_questions import Question
-from aioproducer.core.transaction_requests import CoordinatorKey
+from aioproducer.core.transaction_requests import CoordinatorKey, CoordinatorKind
 from aioproducer.errors import (
     CoordinatorNotAvailableError,
     KafkaConnectionError,
@@ -93,6 +94,41 @@ class CoordinatorClient:
         """
         return await self._repeated(lambda: self._ask(question))
 
+    def forget_coordinators(self) -> None:
+        """Looks each one up anew before it is asked; the connections stay."""
+        self._coordinators.clear()
+
+    async def find_coordinators(self, kind: CoordinatorKind, names: Iterable[str]) -> None:
+        """Looks some up before there is anything to ask; raises what `ask` raises (KIP-699)."""
+        wanted = list(names)
+        await self._repeated(lambda: self._find(kind, wanted))
+
+    async def ask_coordinators(
+        self,
+        kind: CoordinatorKind,
+        names: Iterable[str],
+        question: Callable[[Sequence[str]], Question[dict[str, _T]]],
+    ) -> dict[str, _T]:
+        """The answers of all coordinators of these names; raises what `ask` raises."""
+        wanted = list(names)
+
+        async def of_all() -> dict[str, _T]:
+            await self._find(kind, wanted)
+            by_node: dict[int, list[str]] = {}
+            for name in wanted:
+                by_node.setdefault(self._coordinators[CoordinatorKey(kind, name)], []).append(name)
+            try:
+                answers: list[dict[str, _T]] = await together(
+                    *(self._exchange(node, question(some)) for node, some in by_node.items())
+                )
+            except _MAY_BE_ELSEWHERE:
+                for name in wanted:
+                    self._coordinators.pop(CoordinatorKey(kind, name), None)
+                raise
+            return {name: each for answer in answers for name, each in answer.items()}
+
+        return await self._repeated(of_all)
+
     async def ask_each(self, question: Question[_T]) -> list[_T]:
         """The answers of all brokers of the cluster; raises what `ask` raises."""
 
@@ -142,15 +178,26 @@ class CoordinatorClient:
         key = question.coordinator
         if key is None:
             return await self._exchange(await self._any_node(), question)
+        try:
+            return await self._exchange(await self._coordinator(key), question)
+        except _MAY_BE_ELSEWHERE:
+            self._coordinators.pop(key, None)
+            raise
+
+    async def _find(self, kind: CoordinatorKind, names: Iterable[str]) -> None:
+        unknown = [each for each in names if CoordinatorKey(kind, each) not in self._coordinators]
+        if not unknown:
+            return
+        found = await self._ask(questions.find_coordinators(kind, unknown))
+        self._learn(self._nodes | {node.id: node for node in found.values()})
+        self._coordinators |= {CoordinatorKey(kind, name): found[name].id for name in unknown}
+
+    async def _coordinator(self, key: CoordinatorKey) -> int:
         if key not in self._coordinators:
             node = await self._ask(questions.find_coordinator(key))
             self._learn(self._nodes | {node.id: node})
             self._coordinators[key] = node.id
-        try:
-            return await self._exchange(self._coordinators[key], question)
-        except _MAY_BE_ELSEWHERE:
-            self._coordinators.pop(key, None)
-            raise
+        return self._coordinators[key]
 
     async def _exchange(self, node_id: int, question: Question[_T]) -> _T:
         await self._ready(node_id)

@@ -1,11 +1,11 @@
 """Exactly once for synchronous callers: what writers on the driver and in tasks call.
 
-Owns: the thread that a call runs in, a task's producer, names made from checkpoints and jobs. Must
-not know: Spark; the order of things is `two_phase`'s.
+Owns: a task's producer, names made from checkpoints and jobs. Must not know: Spark; the order of
+things is `two_phase`'s.
 
 Invariants
-- Each call of the driver has connections of its own, and has closed them when it returns: Spark
-  makes the calls of one epoch in different processes.
+- No call of the driver needs what another one has learnt: Spark makes the calls of one epoch in
+  different processes. What goes on from one to the next are connections.
 - A task's producer goes on to the next attempt only with its transaction prepared; any other end
   closes it.
 - Every wait is bounded by `max_block_ms` per step.
@@ -20,9 +20,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from aioproducer.blocking import Producer
-from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.errors import IllegalStateError, KafkaError
 from aioproducer.spark.attempts import Plan, TaskResult
+from aioproducer.spark.calls import CALLERS
 from aioproducer.spark.decision import Part
 from aioproducer.spark.ledger import Ledger
 from aioproducer.spark.pool import POOL, Kind
@@ -30,6 +30,7 @@ from aioproducer.spark.two_phase import CommitReport, TwoPhaseCommit
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
+    from aioproducer.runtime.coordinator_client import CoordinatorClient
 
 __all__ = [
     "DEFAULT_TRANSACTION_TIMEOUT_MS",
@@ -52,8 +53,6 @@ It is how long a recovery may take; what is left open otherwise is aborted by th
 """
 JOB_EPOCH = 0
 """The one epoch of a batch job."""
-
-_JOIN_S = 5.0
 
 
 def prefix_for_checkpoint(location: str) -> str:
@@ -79,6 +78,7 @@ class ExactlyOnce:
         prefix: names the query or job; no other may have it, or one that begins with it.
         marker_topic: an existing topic, whose partitions decisions are kept for.
         accept_lost: an epoch whose loss somebody has decided to live with.
+        kind: what connections are kept by between calls; None to close them.
     """
 
     def __init__(
@@ -88,11 +88,13 @@ class ExactlyOnce:
         marker_topic: str,
         *,
         accept_lost: int | None = None,
+        kind: Kind | None = None,
     ) -> None:
         self._config = config
         self._prefix = prefix
         self._marker_topic = marker_topic
         self._accept_lost = accept_lost
+        self._kind = kind
 
     def plan(self) -> Plan:
         """See `TwoPhaseCommit.plan`; once per epoch, before any of its tasks."""
@@ -109,16 +111,11 @@ class ExactlyOnce:
         self._run(lambda two_phase: two_phase.abort(epoch, results, plan))
 
     def _run(self, work: Callable[[TwoPhaseCommit], Awaitable[_T]]) -> _T:
-        async def working() -> _T:
-            async with Ledger(self._config, self._prefix, self._marker_topic) as ledger:
+        async def working(client: CoordinatorClient) -> _T:
+            async with Ledger(self._config, self._prefix, self._marker_topic, client) as ledger:
                 return await work(TwoPhaseCommit(ledger, accept_lost=self._accept_lost))
 
-        thread = LoopThread(f"aioproducer {self._prefix}")
-        thread.start()
-        try:
-            return thread.call(working())
-        finally:
-            thread.stop(_JOIN_S)
+        return CALLERS.call(self._kind, self._config, working)
 
 
 class TaskAttempt:

@@ -15,13 +15,15 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aioproducer import log
 from aioproducer.core import coordinator_questions as questions
 from aioproducer.core.idempotence import ProducerIdentity
+from aioproducer.core.prepared import Fate, fate_of
+from aioproducer.core.transaction_requests import CoordinatorKind
 from aioproducer.errors import (
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
@@ -35,7 +37,6 @@ from aioproducer.spark.decision import Decision, Part, TransactionNames, decode,
 from aioproducer.spark.errors import (
     DecisionRecordError,
     DecisionUnknownError,
-    EpochNotPreparedError,
     SupersededError,
 )
 from aioproducer.transaction_admin import TransactionAdmin
@@ -48,6 +49,7 @@ from aioproducer.types import (
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
+    from aioproducer.runtime.coordinator_client import CoordinatorClient
 
 _log = log.get("spark")
 
@@ -62,12 +64,34 @@ class Ledger(TransactionAdmin):
         config: connection, time limits, `transaction_timeout_ms`.
         prefix: names the query or job; see `TransactionNames`.
         marker_topic: an existing topic, of which only the name and the partition count matter.
+        client: somebody else's connections, which stay open; its own when left out.
     """
 
-    def __init__(self, config: ProducerConfig, prefix: str, marker_topic: str) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        prefix: str,
+        marker_topic: str,
+        client: CoordinatorClient | None = None,
+    ) -> None:
         super().__init__(config)
         self.names: TransactionNames = TransactionNames(prefix)
         self._topic = marker_topic
+        self._lent = client
+
+    async def close(self) -> None:
+        """Closes connections of its own; safe to call again."""
+        if self._lent is None:
+            await super().close()
+        self._client = None
+
+    def look_ups(self) -> tuple[Awaitable[None], Awaitable[None]]:
+        """What can be found out beside other questions: who is to be asked next."""
+        find, groups = self._asks().find_coordinators, (self.names.prefix, self._settled_group)
+        return (
+            find(CoordinatorKind.TRANSACTION, [self.names.driver]),
+            find(CoordinatorKind.GROUP, groups),
+        )
 
     async def take_over(self) -> PreparedTransaction:
         """Shuts out every other driver; returns what this one's decision will be ended by."""
@@ -103,8 +127,18 @@ class Ledger(TransactionAdmin):
         listed = {name for some in await self._asks().ask_each(question) for name in some}
         listed -= {part.transaction.transactional_id for part in beside}
         wanted = [name for name in sorted(listed) if self.names.read(name) is not None]
-        described = [await self.describe(name) for name in wanted]
-        return [each for each in described if each is not None and each.state == "Ongoing"]
+        described = await self._described(wanted)
+        return [each for each in described.values() if each.state == "Ongoing"]
+
+    async def not_prepared(self, parts: Iterable[Part]) -> list[Part]:
+        """Those whose transactions have ended."""
+        asked = [part for part in parts if not part.transaction.empty]
+        found = await self._described(part.transaction.transactional_id for part in asked)
+
+        def fate(prepared: PreparedTransaction) -> Fate:
+            return fate_of(prepared, found.get(prepared.transactional_id))
+
+        return [part for part in asked if fate(part.transaction) is not Fate.OPEN]
 
     async def abort_orphan(self, found: TransactionDescription) -> None:
         """Aborts one, if it is open still; else the next plan does, or the broker's timeout."""
@@ -132,40 +166,18 @@ class Ledger(TransactionAdmin):
     async def decide(self, driver: PreparedTransaction, decision: Decision) -> None:
         """Writes a decision; returns when it is there for good.
 
+        Its transaction begins no sooner than it can be ended: a driver that was shut out and gives
+        up aborts what is open under the id, since coordinators compare epochs only otherwise.
+
         Raises:
-            SupersededError: another driver has taken over.
-            EpochNotPreparedError: it was refused; the epoch is not decided.
+            SupersededError: another driver has taken over; the epoch is not decided.
+            DecisionRecordError: there is no room for it.
             DecisionUnknownError: nobody has said.
         """
-        try:
-            await self._write(driver, decision)
-            await self._end(driver, decision.epoch)
-        except _SHUT_OUT as error:
-            raise superseded(decision.epoch) from error
+        await self._propose(driver, decision)
+        await self._end(driver, decision.epoch)
 
-    async def is_settled(self, decision: Decision) -> bool:
-        """Whether every end of the decision was acknowledged."""
-        found = await self._asks().ask(questions.committed(self._settled_group, None))
-        return _settled(decision) in found.values()
-
-    async def settle(self, decision: Decision) -> None:
-        """Every end of the decision was acknowledged: nobody has to repeat them."""
-        try:
-            place = TopicPartition(self._topic, 0)
-            await self._asks().ask(
-                questions.commit(self._settled_group, {place: _settled(decision)})
-            )
-        except KafkaError as error:
-            _log.info("epoch %d will be looked at once more: %s", decision.epoch, error)
-
-    # -- private ---------------------------------------------------------------------------------
-
-    @property
-    def _settled_group(self) -> str:
-        return f"{self.names.prefix}-settled"
-
-    async def _write(self, driver: PreparedTransaction, decision: Decision) -> None:
-        group, asks = self.names.prefix, self._asks()
+    async def _propose(self, driver: PreparedTransaction, decision: Decision) -> None:
         pieces = encode(decision, self.names)
         if len(pieces) > 1 and len(pieces) > (partitions := await self.partition_count()):
             raise DecisionRecordError(
@@ -178,27 +190,65 @@ class Ledger(TransactionAdmin):
             TopicPartition(self._topic, number): OffsetAndMetadata(decision.epoch + 1, piece)
             for number, piece in enumerate(pieces)
         }
-        if driver.transaction_version < 2:
-            await asks.ask(questions.add_group(driver, group))
-        await asks.ask(questions.commit_in_transaction(driver, group, offsets))
+        group, asks = self.names.prefix, self._asks()
+        try:
+            if driver.transaction_version < 2:
+                await asks.ask(questions.add_group(driver, group))
+            await asks.ask(questions.commit_in_transaction(driver, group, offsets))
+        except _SHUT_OUT as error:
+            raise superseded(decision.epoch) from error
 
     async def _end(self, driver: PreparedTransaction, epoch: int) -> None:
         try:
             await self.finish(driver, commit=True)
-        except PreparedTransactionEndedError as error:
-            raise EpochNotPreparedError(
-                f"epoch {epoch} was not decided, nothing of it is visible: {error}", epoch=epoch
-            ) from error
-        except PreparedTransactionUnknownError as error:
+        except (
+            *_SHUT_OUT,
+            PreparedTransactionEndedError,
+            PreparedTransactionUnknownError,
+        ) as error:
+            # Whoever takes over aborts what was proposed; else only the transaction's timeout does.
             raise superseded(epoch) from error
         except KafkaTimeoutError as error:
             raise DecisionUnknownError(
                 f"whether epoch {epoch} is decided is not known: {error}", epoch=epoch
             ) from error
 
+    async def is_settled(self, decision: Decision) -> bool:
+        """Whether every end of the decision was acknowledged."""
+        return (decision.epoch, decision.owner) in await self.settled()
 
-def _settled(decision: Decision) -> OffsetAndMetadata:
-    return OffsetAndMetadata(decision.epoch + 1, decision.owner)
+    async def settled(self) -> set[tuple[int, str | None]]:
+        """Epochs, with their owners, whose decisions have had every end acknowledged."""
+        found = await self._asks().ask(questions.committed(self._settled_group, None))
+        return {(each.offset - 1, each.metadata) for each in found.values()}
+
+    async def settle(self, decision: Decision) -> None:
+        """Every end of the decision was acknowledged: nobody has to repeat them."""
+        try:
+            place = TopicPartition(self._topic, 0)
+            epoch = OffsetAndMetadata(decision.epoch + 1, decision.owner)
+            await self._asks().ask(questions.commit(self._settled_group, {place: epoch}))
+        except KafkaError as error:
+            _log.info("epoch %d will be looked at once more: %s", decision.epoch, error)
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _new_client(self) -> CoordinatorClient:
+        if self._lent is None:
+            return super()._new_client()
+        # Who coordinates is asked in each call: an old answer may lead to a broker that was cut
+        # off, and has not noticed yet that another one decides.
+        self._lent.forget_coordinators()
+        return self._lent
+
+    @property
+    def _settled_group(self) -> str:
+        return f"{self.names.prefix}-settled"
+
+    async def _described(self, names: Iterable[str]) -> dict[str, TransactionDescription]:
+        """What coordinators know of some transactional ids; those they do not know are left out."""
+        kind = CoordinatorKind.TRANSACTION
+        return await self._asks().ask_coordinators(kind, names, questions.describe_each)
 
 
 def superseded(epoch: int) -> SupersededError:

@@ -29,6 +29,7 @@ from aioproducer.spark.exactly_once import (
     prefix_for_job,
 )
 from aioproducer.spark.options import Guarantee, SourceOptions
+from aioproducer.spark.pool import Kind
 from aioproducer.spark.schema import plan_columns
 from aioproducer.transaction_admin import TransactionAdmin
 
@@ -156,6 +157,11 @@ class SinkPlan:
             return config
         return config.replace(transaction_timeout_ms=DEFAULT_TRANSACTION_TIMEOUT_MS)
 
+    @property
+    def kind(self) -> Kind:
+        """What connections for exactly once have in common."""
+        return Kind(frozenset(self.options.kafka.items()), "")
+
     def _driver(self) -> ExactlyOnce:
         lost = self.options.own.get("accept.lost.epoch")
         return ExactlyOnce(
@@ -163,6 +169,7 @@ class SinkPlan:
             self.prefix or "",
             self.options.own.get("marker.topic") or self.options.topic or "",
             accept_lost=None if lost is None else int(lost),
+            kind=self.kind,
         )
 
 

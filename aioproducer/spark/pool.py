@@ -1,7 +1,7 @@
-"""Producers that outlive tasks: Spark runs many tasks in one Python worker, one after the other.
+"""What outlives tasks and calls: Spark runs many in one Python worker, one after the other.
 
-Owns: which producers live in this process, their number, the transactional ids they get. Must not
-know: PySpark, rows.
+Owns: what is kept in this process, how much of it, the transactional ids that producers get. Must
+not know: PySpark, rows.
 
 Invariants
 - A producer is used by one task at a time; tasks that run beside each other have one each.
@@ -16,15 +16,18 @@ from __future__ import annotations
 import os
 import threading
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from aioproducer.blocking import Producer
 from aioproducer.errors import KafkaError
 
 if TYPE_CHECKING:
     from aioproducer.spark.options import SourceOptions
+
+_T = TypeVar("_T")
 
 _IDLE: Final = 4
 _CLOSE_S: Final = 10.0
@@ -42,12 +45,60 @@ class Kind(NamedTuple):
     id_prefix: str | None = None
 
 
-class ProducerPool:
-    """The idle producers of this process, the one unused for longest first."""
+class Pool(ABC, Generic[_T]):
+    """What is idle in this process, the one unused for longest first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle: list[tuple[Kind, Producer]] = []
+        self._idle: list[tuple[Kind, _T]] = []
+
+    def close(self) -> None:
+        """Closes those that nobody uses."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for _, each in idle:
+            self._close(each)
+
+    def after_fork_in_child(self) -> None:
+        """They are the parent's, and somebody who is not here may have held the lock."""
+        self._lock = threading.Lock()
+        self._idle = []
+
+    def take(self, kind: Kind) -> _T | None:
+        """One that works, which belongs to the caller now; None for none."""
+        with self._lock:
+            for position in reversed(range(len(self._idle))):
+                if self._idle[position][0] == kind:
+                    found = self._idle.pop(position)[1]
+                    if self._works(found):
+                        return found
+                    # A failed one that lies here is closed at exit.
+        return None
+
+    def put(self, kind: Kind, item: _T) -> None:
+        """Keeps one for the next who takes it; closes it if it has failed."""
+        surplus = [item]
+        if self._works(item):
+            with self._lock:
+                self._idle.append((kind, item))
+                surplus, self._idle = (
+                    [each for _, each in self._idle[:-_IDLE]],
+                    self._idle[-_IDLE:],
+                )
+        for each in surplus:
+            self._close(each)
+
+    @abstractmethod
+    def _works(self, item: _T) -> bool:
+        """Whether it may be handed out."""
+
+    @abstractmethod
+    def _close(self, item: _T) -> None:
+        """Nobody will use it any more."""
+
+
+class ProducerPool(Pool[Producer]):
+    """Producers."""
 
     @contextmanager
     def producer(self, options: SourceOptions, id_prefix: str | None = None) -> Iterator[Producer]:
@@ -68,58 +119,20 @@ class ProducerPool:
         finally:
             self.put(kind, producer)
 
-    def close(self) -> None:
-        """Closes those that nobody uses."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for _, producer in idle:
-            _close(producer)
+    def _works(self, item: Producer) -> bool:
+        """Looked at from here: a question to its thread costs a small task more than its rows."""
+        try:
+            item._usable()
+        except KafkaError:
+            return False
+        return True
 
-    def after_fork_in_child(self) -> None:
-        """They are the parent's, and somebody who is not here may have held the lock."""
-        self._lock = threading.Lock()
-        self._idle = []
-
-    def take(self, kind: Kind) -> Producer | None:
-        """A producer that works, which belongs to the caller now; None for none."""
-        with self._lock:
-            for position in reversed(range(len(self._idle))):
-                if self._idle[position][0] == kind:
-                    producer = self._idle.pop(position)[1]
-                    if _works(producer):
-                        return producer
-                    # A failed one that lies here is closed at exit.
-        return None
-
-    def put(self, kind: Kind, producer: Producer) -> None:
-        """Keeps a producer for the next one who takes it; closes it if it has failed."""
-        surplus = [producer]
-        if _works(producer):
-            with self._lock:
-                self._idle.append((kind, producer))
-                surplus, self._idle = (
-                    [each for _, each in self._idle[:-_IDLE]],
-                    self._idle[-_IDLE:],
-                )
-        for each in surplus:
-            _close(each)
-
-
-def _works(producer: Producer) -> bool:
-    """Looked at from here: a question to its thread costs a small task more than its rows."""
-    try:
-        producer._usable()
-    except KafkaError:
-        return False
-    return True
-
-
-def _close(producer: Producer) -> None:
-    with suppress(KafkaError):  # what was to be delivered has been waited for
-        producer.close(_CLOSE_S)
+    def _close(self, item: Producer) -> None:
+        with suppress(KafkaError):  # what was to be delivered has been waited for
+            item.close(_CLOSE_S)
 
 
 POOL: Final = ProducerPool()
-"""This process's."""
+"""This process's producers."""
 
 os.register_at_fork(after_in_child=POOL.after_fork_in_child)

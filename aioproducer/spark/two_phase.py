@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from aioproducer import log
+from aioproducer._together import together
 from aioproducer.errors import (
     IllegalStateError,
     KafkaError,
@@ -92,10 +93,13 @@ class TwoPhaseCommit:
             EpochLostError: see there; everything else is finished all the same.
         """
         ledger = self._ledger
-        await ledger.partition_count()  # to say so early if there is no such topic
         # What was open before the others were shut out can be decided by nobody afterwards. What is
         # opened later may be another driver's that has shut out this one.
-        found = await ledger.open_attempts()
+        found, *_ = await together(
+            ledger.open_attempts(),
+            ledger.partition_count(),  # to say so early if there is no such topic
+            *ledger.look_ups(),
+        )
         driver = await ledger.take_over()
         last = await self._last()
         await self._abort_orphans(found, last)
@@ -120,8 +124,11 @@ class TwoPhaseCommit:
         parts = tuple(each.part for each in known if each.part is not None)
         decision = Decision(epoch, first.owner, parts)
         times = [self._clock()]
-        await self._check(decision)
-        found = await self._ledger.open_attempts(beside=parts)
+        _, found, *_ = await together(
+            self._check(decision),
+            self._ledger.open_attempts(beside=parts),
+            *self._ledger.look_ups(),
+        )
         times.append(self._clock())
         await self._ledger.decide(first.driver, decision)
         times.append(self._clock())
@@ -174,15 +181,9 @@ class TwoPhaseCommit:
     # -- steps -----------------------------------------------------------------------------------
 
     async def _check(self, decision: Decision) -> None:
-        async def is_there(part: Part) -> bool:
-            return await self._ledger.still_prepared(part.transaction)
-
-        found = await _each(is_there, decision.parts)
-        gone = [
-            part.partition for part, there in zip(decision.parts, found, strict=True) if not there
-        ]
+        gone = await self._ledger.not_prepared(decision.parts)
         if gone:
-            names = ", ".join(map(str, sorted(gone)))
+            names = ", ".join(map(str, sorted(part.partition for part in gone)))
             raise EpochNotPreparedError(
                 f"epoch {decision.epoch} was not decided, nothing of it is visible: the "
                 f"transactions of Spark partitions {names} were ended meanwhile",
@@ -200,8 +201,9 @@ class TwoPhaseCommit:
 
     async def _last(self) -> Decision | None:
         """The last decision, once all of it is visible."""
-        last = await self._ledger.last_decision()
-        if last is not None and not await self._ledger.is_settled(last):
+        last: Decision | None
+        last, settled = await together(self._ledger.last_decision(), self._ledger.settled())
+        if last is not None and (last.epoch, last.owner) not in settled:
             await self._finish(last)
         return last
 
@@ -262,8 +264,4 @@ async def _each(act: Callable[[_S], Awaitable[_T]], items: Sequence[_S]) -> list
         async with turns:
             return await act(item)
 
-    done = await asyncio.gather(*map(one, items), return_exceptions=True)
-    for each in done:
-        if isinstance(each, BaseException):
-            raise each
-    return [each for each in done if not isinstance(each, BaseException)]
+    return await together(*map(one, items))

@@ -249,6 +249,21 @@ async def test_a_late_plan_of_a_zombie_touches_nothing_of_its_successor(job: Job
     assert await job.visible() == ["a", "b", "c"]
 
 
+async def test_what_was_only_proposed_when_another_driver_took_over_is_never_decided(
+    job: Job,
+) -> None:
+    results = await job.tasks(await job.plan(), 0, "a", "b")
+    parts = tuple(part for each in results if (part := each.part))
+    async with job.driver() as ledger:
+        await ledger._propose(results[0].driver, Decision(0, OWNER, parts))
+        plan = await job.plan()
+        assert plan.decided is None
+        with pytest.raises(SupersededError, match="another driver has taken over"):
+            await ledger._end(results[0].driver, 0)
+    await job.commit(0, await job.tasks(plan, 0, "ab"))
+    assert await job.visible() == ["a", "b"]
+
+
 async def test_an_epoch_of_which_a_transaction_is_gone_is_not_decided(job: Job) -> None:
     results = await job.tasks(await job.plan(), 0, "a", "b", "c")
     part = results[1].part

@@ -35,7 +35,7 @@ pytest.importorskip("pyspark", reason="needs pyspark (the extra `spark`)")
 MOST_LIVES = 40
 LONG_LIFE_S = 1800.0
 REPEATS = int(os.environ.get("AIOPRODUCER_TEST_SPARK_FAULTS") or 0)
-AT_ONCE = min(10, REPEATS)
+AT_ONCE = min(5, REPEATS)
 """Queries in a session: whatever hits it is a repetition for each of them."""
 SPECULATION = {
     "spark.speculation": "true",

@@ -66,18 +66,18 @@ def connect_server(folder: Path) -> Iterator[str]:
     arguments = [f"{key}={value}" for key, value in settings.items()]
     confs = [word for each in arguments for word in ("--conf", each)]
     submit = ["org.apache.spark.deploy.SparkSubmit", "--class", name, "--master", "local[2]"]
-    with _running([*submit, *confs, "spark-internal"], "127.0.0.1", log):
+    with _running([*submit, *confs, "spark-internal"], "127.0.0.1", log, memory="1g"):
         _wait([log], "Spark Connect server started")
         yield f"sc://127.0.0.1:{port}"
 
 
 @contextmanager
-def _running(command: list[str], address: str, log: Path) -> Iterator[None]:
+def _running(command: list[str], address: str, log: Path, memory: str = "256m") -> Iterator[None]:
     own = {
         "SPARK_HOME": str(_SPARK),
         "SPARK_LOCAL_IP": address,
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_MEMORY": memory,
         "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1",
     }
     with log.open("wb") as sink:

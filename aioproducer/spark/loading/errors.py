@@ -15,7 +15,9 @@ from aioproducer.loader.errors import LoaderError
 from aioproducer.spark import errors as spark_errors
 from aioproducer.spark import rows
 
+_PYTHONS = re.compile(r"^(?:[\w.]*: )*([A-Za-z_][\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
 _OURS = re.compile(r"^(?:[\w.]*: )*aioproducer\.[\w.]+\.(\w+): (.+)$", re.MULTILINE)
+_TRACEBACK = "Traceback (most recent call last)"
 _NOTHING = "An error occurred while calling"
 _HOMES = (loader_errors, spark_errors, rows, errors)
 
@@ -25,16 +27,25 @@ class SparkLoadError(LoaderError):
 
 
 def error_of(error: Exception) -> KafkaError:
-    """What Spark's exception is about: the error of ours that it carries, or its first line."""
+    """What Spark's exception is about: the error of ours that it carries, or its own words."""
     text = str(error)
     found = _OURS.findall(text)
     if not found:
-        lines = (line.strip(" :") for line in text.splitlines())
-        telling = (line for line in lines if line and not line.startswith(_NOTHING))
-        return SparkLoadError(next(telling, type(error).__name__))
+        return SparkLoadError(_told(text) or type(error).__name__)
     name, words = found[-1]
     kind = next((each for home in _HOMES if (each := getattr(home, name, None))), SparkLoadError)
     message, _, advice = words.partition(" -> ")
     if not (isinstance(kind, type) and issubclass(kind, KafkaError)):
         kind = SparkLoadError
     return kind(message, advice=advice or None)
+
+
+def _told(text: str) -> str | None:
+    """The first line that says something; what a worker's traceback ends with, for one that has."""
+    lines = (line.strip(" :") for line in text.splitlines())
+    first = next((line for line in lines if line and not line.startswith(_NOTHING)), None)
+    _, is_traceback, frames = text.partition(_TRACEBACK)
+    raised = _PYTHONS.search(frames)
+    if first is None or not is_traceback or raised is None:
+        return first
+    return f"{first.removesuffix(_TRACEBACK).rstrip(': ')}: {raised[1]}"

