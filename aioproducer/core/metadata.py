@@ -130,8 +130,7 @@ class Metadata:
 
     def leader_of(self, topic_partition: TopicPartition) -> int | None:
         """`leader` for the sender, who asks several times per batch."""
-        topic, partition = topic_partition
-        return self.cluster.leader(topic, partition)
+        return self.cluster.leader(*topic_partition)
 
     def leader_epoch(self, topic: str, partition: int) -> int:
         """The leader epoch, -1 when unknown."""

@@ -119,6 +119,11 @@ class BuiltInPartitioner:
         """Bytes the current partition may still get before `update` must move on."""
         return 2 * self._sticky_batch_size - self._produced_bytes
 
+    @property
+    def overstays(self) -> bool:
+        """Whether the next `update` that may move on will."""
+        return self._produced_bytes >= self._sticky_batch_size
+
     def peek(self, topic: TopicMetadata) -> int:
         """The current partition; the same until `update` moves on."""
         current = self._current

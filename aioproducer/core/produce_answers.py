@@ -6,7 +6,7 @@ know: what is done about it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -16,9 +16,21 @@ from aioproducer.errors import KafkaError, error_from_code
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
+    from aioproducer.core.producer_batch import ProducerBatch
     from aioproducer.wire.messages.produce import PartitionProduceResponse, ProduceResponse
+    from aioproducer.wire.produce import Acknowledgement
 
 Answers = Mapping[TopicPartition, "PartitionProduceResponse"]
+
+
+def acknowledges(answer: Acknowledgement, batches: Sequence[ProducerBatch]) -> bool:
+    """Whether these are all of the request, and this is the answer to it."""
+    (topic, partition), topic_id = batches[0].topic_partition, batches[0].topic_id
+    return (
+        len(batches) == 1
+        and answer.index == partition
+        and (answer.name == topic if answer.name else answer.topic_id.int == topic_id.int)
+    )
 
 
 def match_answers(response: ProduceResponse, names: Mapping[UUID, str]) -> Answers:
@@ -53,7 +65,7 @@ def blamed_records(answer: PartitionProduceResponse) -> dict[int, KafkaError]:
     }
 
 
-def success_outcome(answer: PartitionProduceResponse) -> BatchOutcome:
+def success_outcome(answer: PartitionProduceResponse | Acknowledgement) -> BatchOutcome:
     """Where an accepted batch stands; a duplicate gets no offset, its first answer had it."""
     if answer.error_code == DUPLICATE_SEQUENCE_NUMBER or answer.base_offset < 0:
         return BatchOutcome()

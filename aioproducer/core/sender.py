@@ -30,6 +30,7 @@ from aioproducer.core.failures import expiry_of, failure_outcome
 from aioproducer.core.idempotence import ProducerIdentity, Sequencer
 from aioproducer.core.produce_answers import (
     Answers,
+    acknowledges,
     blamed_records,
     leader_hints,
     match_answers,
@@ -54,6 +55,7 @@ from aioproducer.errors import (
     error_from_code,
 )
 from aioproducer.types import TopicPartition
+from aioproducer.wire.produce import Acknowledgement
 
 if TYPE_CHECKING:
     import random
@@ -254,7 +256,7 @@ class Sender:
         self,
         node_id: int,
         batches: Sequence[ProducerBatch],
-        response: ProduceResponse | None,
+        response: ProduceResponse | Acknowledgement | None,
         now: float,
     ) -> None:
         """Reads the answer; None stands for a written request with acks=0."""
@@ -265,6 +267,13 @@ class Sender:
             return
         self._stats.tick(now)
         self._stats.on_response(now - batches[0].last_attempt_at, response.throttle_time_ms / 1000)
+        if isinstance(response, Acknowledgement):
+            if acknowledges(response, batches):
+                if not batches[0].done:
+                    self._succeed(batches[0], success_outcome(response), now)
+                self._let_go(batches)
+                return
+            response = response.whole()
         names: dict[UUID, str] = {}
         if not (response.responses and response.responses[0].name):
             # By the ids the request was made with: the metadata may know others by now, or none.

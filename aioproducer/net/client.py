@@ -21,8 +21,8 @@ from typing import NamedTuple
 from aioproducer import log
 from aioproducer.errors import KafkaConnectionError, KafkaError
 from aioproducer.net.cluster_check import ClusterCheck
-from aioproducer.net.connection import OnEnd
 from aioproducer.net.dialer import Dialer
+from aioproducer.net.in_flight import OnEnd
 from aioproducer.net.link import BrokerLink
 from aioproducer.net.settings import NetSettings
 from aioproducer.net.surroundings import NodeState, Surroundings

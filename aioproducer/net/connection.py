@@ -41,6 +41,7 @@ from aioproducer.errors import (
 )
 from aioproducer.net.answers import decode_answer, describe_end
 from aioproducer.net.frame_tap import FrameTap
+from aioproducer.net.in_flight import InFlightRequest, OnEnd
 from aioproducer.net.security.tls_failures import check_not_tls
 from aioproducer.net.traffic import NodeTraffic
 from aioproducer.wire.framing import SIZE_BYTES, frame_size
@@ -52,9 +53,6 @@ WRITE_HIGH_WATER = 512 * 1024
 _FLUSH_RETRY_S = 0.001
 _MAX_CORRELATION_ID = 2**31 - 1
 _logger = log.get("net")
-
-
-OnEnd = Callable[["asyncio.Future[Message | None]"], None]
 
 
 class IdleConnectionError(KafkaConnectionError):
@@ -77,59 +75,6 @@ class ConnectionObserver(Protocol):
 
     def connection_failed(self, connection: Connection, error: KafkaError, lost: int) -> None:
         """The connection is over, and this many requests have failed with it."""
-
-
-class _Request:
-    """A request in flight; holds its buffers alive."""
-
-    __slots__ = (
-        "buffers",
-        "correlation_id",
-        "deadline",
-        "end",
-        "future",
-        "kind",
-        "on_end",
-        "sent_at",
-        "version",
-    )
-
-    def __init__(
-        self,
-        kind: type[Message],
-        version: int,
-        correlation_id: int,
-        *,
-        buffers: Sequence[bytes | memoryview],
-        end: int,
-        sent_at: float,
-        deadline: float,
-        future: asyncio.Future[Message | None],
-        on_end: OnEnd | None,
-    ) -> None:
-        self.kind = kind
-        self.version = version
-        self.correlation_id = correlation_id
-        self.buffers = buffers
-        self.end = end
-        self.sent_at = sent_at
-        self.deadline = deadline
-        self.future = future
-        self.on_end = on_end
-
-    def finish_soon(self, loop: asyncio.AbstractEventLoop, error: KafkaError | None) -> None:
-        """Ends it for whoever is in the middle of something that `on_end` may look at."""
-        if not self.future.done():
-            if error is None:
-                self.future.set_result(None)
-            else:
-                self.future.set_exception(error)
-        if self.on_end is not None:
-            loop.call_soon(self.tell)
-
-    def tell(self) -> None:
-        if self.on_end is not None:
-            self.on_end(self.future)
 
 
 class Connection:
@@ -155,8 +100,8 @@ class Connection:
         self._observer = observer
         self._loop_time = loop_time
         self._max_idle_s = max_idle_s
-        self._awaiting: deque[_Request] = deque()
-        self._unflushed: deque[_Request] = deque()
+        self._awaiting: deque[InFlightRequest] = deque()
+        self._unflushed: deque[InFlightRequest] = deque()
         self._bytes_written = 0
         self._correlation_id = 0
         self._last_used = loop_time()
@@ -249,7 +194,7 @@ class Connection:
         size = sum(map(len, buffers))
         self._bytes_written += size
         self._traffic.on_request(size, now)
-        request = _Request(
+        request = InFlightRequest(
             request_type,
             version,
             correlation_id,
@@ -397,7 +342,7 @@ class Connection:
             self._give_up(error)
         return done
 
-    def _answered(self, request: _Request, response: Message, size: int) -> None:
+    def _answered(self, request: InFlightRequest, response: Message, size: int) -> None:
         now = self._last_used = self._loop_time()
         self._traffic.on_response(size, now - request.sent_at, now)
         self._observer.response_received(request.kind, request.version, response)
@@ -408,7 +353,7 @@ class Connection:
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def _is_flushed(self, request: _Request) -> bool:
+    def _is_flushed(self, request: InFlightRequest) -> bool:
         return request.end <= self._bytes_written - self._transport.get_write_buffer_size()
 
     def _watch_flush(self) -> None:
@@ -466,7 +411,7 @@ class Connection:
     def _disconnected(self, reason: str) -> NodeDisconnectedError:
         return NodeDisconnectedError(reason, node_id=self.node_id)
 
-    def _timed_out(self, request: _Request, now: float) -> NodeDisconnectedError:
+    def _timed_out(self, request: InFlightRequest, now: float) -> NodeDisconnectedError:
         elapsed_ms = round((now - request.sent_at) * 1000)
         what = f"{request.kind.__name__} v{request.version} was not answered in time"
         # Java (NetworkClient.handleTimedOutRequests): the broker is taken for dead, and every

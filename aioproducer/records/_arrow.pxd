@@ -3,6 +3,7 @@
 Owns: which columns a chunk has. See `_arrow_chunk.pxi` for the rest.
 """
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from aioproducer.records._arrow_memory cimport ArrowArray, Column, Span
@@ -21,6 +22,7 @@ cdef enum:  # parts of a record
     PARTS
 
 
+@cython.final
 cdef class ArrowChunk:
     cdef ArrowArray array
     cdef Column columns[PARTS]

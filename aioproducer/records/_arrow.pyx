@@ -15,6 +15,7 @@ Ownership and lifetime
 One native module, because each carries some 12 KB of Cython's own.
 """
 
+cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int64_t
 
@@ -37,6 +38,7 @@ cdef object field_of(const ArrowSchema *schema):
     )
 
 
+@cython.final
 cdef class ArrowSource:
     """See `arrow.py`."""
 

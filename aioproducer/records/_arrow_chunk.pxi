@@ -164,7 +164,7 @@ cdef class ArrowChunk:
         """Whether the whole row is null, as in an array of structs."""
         return self.validity is not NULL and not self.validity[row >> 3] >> (row & 7) & 1
 
-    cdef Span cell(self, int part, int64_t row) noexcept nogil:
+    cdef inline Span cell(self, int part, int64_t row) noexcept nogil:
         cdef Span span
         if self.absent(row):
             span.start = NULL

@@ -12,10 +12,13 @@ Invariants
 - Rows are filled in when nobody queues for memory, or right behind a row of ours that was served:
   a call has one place in the line, and until it needs memory again it is its turn.
 - No more than `_TURN_BYTES` are filled in before others have their turn.
+- Of full batches, the call keeps as many under way as connections may carry, and a request more for
+  each: what is written sooner leaves the processor's caches before it is sent.
 - Rows are filled in as far as `buffer_max_records` allows; the next one waits as `send()` would.
 - All rows belong to the transaction that was open when the call began; it ends the call when it
   takes no records any more.
-- At most one row in a row waits `max_block_ms` in vain; the following ones are tried at once.
+- At most one row in a row waits `max_block_ms` in vain, or twice that long where the call was ahead
+  before it; the following ones are tried at once.
 """
 
 from __future__ import annotations
@@ -31,18 +34,17 @@ from aioproducer.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
-from aioproducer.records.bulk import OpenBatches, Rows, Share
+from aioproducer.records.bulk import Rows, Share
 from aioproducer.runtime.bulk_result import (
     FailedRecord,
     SendManyInterruptedError,
     SendManyResult,
 )
+from aioproducer.runtime.bulk_target import BulkTarget
 from aioproducer.runtime.settings import appender_settings
-from aioproducer.types import HeaderPairs
+from aioproducer.types import HeaderPairs, TopicPartition
 
 if TYPE_CHECKING:
-    from aioproducer.core.cluster import TopicMetadata
-    from aioproducer.core.partitioners import BuiltInPartitioner
     from aioproducer.core.producer_batch import ProducerBatch
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
@@ -87,13 +89,22 @@ class BulkRun:
         self.result: SendManyResult = SendManyResult()
         self._engine = engine
         self._appender = engine.appender
+        self._max_block = settings.max_block
+        self._batch_bytes = engine.accumulator.settings.first_size(0)
         self._size_limit = min(settings.max_request_size, engine.pool.total)
         self._hashes_keys = settings.hashes_keys
         self._sticks = settings.sticks
         self._transaction = self._open_transaction()
-        self._targets: dict[str | None, _Target] = {}
+        self._targets: dict[str | None, BulkTarget] = {}
         self._patient = True
         self._outstanding: dict[ProducerBatch, _Tracked] = {}
+        self._tracked = 0
+        self._partitions: set[TopicPartition] = set()
+        config = engine.config
+        in_requests = (config.max_in_flight_requests_per_connection + 1) * config.max_request_size
+        self._batches_per_node = in_requests / max(1, config.batch_size)
+        self._caught_up: asyncio.Future[None] | None = None
+        self._stalls = False
         self._all_done: asyncio.Future[None] | None = None
 
     async def complete(self, feeding: Awaitable[None]) -> SendManyResult:
@@ -153,14 +164,46 @@ class BulkRun:
                         served = False
                         await asyncio.sleep(0)
                     continue
+            if self._is_ahead or not self._appender.placing.may_open(self._batch_bytes):
+                await self._pause()
+                self._check_going_on()
             self.result.count += 1
             served = await self._append(rows, row, topic, number + row)
             row += 1
 
+    def mark(self) -> int:
+        """What `is_settled` takes for the rows handed over so far."""
+        return self._tracked
+
+    def is_settled(self, mark: int) -> bool:
+        """Whether every row handed over before this `mark()` has its outcome."""
+        oldest = next(iter(self._outstanding.values()), None)
+        return oldest is None or oldest.number >= mark
+
+    async def _pause(self) -> None:
+        """Before a row that may need a new batch: as long as the call is ahead, or a turn."""
+        if not self._is_ahead:
+            await asyncio.sleep(0)
+            return
+        self._caught_up = self._engine.loop.create_future()
+        try:
+            async with asyncio.timeout(self._max_block):
+                await self._caught_up
+        except TimeoutError:
+            self._stalls = True  # memory is the bound, as for `send()`, until something moves
+
+    @property
+    def _is_ahead(self) -> bool:
+        """Whether enough is under way; the last batch of each partition may be open yet."""
+        if self._stalls:
+            return False
+        nodes = len(self._engine.metadata.cluster.nodes) or 1
+        return len(self._outstanding) - len(self._partitions) > nodes * self._batches_per_node
+
     # -- rows ------------------------------------------------------------------------------------
 
     def _fill(
-        self, rows: RowSource, targets: list[_Target], start: int, stop: int, number: int
+        self, rows: RowSource, targets: list[BulkTarget], start: int, stop: int, number: int
     ) -> tuple[int, bool]:
         for target in targets:
             target.lend()
@@ -227,18 +270,24 @@ class BulkRun:
             raise BufferFullError("a serializer has to wait, and one has waited in vain before")
         return await self._appender.finished(row)
 
-    def _target(self, topic: str | None) -> _Target:
+    def _target(self, topic: str | None) -> BulkTarget:
         if not isinstance(topic, str):
             topic = None  # no topic at all: the row is refused when it is its turn
         target = self._targets.get(topic)
         if target is None:
-            target = self._targets[topic] = _Target(self._engine, topic, self._hashes_keys)
+            target = self._targets[topic] = BulkTarget(self._engine, topic, self._hashes_keys)
         return target
 
     def _check_going_on(self) -> None:
         self._engine.check_usable()
-        if self._open_transaction() != self._transaction:
-            raise IllegalStateError("the transaction of the call has ended meanwhile")
+        try:
+            if self._open_transaction() != self._transaction:
+                raise IllegalStateError("the transaction of the call has ended meanwhile")
+        except IllegalStateError as error:
+            if self._engine.transactions is not None:
+                # Whoever commits meanwhile shall not succeed with half of the call.
+                self._engine.transactions.on_send_refused(self._transaction, error)
+            raise
 
     def _open_transaction(self) -> int:
         transactions = self._engine.transactions
@@ -263,7 +312,7 @@ class BulkRun:
             batch.remove_listener(tracked)
         self._outstanding.clear()
 
-    def _track(self, delivery: Delivery, number: int, target: _Target, sticks: bool) -> None:
+    def _track(self, delivery: Delivery, number: int, target: BulkTarget, sticks: bool) -> None:
         batch, index = delivery.batch_and_index()
         tracked = self._outstanding.get(batch)
         if tracked is None:
@@ -271,14 +320,21 @@ class BulkRun:
             if builder is None or batch.done:
                 self._fold_one(batch, number, index)
                 return
-            tracked = self._outstanding[batch] = _Tracked(self, batch, Share(builder))
+            tracked = _Tracked(self, batch, Share(builder), self._tracked)
+            self._outstanding[batch] = tracked
+            self._tracked += 1
+            self._partitions.add(batch.topic_partition)
             batch.add_listener(tracked, _on_done)
         tracked.share.add(number, index)
         target.adopt(batch.topic_partition.partition, tracked.share, sticks)
 
     def on_batch_done(self, batch: ProducerBatch) -> None:
         """A batch has its outcome."""
+        self._stalls = False
         self._fold(batch, self._outstanding.pop(batch).share)
+        waiter = self._caught_up
+        if waiter is not None and not waiter.done() and not self._is_ahead:
+            waiter.set_result(None)
         if not self._outstanding and self._all_done is not None and not self._all_done.done():
             self._all_done.set_result(None)
 
@@ -315,78 +371,16 @@ class BulkRun:
         self.result.offsets[batch.topic_partition] = (min(low, begin), max(high, end))
 
 
-class _Target:
-    """One topic: the batches that rows may be written to.
-
-    Attributes:
-        batches: None while nothing is known of the topic.
-    """
-
-    __slots__ = (
-        "_engine",
-        "_hashes_keys",
-        "_meta",
-        "_partition",
-        "_sticks",
-        "_sticky",
-        "batches",
-        "topic",
-    )
-
-    def __init__(self, engine: ProducerEngine, topic: str | None, hashes_keys: bool) -> None:
-        self.topic: str | None = topic
-        self.batches: OpenBatches | None = None
-        self._engine = engine
-        self._hashes_keys = hashes_keys
-        self._meta: TopicMetadata | None = None
-        self._sticks = False
-        self._sticky: BuiltInPartitioner | None = None  # while its account is lent
-        self._partition = -1
-
-    def adopt(self, partition: int, share: Share, sticks: bool) -> None:
-        """A row went to this batch of the topic; it was left to the sticky partitioner or not."""
-        self._refresh()
-        if self.batches is None or self._meta is None or partition >= len(self._meta.partitions):
-            return
-        self.batches.adopt(partition, share)
-        self._sticks = self._sticks or sticks
-
-    def lend(self) -> None:
-        """Before rows are filled in: says where those go that nothing decides."""
-        self._refresh()
-        if self._sticks and self.batches is not None and self._meta is not None:
-            self._sticky = self._engine.appender.sticky_of(self._meta.name)
-            self._partition = self._sticky.peek(self._meta)
-            self.batches.stick(self._partition, self._sticky.room)
-
-    def settle(self) -> None:
-        """After rows were filled in: accounts for them."""
-        if self._sticky is not None and self.batches is not None and self._meta is not None:
-            used = self.batches.settle()
-            if used:
-                self._sticky.update(self._partition, used, self._meta, enable_switch=False)
-            self._sticky = None
-
-    def _refresh(self) -> None:
-        """Forgets everything when the topic is not what it was: keys may go elsewhere now."""
-        meta = None if self.topic is None else self._engine.metadata.topic(self.topic)
-        if meta is not self._meta:
-            self._meta = meta
-            self._sticks = False
-            self.batches = None
-            if meta is not None and meta.partitions:
-                self.batches = OpenBatches(len(meta.partitions), self._hashes_keys)
-
-
 class _Tracked:
-    """A listener key: one call's interest in one batch."""
+    """A listener key: one call's interest in one batch, the call's batches numbered from 0."""
 
-    __slots__ = ("batch", "run", "share")
+    __slots__ = ("batch", "number", "run", "share")
 
-    def __init__(self, run: BulkRun, batch: ProducerBatch, share: Share) -> None:
+    def __init__(self, run: BulkRun, batch: ProducerBatch, share: Share, number: int) -> None:
         self.run = run
         self.batch = batch
         self.share = share
+        self.number = number
 
 
 def _without_frames(error: KafkaError) -> KafkaError:

@@ -7,6 +7,8 @@ Invariants
 - Every call ends within `max_block_ms`; a `KafkaTimeoutError` names the last failure.
 - A request that was sent and not answered may have had its effect; whoever asks again must be free
   to.
+- A broker that is down is not listed: nobody waits for one that the last list left out. Who had
+  taken it for a coordinator looks for another one, as after any lost connection.
 - After `close()` nothing of ours is left on the loop.
 """
 
@@ -222,6 +224,8 @@ class CoordinatorClient:
     async def _ready(self, node_id: int) -> None:
         client = self._client
         while not client.is_ready(node_id, now := self._loop.time()):
+            if node_id >= 0 and node_id not in self._nodes:
+                raise NodeDisconnectedError("the broker has left the cluster", node_id=node_id)
             client.maybe_connect(node_id, now)
             failure = client.connection_failures(node_id)
             if failure is not None and client.state(node_id) is NodeState.BACKING_OFF:

@@ -437,7 +437,7 @@ class ProducerEngine:
         old = are_old(self.client.highest_version(ApiKey.PRODUCE))
         self.appender.takes_headers = not old
         self.accumulator.growth_per_record = MESSAGE_GROWTH if old else 0
-        self.appender.forget_topics()
+        self.appender.placing.forget_topics()
         cluster = self.metadata.cluster
         self.interception.on_cluster(ClusterInfo(cluster.cluster_id, cluster.nodes))
         self.stats.retain(self.metadata.cluster.topics)

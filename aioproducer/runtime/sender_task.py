@@ -42,7 +42,12 @@ from aioproducer.wire.messages.init_producer_id import (
     InitProducerIdResponse,
 )
 from aioproducer.wire.messages.produce import ProduceRequest, ProduceResponse
-from aioproducer.wire.produce import ProducePartition, ProduceTopic, encode_produce_request
+from aioproducer.wire.produce import (
+    Acknowledgement,
+    ProducePartition,
+    ProduceTopic,
+    encode_produce_request,
+)
 from aioproducer.wire.schema import Message
 
 if TYPE_CHECKING:
@@ -319,7 +324,7 @@ class SenderTask:
         self, node_id: int, batches: Sequence[ProducerBatch], future: asyncio.Future[Message | None]
     ) -> None:
         failure, answer = outcome_of(future)
-        if isinstance(answer, ProduceResponse):
+        if isinstance(answer, Acknowledgement | ProduceResponse):
             self._before_answer()
             self._answered = True
             self._sender.on_response(node_id, batches, answer, self._now())

@@ -8,16 +8,17 @@ handed on as they are and must stay unchanged until they have been written out; 
 the fields between them are joined, so that a request costs few buffers.
 
 Invariant: joined, the buffers equal `encode_request(ProduceRequest(...))` byte for byte, in every
-version, and an answer is either decoded as `ProduceResponse.decode` does, or left to it
+version, and an `Acknowledgement` is what `ProduceResponse.decode` makes of the same frame
 (property-tested).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 from uuid import UUID
 
 from aioproducer.errors import UnsupportedVersionError
@@ -38,6 +39,7 @@ from aioproducer.wire.primitives import (
     write_nullable_string,
     write_string,
 )
+from aioproducer.wire.schema import Message
 
 JOIN_BELOW_BYTES = 256
 
@@ -48,13 +50,14 @@ _ACKS_TIMEOUT = Struct(">hi")
 _INDEX = Struct(">i")
 _INDEX_SIZE = Struct(">ii")
 
-# An answer that is not decoded field by field: correlation id, no tags, one topic, ...
+# An answer that is not decoded field by field.
 _ONE = 2
 """As a compact length."""
-_ONE_TOPIC = bytes((0, _ONE))
-_ONE_TOPIC_AT = CORRELATION_ID.size
-_TOPIC_AT = _ONE_TOPIC_AT + len(_ONE_TOPIC)
+_BEGIN = Struct(">iBB")
+"""Correlation id, tags, topics."""
+_TOPIC_AT = _BEGIN.size
 _UUID_SIZE = 16
+_NO_ID = UUID(int=0)
 _LONGEST_IN_A_BYTE = 0x7F
 _ACKNOWLEDGED = Struct(">BihqqqIiB")
 """Partitions, index, error, offsets and times, what is empty, throttle time, tags."""
@@ -109,44 +112,67 @@ def encode_produce_request(
     return [bytes(each) if isinstance(each, bytearray) else each for each in buffers if each]
 
 
+@dataclass(slots=True)
+class Acknowledgement(Message):
+    """The usual answer: one batch was written, nothing else is said.
+
+    Attributes:
+        name: the topic's, up to v12; else empty.
+        topic_id: the topic's, from v13 on.
+        index: the partition.
+    """
+
+    error_code: ClassVar[int] = 0
+    name: str
+    topic_id: UUID
+    index: int
+    base_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    throttle_time_ms: int
+
+    def whole(self) -> ProduceResponse:
+        """The same with everything that was not said."""
+        partition = PartitionProduceResponse(
+            self.index, 0, self.base_offset, self.log_append_time_ms, self.log_start_offset
+        )
+        topic = TopicProduceResponse(self.name, self.topic_id, [partition])
+        return ProduceResponse([topic], self.throttle_time_ms)
+
+
 def decode_acknowledgement(
     frame: bytes, version: int, correlation_id: int
-) -> ProduceResponse | None:
-    """The usual answer: one batch was written, nothing else is said. None for any other one.
+) -> Acknowledgement | None:
+    """The usual answer, None for any other one.
 
     Args:
         frame: the answer without its size, as `decode_response` takes it.
         version: that of the request.
         correlation_id: that of the request.
     """
-    if len(frame) <= _TOPIC_AT or frame[_ONE_TOPIC_AT:_TOPIC_AT] != _ONE_TOPIC:
-        return None
-    if CORRELATION_ID.unpack_from(frame) != (correlation_id,):
-        return None
+    name, topic_id = "", _NO_ID
     if version >= _FIRST_BY_TOPIC_ID:
-        end = _TOPIC_AT + _UUID_SIZE
-    elif version >= _FIRST_FLEXIBLE:
-        end = _TOPIC_AT + frame[_TOPIC_AT]
+        at = _TOPIC_AT + _UUID_SIZE
+    elif version >= _FIRST_FLEXIBLE and len(frame) > _TOPIC_AT:
+        at = _TOPIC_AT + frame[_TOPIC_AT]
     else:
         return None
-    if len(frame) != end + _ACKNOWLEDGED.size:
+    if len(frame) != at + _ACKNOWLEDGED.size:
         return None
+    begin = _BEGIN.unpack_from(frame)
     one, index, code, offset, stamped, log_start, nothing, throttle_ms, tags = (
-        _ACKNOWLEDGED.unpack_from(frame, end)
+        _ACKNOWLEDGED.unpack_from(frame, at)
     )
-    if (one, code, nothing, tags) != (_ONE, 0, _NO_ERRORS, 0):
+    if begin != (correlation_id, 0, _ONE) or (one, code, nothing, tags) != (_ONE, 0, _NO_ERRORS, 0):
         return None
-    topic = TopicProduceResponse(
-        partition_responses=[PartitionProduceResponse(index, 0, offset, stamped, log_start)]
-    )
     if version >= _FIRST_BY_TOPIC_ID:
-        topic.topic_id = _topic_id(frame[_TOPIC_AT:end])
+        topic_id = _topic_id(frame[_TOPIC_AT:at])
     else:
-        name = frame[_TOPIC_AT + 1 : end]
-        if frame[_TOPIC_AT] > _LONGEST_IN_A_BYTE or not name.isascii() or end == _TOPIC_AT:
+        raw = frame[_TOPIC_AT + 1 : at]
+        if frame[_TOPIC_AT] > _LONGEST_IN_A_BYTE or not raw.isascii() or at == _TOPIC_AT:
             return None
-        topic.name = name.decode("ascii")
-    return ProduceResponse([topic], throttle_ms)
+        name = raw.decode("ascii")
+    return Acknowledgement(name, topic_id, index, offset, stamped, log_start, throttle_ms)
 
 
 @lru_cache(maxsize=16)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+from uuid import UUID
 
 import pytest
 
 from aioproducer.core.actions import Connect
+from aioproducer.core.producer_batch import BatchOutcome
 from aioproducer.errors import (
     DeliveryTimeoutError,
     KafkaError,
@@ -26,8 +28,11 @@ from aioproducer.wire.messages import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from aioproducer.wire.produce import Acknowledgement
 
 from .support import TOPIC_ID, Core, metadata_response
+
+NO_ID = UUID(int=0)
 
 
 def answer(*partitions: PartitionProduceResponse, topic: str = "t") -> ProduceResponse:
@@ -312,6 +317,62 @@ def test_answers_by_topic_id_find_their_batch() -> None:
     core.sender.on_response(1, dispatch.batches, response, core.now)
     assert batch.outcome is not None
     assert batch.outcome.base_offset == 3
+
+
+def acknowledgement(name: str, topic_id: UUID, index: int, offset: int = 5) -> Acknowledgement:
+    return Acknowledgement(name, topic_id, index, offset, -1, 2, 0)
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+def test_an_acknowledgement_ends_the_one_batch_of_its_request(by_id: bool) -> None:
+    core = Core()
+    batch = core.append()
+    (dispatch,) = core.poll()
+    batch.topic_id = TOPIC_ID
+    seen = acknowledgement("", TOPIC_ID, 0) if by_id else acknowledgement("t", NO_ID, 0)
+    core.sender.on_response(1, dispatch.batches, seen, core.now)
+    assert batch.outcome == BatchOutcome(base_offset=5, log_start_offset=2)
+    assert core.pool.available == core.pool.total
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        acknowledgement("u", NO_ID, 0),
+        acknowledgement("t", NO_ID, 1),
+        acknowledgement("", UUID(int=99), 0),
+    ],
+)
+def test_an_acknowledgement_of_something_else_leaves_the_batch_in_doubt(
+    seen: Acknowledgement,
+) -> None:
+    core = Core()
+    batch = core.append()
+    (dispatch,) = core.poll()
+    batch.topic_id = TOPIC_ID
+    core.sender.on_response(1, dispatch.batches, seen, core.now)
+    assert batch.outcome is None
+    assert batch.possibly_persisted
+
+
+def test_an_acknowledgement_that_comes_late_changes_nothing() -> None:
+    core = Core()
+    batch = core.append()
+    (dispatch,) = core.poll()
+    core.sender.abort(ProducerClosedError("closed"))
+    core.sender.on_response(1, dispatch.batches, acknowledgement("t", NO_ID, 0), core.now)
+    assert isinstance(error_of(batch), ProducerClosedError)
+    assert core.stats.records_acknowledged == 0
+    assert core.pool.available == core.pool.total
+
+
+def test_an_acknowledgement_of_one_of_two_batches_leaves_the_other_in_doubt() -> None:
+    core = Core(leaders=(1, 1))
+    first, second = core.append(0), core.append(1)
+    (dispatch,) = core.poll()
+    core.sender.on_response(1, dispatch.batches, acknowledgement("t", NO_ID, 0), core.now)
+    assert first.outcome == BatchOutcome(base_offset=5, log_start_offset=2)
+    assert second.outcome is None
 
 
 def test_only_the_blamed_record_carries_its_own_error() -> None:

@@ -14,6 +14,7 @@ from aioproducer import Record
 from aioproducer.errors import IllegalStateError, SerializationError, TransactionAbortableError
 from aioproducer.records import murmur2_partition
 from aioproducer.runtime.bulk import Item, SendManyInterruptedError
+from aioproducer.runtime.bulk_result import SendManyResult
 
 
 def numbered(count: int) -> list[bytes]:
@@ -209,3 +210,46 @@ def test_partitions_that_are_added_meanwhile_get_their_keys() -> None:
         await producer.close()
 
     play(act)
+
+
+NARROW = {"max_request_size": 1000, "max_in_flight_requests_per_connection": 1}
+
+
+async def call_while_nobody_answers(
+    stage: Stage, values: list[bytes]
+) -> asyncio.Task[SendManyResult]:
+    await stage.producer.start()
+    await stage.producer.warm_up(["t"])
+    stage.lose()
+    return asyncio.create_task(stage.producer.send_many("t", values))
+
+
+def test_a_call_writes_no_more_ahead_than_connections_carry() -> None:
+    async def act(stage: Stage) -> None:
+        values = numbered(1000)
+        call = await call_while_nobody_answers(stage, values)
+        await asyncio.sleep(20)
+        # Two requests of 1,000 bytes, and the batches that are open and about to be.
+        assert 10 <= len(list(stage.engine.accumulator.incomplete())) <= 12
+        stage.revive()
+        revived = stage.loop.time()
+        assert (await call).delivered == 1000
+        assert stage.loop.time() - revived < 30  # woken by outcomes, not by `max_block_ms`
+        assert stage.values("t") == values
+        await stage.producer.close()
+
+    play(act, buffer_memory=100_000, **NARROW)
+
+
+def test_a_call_that_was_ahead_for_max_block_ms_fills_the_memory() -> None:
+    async def act(stage: Stage) -> None:
+        call = await call_while_nobody_answers(stage, numbered(1000))
+        await asyncio.sleep(20)
+        assert stage.engine.pool.available > 10_000
+        await asyncio.sleep(20)
+        assert stage.engine.pool.available < 200
+        stage.revive()
+        assert (await call).delivered == 1000
+        await stage.producer.close()
+
+    play(act, buffer_memory=20_000, max_block_ms=30_000, **NARROW)

@@ -104,7 +104,7 @@ async def run(steps, options, method, *, fast: bool):
         elif step == "later":
             bench.now_ms += 5
         elif step == "forget":
-            bench.appender.forget_topics()
+            bench.appender.placing.forget_topics()
         else:
             for send in step if isinstance(step, list) else [step]:
                 seen.append(await outcome(bench, method, send))
@@ -185,8 +185,8 @@ async def test_record_whose_batch_is_sent_and_fails_at_once_is_waited_for_by_nob
             bench.accumulator.complete(batch, BatchOutcome(error=KafkaError("refused")))
         return True
 
-    bench.appender._lingers = False
-    bench.appender._sender_task = SimpleNamespace(
+    bench.appender.placing._lingers = False
+    bench.appender.placing._sender_task = SimpleNamespace(
         sleeping_until=inf, advance=lambda until: None, hurry=fail_at_once
     )
     async with asyncio.timeout(10):

@@ -1,0 +1,247 @@
+"""From a checked record to its place in a batch, without waiting for anything.
+
+Owns: the choice between an open batch and a new one, the sticky choice of a partition, how much a
+turn of the loop may open, the fast lane (`lane.py`), which is shown every batch, the word to the
+sender that a batch is due. Must not know: missing metadata, waits for memory, transactions.
+
+Invariant: the account of a topic's sticky partitioner is settled before it is looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from aioproducer.core.accumulator import RecordAccumulator
+from aioproducer.core.buffer_pool import BufferPool
+from aioproducer.core.outgoing import OutgoingRecord
+from aioproducer.core.partitioners import BuiltInPartitioner
+from aioproducer.core.producer_batch import ProducerBatch
+from aioproducer.errors import SerializationError
+from aioproducer.records.batch import HEADER_SIZE
+from aioproducer.runtime.delivery import Delivery
+from aioproducer.runtime.lane import FastLane, LaneSettings
+from aioproducer.runtime.record_check import RecordCheck
+from aioproducer.runtime.stickiness import Stickiness
+from aioproducer.types import HeaderPairs
+
+if TYPE_CHECKING:
+    from aioproducer.core.cluster import TopicMetadata
+    from aioproducer.core.metadata import Metadata
+    from aioproducer.runtime.sender_task import SenderTask
+
+RECORDS_PER_TURN = 1000
+"""Some ms of work: what a loop of sends that finds room everywhere may do in one go."""
+_BYTES_PER_TURN = 256 * 1024
+"""Of batches that are opened in one turn of the loop, beyond the first one."""
+
+
+class Placing:
+    """Puts records into batches.
+
+    Args:
+        hashes_keys: see `LaneSettings`, as `sticks`.
+
+    Attributes:
+        lane: takes the records that need nothing of what `RecordAppender` does.
+    """
+
+    def __init__(
+        self,
+        *,
+        accumulator: RecordAccumulator,
+        pool: BufferPool,
+        metadata: Metadata,
+        sender_task: SenderTask,
+        check: RecordCheck,
+        stickiness: Stickiness,
+        loop: asyncio.AbstractEventLoop,
+        wall_ms: Callable[[], int],
+        hashes_keys: bool,
+        sticks: bool,
+    ) -> None:
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._pool = pool
+        self._sender_task = sender_task
+        self._check = check
+        self._stickiness = stickiness
+        self._loop = loop
+        self._lingers = accumulator.settings.linger > 0
+        self._opened_this_turn = 0
+        self._turn_is_counted = False
+        self.lane: FastLane = FastLane(
+            LaneSettings(
+                records_per_turn=RECORDS_PER_TURN,
+                size_limit=min(accumulator.settings.max_request_size, pool.total),
+                hashes_keys=hashes_keys,
+                sticks=sticks,
+            ),
+            metadata=metadata,
+            loop=loop,
+            wall_ms=wall_ms,
+            on_full_turn=self._count_till_next_turn,
+            open_batch=self._append_checked,
+        )
+
+    def may_open(self, size: int) -> bool:
+        """Whether this turn of the loop may see another new batch, of so many bytes."""
+        opened = self._opened_this_turn
+        return not opened or opened + size <= _BYTES_PER_TURN
+
+    def batch_bytes(self, record: OutgoingRecord) -> int:
+        """Bytes of memory that a new batch for this record takes."""
+        return self._accumulator.settings.first_size(record.size)
+
+    def try_append(self, record: OutgoingRecord) -> ProducerBatch | None:
+        """Appends to an open batch; None when there is none with room.
+
+        Raises:
+            SerializationError: key, value or headers are nothing that can be written.
+        """
+        if record.partition is None:
+            batch = self._try_append_stickily(record)
+        else:
+            batch = self._append_to(record, record.partition)
+        if batch is not None:
+            self._tell_sender()
+        return batch
+
+    def try_open(self, record: OutgoingRecord) -> ProducerBatch | None:
+        """Appends to a new batch; None when there is no memory now."""
+        size = self.batch_bytes(record)
+        buffer = self._pool.try_allocate(size)
+        return None if buffer is None else self.open(record, buffer, size)
+
+    def open(self, record: OutgoingRecord, buffer: bytearray, size: int) -> ProducerBatch:
+        """Appends to a new batch on this buffer, right behind a `try_append` that found no room.
+
+        A batch that leaves here and now is none of those that fill the memory in this turn.
+
+        Raises:
+            SerializationError: as `try_append`; the buffer has been given back.
+        """
+        meta = record.meta
+        sticky = None
+        partition = record.partition
+        if partition is None:
+            sticky = self._stickiness.of(meta.name)
+            partition = sticky.peek(meta)
+        now = self._loop.time()
+        accumulator = self._accumulator
+        try:
+            batch = accumulator.append_in_new_batch(
+                record, partition, now, buffer=buffer, size=size
+            )
+        except (TypeError, ValueError) as error:
+            self._pool.deallocate(buffer, size)
+            raise SerializationError(str(error), topic=meta.name) from error
+        # Its partition may wait for a broker: then nothing else would wake the sender in time.
+        self._sender_task.advance(now + accumulator.settings.delivery_timeout)
+        is_full = batch.full
+        # Now, as the record waits for nothing that follows.
+        if not self._tell_sender():
+            self._opened_this_turn += size
+            self._count_till_next_turn()
+        if sticky is not None:
+            self._stickiness.weigh(sticky, meta, now)
+            sticky.update(partition, record.size, meta, enable_switch=is_full)
+        return batch
+
+    def delivery(self, record: OutgoingRecord, batch: ProducerBatch) -> Delivery:
+        """The handle of a record that was just appended to this batch."""
+        lane = self.lane
+        lane.appended += 1
+        lane.records_this_turn += 1
+        if lane.records_this_turn == RECORDS_PER_TURN:
+            self._count_till_next_turn()
+        index = batch.count - 1
+        if self._check.takes_headers:
+            sticky = None
+            if record.partition is None and not batch.full:
+                sticky = self._stickiness.of(record.meta.name)
+            lane.adopt(record.meta, batch, sticky)
+        key, value = record.key, record.value
+        return Delivery(
+            batch,
+            index,
+            record.timestamp_ms,
+            -1 if key is None else len(key),
+            -1 if value is None else len(value),
+        )
+
+    def sticky_of(self, topic: str) -> BuiltInPartitioner:
+        """The topic's built-in partitioner, with its account settled; the lane has it no more."""
+        self.lane.settle(topic)
+        return self._stickiness.of(topic)
+
+    def forget_topics(self) -> None:
+        """Drops what is kept per topic for those that expired from the metadata."""
+        self.lane.retain(self._metadata.cluster.topics)
+        self._stickiness.forget_topics(self._metadata)
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _append_checked(
+        self,
+        meta: TopicMetadata,
+        partition: int | None,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderPairs,
+        size: int,
+    ) -> Delivery | None:
+        """See `lane.OpenBatch`: for a record that the fast lane has checked."""
+        if not self._check.takes_headers:
+            return None
+        record = OutgoingRecord(meta, partition, timestamp_ms, key, value, headers, size)
+        batch = self.try_append(record)
+        if batch is None and self.may_open(self.batch_bytes(record)):
+            batch = self.try_open(record)
+        return None if batch is None else self.delivery(record, batch)
+
+    def _try_append_stickily(self, record: OutgoingRecord) -> ProducerBatch | None:
+        sticky = self.sticky_of(record.meta.name)
+        partition = sticky.peek(record.meta)
+        batch = self._append_to(record, partition)
+        if batch is None and sticky.overstays:
+            queue = self._accumulator.queue(record.meta.name, partition)
+            if queue is not None and queue.is_full_up():
+                # The switch may have been put off while the batch had room (KIP-794).
+                sticky.update(partition, 0, record.meta, enable_switch=True)
+                other = sticky.peek(record.meta)
+                if other != partition:
+                    partition = other
+                    batch = self._append_to(record, partition)
+        if batch is not None:
+            sticky.update(
+                partition, record.size - HEADER_SIZE, record.meta, enable_switch=batch.full
+            )
+        return batch
+
+    def _append_to(self, record: OutgoingRecord, partition: int) -> ProducerBatch | None:
+        try:
+            return self._accumulator.try_append(record, partition)
+        except (TypeError, ValueError) as error:
+            raise SerializationError(str(error), topic=record.meta.name) from error
+
+    def _tell_sender(self) -> bool:
+        """A record was appended: wakes the sender if a batch is due; True if one left at once."""
+        if self._accumulator.readiness.next_at >= self._sender_task.sleeping_until:
+            return False
+        if self._lingers:
+            self._sender_task.wake()  # and others may join until it has its turn
+            return False
+        return self._sender_task.hurry()
+
+    def _count_till_next_turn(self) -> None:
+        if not self._turn_is_counted:
+            self._turn_is_counted = True
+            self._loop.call_soon(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._turn_is_counted = False
+        self._opened_this_turn = 0
+        self.lane.records_this_turn = 0
