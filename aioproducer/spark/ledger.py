@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aioproducer import log
+from aioproducer._together import together
 from aioproducer.core import coordinator_questions as questions
 from aioproducer.core.idempotence import ProducerIdentity
 from aioproducer.core.prepared import Fate, fate_of
@@ -213,21 +214,19 @@ class Ledger(TransactionAdmin):
                 f"whether epoch {epoch} is decided is not known: {error}", epoch=epoch
             ) from error
 
-    async def is_settled(self, decision: Decision) -> bool:
-        """Whether every end of the decision was acknowledged."""
-        return (decision.epoch, decision.owner) in await self.settled()
-
-    async def settled(self) -> set[tuple[int, str | None]]:
-        """Epochs, with their owners, whose decisions have had every end acknowledged."""
-        found = await self._asks().ask(questions.committed(self._settled_group, None))
-        return {(each.offset - 1, each.metadata) for each in found.values()}
+    async def last_decision_and_end(self) -> tuple[Decision | None, bool]:
+        """`last_decision`, and whether every end of it was acknowledged."""
+        settled = questions.committed(self._settled_group, None)
+        last, found = await together(self.last_decision(), self._asks().ask(settled))
+        return last, last is not None and _settled(last) in found.values()
 
     async def settle(self, decision: Decision) -> None:
         """Every end of the decision was acknowledged: nobody has to repeat them."""
         try:
             place = TopicPartition(self._topic, 0)
-            epoch = OffsetAndMetadata(decision.epoch + 1, decision.owner)
-            await self._asks().ask(questions.commit(self._settled_group, {place: epoch}))
+            await self._asks().ask(
+                questions.commit(self._settled_group, {place: _settled(decision)})
+            )
         except KafkaError as error:
             _log.info("epoch %d will be looked at once more: %s", decision.epoch, error)
 
@@ -249,6 +248,10 @@ class Ledger(TransactionAdmin):
         """What coordinators know of some transactional ids; those they do not know are left out."""
         kind = CoordinatorKind.TRANSACTION
         return await self._asks().ask_coordinators(kind, names, questions.describe_each)
+
+
+def _settled(decision: Decision) -> OffsetAndMetadata:
+    return OffsetAndMetadata(decision.epoch + 1, decision.owner)
 
 
 def superseded(epoch: int) -> SupersededError:

@@ -129,12 +129,7 @@ _NAMES: Final = (
 )
 """Options of ours that name something."""
 
-DEFAULTS: Final = {
-    "batch.size": "262144",
-    "linger.ms": "20",
-    "send.buffer.bytes": "-1",
-    "client.id": "aioproducer-spark",
-}
+DEFAULTS: Final = {"batch.size": "262144", "linger.ms": "20", "client.id": "aioproducer-spark"}
 """Where Spark is better served than by Kafka's defaults: rows come by the ten thousand.
 
 No larger batches: an open one takes all of its size from `buffer.memory`, and where that is less

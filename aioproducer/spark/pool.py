@@ -34,7 +34,7 @@ _CLOSE_S: Final = 10.0
 
 
 class Kind(NamedTuple):
-    """What producers have to have in common to stand in for each other.
+    """What producers, or connections, have to have in common to stand in for each other.
 
     Attributes:
         options: what they are made with.

@@ -4,15 +4,16 @@ Owns: how many batches are kept for that, what an error says of a row. Must not 
 rows are sent.
 
 Invariants
-- Memory: batches of at most `KEPT_BYTES` are kept beside the one at hand; an error about an older
-  row names its number alone.
+- Memory: batches of at most `KEPT_BYTES` are kept beside the one at hand. An error about an older
+  row names its number alone; refused rows that have a topic to go to are all at hand. What is let
+  go early is used again while it is in the caches.
 - A row's key shows in the error its task fails with, shortened; never in a log.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aioproducer.errors import KafkaError, TransactionAbortableError, TransactionAbortedError
@@ -47,21 +48,35 @@ class Row(NamedTuple):
 class RowWindow:
     """The last batches of a task.
 
+    Args:
+        columns: what makes up a record.
+        bounded: whether old batches make room for new ones; else whoever adds them sees to that.
+
     Attributes:
         size: bytes of the batches that are kept.
     """
 
-    def __init__(self, columns: ArrowColumns) -> None:
+    def __init__(self, columns: ArrowColumns, *, bounded: bool = True) -> None:
         self.size: int = 0
         self._columns = columns
-        self._kept: deque[tuple[int, pa.RecordBatch]] = deque()
+        self._bounded = bounded
+        self._kept: deque[_Kept] = deque()
 
-    def add(self, first: int, batch: pa.RecordBatch) -> None:
-        """Keeps a batch whose rows are counted from `first`, in place of the oldest ones."""
-        self._kept.append((first, batch))
-        self.size += batch.nbytes
-        while self.size > KEPT_BYTES and len(self._kept) > 1:
-            self.size -= self._kept.popleft()[1].nbytes
+    def add(self, first: int, batch: pa.RecordBatch, size: int) -> None:
+        """Keeps a batch whose rows are counted from `first`."""
+        self._kept.append(_Kept(first, batch, size))
+        self.size += size
+        while self._bounded and self.size > KEPT_BYTES and len(self._kept) > 1:
+            self._drop_oldest()
+
+    def mark(self, mark: int) -> None:
+        """Notes when the newest batch was handed over; see `drop`."""
+        self._kept[-1] = self._kept[-1]._replace(mark=mark)
+
+    def drop(self, is_settled: Callable[[int], bool]) -> None:
+        """Lets go the oldest batches, as long as this holds for their marks."""
+        while self._kept and (mark := self._kept[0].mark) is not None and is_settled(mark):
+            self._drop_oldest()
 
     def clear(self) -> None:
         """Nothing is asked for any more."""
@@ -72,7 +87,7 @@ class RowWindow:
         """The row of this number; None if it is not kept any more."""
         from aioproducer.records.arrow import ArrowSource
 
-        for first, batch in reversed(self._kept):
+        for first, batch, *_ in reversed(self._kept):
             if first <= number:
                 source = ArrowSource(batch.slice(number - first, 1), self._columns)
                 try:
@@ -84,6 +99,18 @@ class RowWindow:
                 finally:
                     source.close()
         return None
+
+    def _drop_oldest(self) -> None:
+        self.size -= self._kept.popleft().size
+
+
+class _Kept(NamedTuple):
+    """A batch, the number of its first row, its bytes, when it was handed over."""
+
+    first: int
+    batch: pa.RecordBatch
+    size: int
+    mark: int | None = None
 
 
 def row_error(

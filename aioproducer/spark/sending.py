@@ -1,10 +1,11 @@
 """Record batches of a task into one producer, through the encoder of `send_arrow`.
 
-Owns: reading Spark's iterator ahead in a thread, when a task gives up, where refused rows go. Must
-not know: PySpark, transactions.
+Owns: when a task gives up, where refused rows go. Must not know: PySpark, transactions, how the
+batches are read.
 
 Invariants
 - Rows are appended in the order of the iterator; it is read one batch ahead, never further.
+- A batch is kept until its rows have their outcome, to name those that fail.
 - Without a topic for refused rows the first failed row ends the reading.
 - With one, rows are waited for before their batches are let go, so that each refused row is at
   hand; a failure that another attempt might not meet fails the task all the same.
@@ -13,7 +14,6 @@ Invariants
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -28,6 +28,7 @@ from aioproducer.errors import (
 )
 from aioproducer.records.arrow import ArrowColumns, ArrowSource
 from aioproducer.runtime.bulk_run import BulkRun
+from aioproducer.spark.ahead import Ahead
 from aioproducer.spark.dead_letters import dead_letter
 from aioproducer.spark.rows import KEPT_BYTES, RowWindow, row_error
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from aioproducer.runtime.bulk_result import SendManyResult
     from aioproducer.types import TopicPartition
 
-_ROWS_AT_ONCE: Final = 16_384
+_ROWS_AT_ONCE: Final = 32_768
 _THE_ROWS_OWN: Final = (
     InvalidPartitionError,
     InvalidRecordError,
@@ -105,25 +106,20 @@ class _Sending:
         self._engine = producer._usable()
         self._batches = batches
         self._target = target
-        self._window = RowWindow(target.columns)
+        self._window = RowWindow(target.columns, bounded=target.dead_letter_topic is None)
         self._sent = Sent()
         self._run = BulkRun(self._engine)
         self._ended = False
 
     async def run(self) -> Sent:
-        self._next = self._read()
+        self._ahead = Ahead(self._batches, self._engine.loop)
         try:
             while not self._ended:
                 self._run = BulkRun(self._engine)
                 await self._settle(await self._completed())
         finally:
-            if not self._next.cancel() and not self._next.cancelled():
-                self._next.exception()  # nobody waits for it any more
+            self._ahead.stop()
         return self._sent
-
-    def _read(self) -> asyncio.Future[pa.RecordBatch | None]:
-        """The next batch; its iterator waits for Spark, which must not hold the loop up."""
-        return self._engine.loop.run_in_executor(None, next, self._batches, None)
 
     async def _completed(self) -> SendManyResult:
         broken: Exception | None = None
@@ -146,18 +142,21 @@ class _Sending:
 
     async def _feed(self) -> None:
         """Until the end, or until as many rows wait as may be kept."""
-        size = 0
-        while size < KEPT_BYTES or self._target.dead_letter_topic is None:
-            batch = await self._next
+        waiting = 0
+        while waiting < KEPT_BYTES or self._target.dead_letter_topic is None:
+            batch = await self._ahead.next()
             if batch is None:
                 self._ended = True
                 return
-            self._next = self._read()
-            size += batch.nbytes
-            self._window.add(self._sent.rows, batch)
+            size = batch.nbytes
+            waiting += size
+            self._window.add(self._sent.rows, batch, size)
             await self._append(batch)
+            self._window.mark(self._run.mark())
+            if not self._run.result.failed:
+                self._window.drop(self._run.is_settled)
             self._sent.rows += batch.num_rows
-            self._sent.bytes += batch.nbytes
+            self._sent.bytes += size
             if self._run.result.failed and self._target.dead_letter_topic is None:
                 raise _StoppedError
 

@@ -201,9 +201,8 @@ class TwoPhaseCommit:
 
     async def _last(self) -> Decision | None:
         """The last decision, once all of it is visible."""
-        last: Decision | None
-        last, settled = await together(self._ledger.last_decision(), self._ledger.settled())
-        if last is not None and (last.epoch, last.owner) not in settled:
+        last, is_settled = await self._ledger.last_decision_and_end()
+        if last is not None and not is_settled:
             await self._finish(last)
         return last
 

@@ -104,10 +104,10 @@ def _decoded(content: dict[str, Any]) -> SparkLoadState:
 async def written(config: ProducerConfig, job: str, topic: str) -> Written:
     """What became of a step that is a job of this id."""
     async with Ledger(config, prefix_for_job(job), topic) as ledger:
-        last = await ledger.last_decision()
+        last, is_settled = await ledger.last_decision_and_end()
         if last is None or last.owner != job:
             return Written.NO
-        return Written.YES if await ledger.is_settled(last) else Written.DECIDED
+        return Written.YES if is_settled else Written.DECIDED
 
 
 class Written(Enum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -102,10 +103,14 @@ def test_a_long_key_is_shortened(kafka: EmbeddedKafka) -> None:
         write(kafka, kafka.topic(), iter([batch]))
 
 
-def test_refused_rows_are_found_again_batch_after_batch(
-    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def _few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aioproducer.spark.sending.KEPT_BYTES", 500)
+    monkeypatch.setattr(rows, "KEPT_BYTES", 500)
+
+
+@pytest.mark.usefixtures("_few_are_kept")
+def test_refused_rows_are_found_again_batch_after_batch(kafka: EmbeddedKafka) -> None:
     topic, letters = kafka.topic(), kafka.topic(1)
     values = [str(each) if each % 30 else "x" * 2_000_000 for each in range(100)]
     report = write(kafka, topic, batches(values), dead__letter__topic=letters)
@@ -113,6 +118,23 @@ def test_refused_rows_are_found_again_batch_after_batch(
     keys = [record.key for record in kafka.read(letters)[0]]
     assert keys == [b"key-0", b"key-30", b"key-60", b"key-90"]
     assert kafka.numbers(topic) == [each for each in range(100) if each % 30]
+
+
+@pytest.mark.usefixtures("_few_are_kept")
+def test_a_refused_row_is_at_hand_when_others_have_come_behind_it(kafka: EmbeddedKafka) -> None:
+    topic, letters = kafka.topic(), kafka.topic(1)
+    given = {"kafka.bootstrap.servers": kafka.servers, "topic": topic}
+    given["dead.letter.topic"] = letters
+
+    def source() -> Iterator[pa.RecordBatch]:
+        for batch in batches(["x" * 30] * 20):
+            places = [-1 if each == "key-5" else 0 for each in batch["key"].to_pylist()]
+            yield batch.append_column("partition", pa.array(places, pa.int32()))
+
+    plan = SinkPlan.of_batch(given, [*TEXT, ("partition", "int")], overwrite=False)
+    assert write_task(plan, PLACE, JOB, source()).dead_letters == 1
+    (letter,) = kafka.records(letters)
+    assert (letter.key, letter.value) == (b"key-5", b"x" * 30)
 
 
 def test_few_batches_are_kept_to_name_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,12 +145,49 @@ def test_few_batches_are_kept_to_name_rows(monkeypatch: pytest.MonkeyPatch) -> N
     window = rows.RowWindow(plan.columns)
     first = 0
     for batch in batches(["x" * 40] * 100):
-        window.add(first, batch)
+        window.add(first, batch, batch.nbytes)
         first += batch.num_rows
     assert window.size <= 1000
     assert window.row(0) is None
     newest: Any = window.row(99)
     assert (newest.key, newest.value) == (b"key-99", b"x" * 40)
+
+
+def test_a_batch_is_let_go_once_its_rows_are_delivered(kafka: EmbeddedKafka) -> None:
+    first: weakref.ref[pa.RecordBatch] | None = None
+    read = 0
+
+    def until_it_is_gone() -> Iterator[pa.RecordBatch]:
+        nonlocal first, read
+        for batch in batches(["x"] * 100_000):
+            if first is None:
+                first = weakref.ref(batch)
+            elif first() is None:
+                return
+            read += 1
+            yield batch
+
+    report = write(kafka, kafka.topic(1), until_it_is_gone(), kafka__linger__ms="0")
+    assert report.rows == read * 10 < 100_000
+
+
+def test_batches_are_let_go_in_order() -> None:
+    plan = SinkPlan.of_batch(
+        {"kafka.bootstrap.servers": "localhost:9092", "topic": "t"}, TEXT, overwrite=False
+    )
+    window = rows.RowWindow(plan.columns)
+    for number, batch in enumerate(batches(["x"] * 30)):
+        window.add(number * 10, batch, batch.nbytes)
+        if number < 2:
+            window.mark(number + 1)
+    window.drop(lambda mark: mark > 1)
+    assert window.row(0) is not None
+    window.drop(lambda mark: mark == 1)
+    assert (window.row(9), window.row(10) is None) == (None, False)
+    window.drop(lambda mark: True)  # the last one is not handed over yet
+    assert (window.row(19), window.row(20) is None) == (None, False)
+    window.clear()
+    assert window.size == 0
 
 
 def test_a_plan_pickles_without_a_secret_of_the_environment(

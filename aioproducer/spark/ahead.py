@@ -1,0 +1,89 @@
+"""An iterator that blocks, read in a thread for a coroutine, one item ahead of it.
+
+Owns: the thread's work, how items and the leave to go on change sides. Must not know: what the
+items are.
+
+Invariants
+- One item is read ahead of the one that was taken last, never two.
+- The coroutine suspends for every item, also if it is there already: others have their turn.
+- After `stop()` nothing more is read; a read that blocks ends with its item, which nobody gets.
+- The loop is woken only if it waits: a wake-up per item costs more than the item.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Generic, TypeVar
+
+_T = TypeVar("_T")
+
+
+class Ahead(Generic[_T]):
+    """Reads from now on.
+
+    Args:
+        items: read in another thread, and there alone.
+        loop: the one that runs.
+    """
+
+    def __init__(self, items: Iterator[_T], loop: asyncio.AbstractEventLoop) -> None:
+        self._items = items
+        self._loop = loop
+        self._found: deque[_T | BaseException | None] = deque()
+        self._may_go_on: SimpleQueue[bool] = SimpleQueue()
+        self._waiter: asyncio.Future[None] | None = None
+        loop.run_in_executor(None, self._read)
+
+    async def next(self) -> _T | None:
+        """The next item; None at the end, also when asked again.
+
+        Raises:
+            Exception: what the iterator raised.
+        """
+        await asyncio.sleep(0)
+        while not self._found:
+            # Set before the second look: whoever adds an item behind that one sees it, and wakes.
+            # A wake-up may come late, for an item that was found without it.
+            self._waiter = self._loop.create_future()
+            if not self._found:
+                await self._waiter
+            self._waiter = None
+        found = self._found[0]
+        if isinstance(found, BaseException):
+            raise found
+        if found is not None:
+            self._found.popleft()
+            self._may_go_on.put(True)
+        return found
+
+    def stop(self) -> None:
+        """Nothing more is wanted."""
+        self._may_go_on.put(False)
+
+    # -- in the thread -----------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        try:
+            for item in self._items:
+                self._add(item)
+                if not self._may_go_on.get():
+                    return
+            self._add(None)
+        except BaseException as error:
+            self._add(error)
+
+    def _add(self, found: _T | BaseException | None) -> None:
+        self._found.append(found)
+        if self._waiter is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._wake)
+
+    # -- in the loop -------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
