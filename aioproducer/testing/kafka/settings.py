@@ -49,6 +49,8 @@ def common_settings(
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": in_sync,
         "transaction.state.log.num.partitions": "3",
+        # A transaction that is overdue is aborted by the next look but one; they are 10 s apart.
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
         "group.initial.rebalance.delay.ms": "0",
         # A killed broker is noticed within seconds; a busy one must not be taken for a dead one.
         "broker.session.timeout.ms": "5000",
