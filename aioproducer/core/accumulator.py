@@ -152,26 +152,36 @@ class RecordAccumulator:
         On any error the buffer is the caller's again.
         """
         queue = self._queue_of(record.meta.name, partition)
-        batch = ProducerBatch(
-            queue.topic_partition,
-            buffer,
-            size,
-            now=now,
-            ordinal=(self._ordinal,),
-            owner=self._owner,
-            on_unretrieved=self._on_unretrieved,
-            most=self.settings.batch_records,
-        )
-        if not batch.try_append(record):
-            raise ValueError(f"a buffer of {len(buffer)} bytes does not hold the record it is for")
-        self._ordinal += 1
+        batch = self._begin(record, queue, now, buffer, size)
+        self._enlist(batch, now)
         if queue.batches:
             queue.batches[-1].close()
         queue.batches.append(batch)
-        self._incomplete.add(batch)
-        self._metadata.add_topic(record.meta.name, now)
-        self._sequencer.on_opened(queue.topic_partition)
         self.readiness.replan(queue)
+        return batch
+
+    def hand_out_alone(
+        self,
+        record: OutgoingRecord,
+        partition: int,
+        now: float,
+        *,
+        buffer: bytearray,
+        size: int,
+    ) -> ProducerBatch | None:
+        """`append_in_new_batch` and `drain` in one, for a record that finds everything `quiet`.
+
+        The batch is held as if by a request. None, and the buffer is the caller's again, when it
+        may not go out yet.
+        """
+        queue = self._queue_of(record.meta.name, partition)
+        batch = self._begin(record, queue, now, buffer, size)
+        if not self._sequencer.may_drain(batch):
+            return None
+        self._enlist(batch, now)
+        batch.close()
+        self._hand_out(batch, queue, now)
+        self.hold(batch)
         return batch
 
     # -- what is due -----------------------------------------------------------------------------
@@ -191,7 +201,7 @@ class RecordAccumulator:
 
         The batches add up to at most `max_request_size`, unless the first alone exceeds it.
         """
-        readiness, sequencer, metadata = self.readiness, self._sequencer, self._metadata
+        readiness, sequencer = self.readiness, self._sequencer
         drained: list[ProducerBatch] = []
         size = 0
         for _ in range(readiness.begin_request(node_id)):
@@ -215,12 +225,9 @@ class RecordAccumulator:
                 continue
             head.close()
             queue.batches.popleft()
-            sequencer.on_drained(head)
             size += head_size
-            head.on_attempt(now, metadata.leader_epoch(*queue.topic_partition))
+            self._hand_out(head, queue, now)
             drained.append(head)
-            if self.settings.guarantee_order:
-                queue.muted = True
             readiness.replan(queue)
         return drained
 
@@ -362,6 +369,40 @@ class RecordAccumulator:
         if queue is None:
             queue = partitions[partition] = PartitionQueue(TopicPartition(topic, partition))
         return queue
+
+    def _begin(
+        self,
+        record: OutgoingRecord,
+        queue: PartitionQueue,
+        now: float,
+        buffer: bytearray,
+        size: int,
+    ) -> ProducerBatch:
+        batch = ProducerBatch(
+            queue.topic_partition,
+            buffer,
+            size,
+            now=now,
+            ordinal=(self._ordinal,),
+            owner=self._owner,
+            on_unretrieved=self._on_unretrieved,
+            most=self.settings.batch_records,
+        )
+        if not batch.try_append(record):
+            raise ValueError(f"a buffer of {len(buffer)} bytes does not hold the record it is for")
+        return batch
+
+    def _enlist(self, batch: ProducerBatch, now: float) -> None:
+        self._ordinal += 1
+        self._incomplete.add(batch)
+        self._metadata.add_topic(batch.topic_partition.topic, now)
+        self._sequencer.on_opened(batch.topic_partition)
+
+    def _hand_out(self, batch: ProducerBatch, queue: PartitionQueue, now: float) -> None:
+        self._sequencer.on_drained(batch)
+        batch.on_attempt(now, self._metadata.leader_epoch(*queue.topic_partition))
+        if self.settings.guarantee_order:
+            queue.muted = True
 
     def _forget(self, batches: Iterable[ProducerBatch]) -> None:
         for batch in batches:

@@ -216,6 +216,11 @@ class Sender:
                 again=batch.attempts > 1,
             )
 
+    def on_sent_alone(self, node_id: int, batches: Sequence[ProducerBatch], now: float) -> None:
+        """A request that no turn has decided on is in the transport's hands."""
+        self._latencies.update(node_id, now, can_drain=True)
+        self.on_dispatched(node_id, batches)
+
     def without_done(self, node_id: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """Lets go of batches that ended while their request was prepared; returns the others."""
         ended = [batch for batch in batches if batch.done]

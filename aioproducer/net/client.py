@@ -139,9 +139,13 @@ class NetworkClient:
 
     # -- questions --------------------------------------------------------------------------------
 
+    def link(self, node_id: int) -> BrokerLink | None:
+        """The way to a node that is known."""
+        return (self._bootstrap if node_id < 0 else self._brokers).get(node_id)
+
     def is_ready(self, node_id: int, now: float) -> bool:
         """Whether `send` would take a request for the node now."""
-        link = self._link(node_id)
+        link = self.link(node_id)
         return link is not None and link.is_ready(now)
 
     def any_ready(self) -> bool:
@@ -163,24 +167,24 @@ class NetworkClient:
 
     def ready_at(self, node_id: int, now: float) -> float:
         """Loop time at which to look again; inf while only an event can change anything."""
-        link = self._link(node_id)
+        link = self.link(node_id)
         return _INFINITY if link is None else link.ready_at(now)
 
     def in_flight(self, node_id: int) -> int:
         """Requests under way to the node."""
-        link = self._link(node_id)
+        link = self.link(node_id)
         return 0 if link is None else link.in_flight
 
     def state(self, node_id: int) -> NodeState:
         """How the node is reachable."""
-        link = self._link(node_id)
+        link = self.link(node_id)
         if link is None:
             return NodeState.CLOSED if self._closed else NodeState.DISCONNECTED
         return link.state(self._around.loop_time())
 
     def connection_failures(self, node_id: int) -> KafkaError | None:
         """Why the node cannot be reached or was lost; None once it is ready again."""
-        link = self._link(node_id)
+        link = self.link(node_id)
         return None if link is None else link.last_error
 
     def api_version(
@@ -192,7 +196,7 @@ class NetworkClient:
             NodeNotReady: the node is not connected, so its versions are not known.
             UnsupportedVersionError: there is no common version.
         """
-        link = self._link(node_id)
+        link = self.link(node_id)
         if link is None or link.versions is None:
             raise NodeNotReady("the versions of the broker are not known", node_id=node_id)
         return link.versions.choose(REQUEST_TYPES[api], lowest, highest, node_id=node_id)
@@ -262,7 +266,7 @@ class NetworkClient:
 
     def maybe_connect(self, node_id: int, now: float) -> None:
         """Starts one dial in the background, unless connected, dialing or backing off."""
-        link = self._link(node_id)
+        link = self.link(node_id)
         if link is not None:
             link.connect(now)
 
@@ -284,7 +288,7 @@ class NetworkClient:
             NodeNotReady: nothing was sent; see `is_ready`.
             UnsupportedVersionError: nothing was sent; the node speaks no version of this request.
         """
-        link = self._link(node_id)
+        link = self.link(node_id)
         connection = None if link is None else link.connection
         if link is None or link.versions is None or connection is None or not link.is_ready(now):
             raise NodeNotReady("the node takes no request now", node_id=node_id)
@@ -309,13 +313,13 @@ class NetworkClient:
 
     def throttle(self, node_id: int, until: float) -> None:
         """Mutes a node; the throttle times of responses are obeyed without this."""
-        link = self._link(node_id)
+        link = self.link(node_id)
         if link is not None:
             link.throttle(until)
 
     def disconnect(self, node_id: int, error: KafkaError) -> None:
         """Drops the connection or the dial; requests in flight fail with the error."""
-        link = self._link(node_id)
+        link = self.link(node_id)
         if link is not None:
             link.disconnect(error)
 
@@ -329,9 +333,6 @@ class NetworkClient:
         links = [*self._brokers.values(), *self._bootstrap.values(), *self._retired]
         self._brokers, self._bootstrap, self._retired = {}, {}, set()
         await asyncio.gather(*(link.close(timeout_s) for link in links))
-
-    def _link(self, node_id: int) -> BrokerLink | None:
-        return (self._bootstrap if node_id < 0 else self._brokers).get(node_id)
 
     def _links(self) -> list[BrokerLink]:
         return [*self._brokers.values(), *self._bootstrap.values()]

@@ -55,6 +55,11 @@ class BatchEncoder:
         # 40 ms, for what the package imports in its turn.
         import_module("crc32c")
 
+    @property
+    def compresses(self) -> bool:
+        """Whether the batches of some topics are compressed."""
+        return self._codec is not None
+
     def encode_inline(self, batches: Sequence[ProducerBatch], magic: int = MAGIC) -> bool:
         """Encodes on the loop what is cheap there; False when some batch is left for `encode`.
 

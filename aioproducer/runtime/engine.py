@@ -164,6 +164,7 @@ class ProducerEngine:
             self.client,
             self.metadata,
             self._encoder,
+            client_id=config.client_id,
             acks=config.acks_value,
             request_timeout=config.request_timeout_ms / 1000,
             loop=loop,

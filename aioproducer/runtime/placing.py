@@ -68,6 +68,7 @@ class Placing:
         self._check = check
         self._stickiness = stickiness
         self._loop = loop
+        self._lone = sender_task.lone
         self._lingers = accumulator.settings.linger > 0
         self._opened_this_turn = 0
         self._turn_is_counted = False
@@ -100,6 +101,8 @@ class Placing:
         Raises:
             SerializationError: key, value or headers are nothing that can be written.
         """
+        if self._accumulator.quiet:
+            return None
         if record.partition is None:
             batch = self._try_append_stickily(record)
         else:
@@ -126,24 +129,25 @@ class Placing:
         sticky = None
         partition = record.partition
         if partition is None:
-            sticky = self._stickiness.of(meta.name)
-            partition = sticky.peek(meta)
+            sticky = self.sticky_of(meta.name)
+            partition = self._after_put_off_switch(sticky, sticky.peek(meta), meta)
         now = self._loop.time()
-        accumulator = self._accumulator
+        batch = None
         try:
-            batch = accumulator.append_in_new_batch(
-                record, partition, now, buffer=buffer, size=size
-            )
+            if self._lone is not None:
+                batch = self._lone.try_send(record, partition, now, buffer=buffer, size=size)
+            is_sent = batch is not None
+            if batch is None:
+                batch = self._accumulator.append_in_new_batch(
+                    record, partition, now, buffer=buffer, size=size
+                )
         except (TypeError, ValueError) as error:
             self._pool.deallocate(buffer, size)
             raise SerializationError(str(error), topic=meta.name) from error
-        # Its partition may wait for a broker: then nothing else would wake the sender in time.
-        self._sender_task.advance(now + accumulator.settings.delivery_timeout)
-        is_full = batch.full
-        # Now, as the record waits for nothing that follows.
-        if not self._tell_sender():
-            self._opened_this_turn += size
-            self._count_till_next_turn()
+        # One that is sent had room until then.
+        is_full = batch.full and not is_sent
+        if not is_sent:
+            self._on_opened(size, now)
         if sticky is not None:
             self._stickiness.weigh(sticky, meta, now)
             sticky.update(partition, record.size, meta, enable_switch=is_full)
@@ -206,20 +210,35 @@ class Placing:
         sticky = self.sticky_of(record.meta.name)
         partition = sticky.peek(record.meta)
         batch = self._append_to(record, partition)
-        if batch is None and sticky.overstays:
-            queue = self._accumulator.queue(record.meta.name, partition)
-            if queue is not None and queue.is_full_up():
-                # The switch may have been put off while the batch had room (KIP-794).
-                sticky.update(partition, 0, record.meta, enable_switch=True)
-                other = sticky.peek(record.meta)
-                if other != partition:
-                    partition = other
-                    batch = self._append_to(record, partition)
+        if batch is None:
+            other = self._after_put_off_switch(sticky, partition, record.meta)
+            if other != partition:
+                partition = other
+                batch = self._append_to(record, partition)
         if batch is not None:
             sticky.update(
                 partition, record.size - HEADER_SIZE, record.meta, enable_switch=batch.full
             )
         return batch
+
+    def _after_put_off_switch(
+        self, sticky: BuiltInPartitioner, partition: int, meta: TopicMetadata
+    ) -> int:
+        """Where to go when this partition has no room: a switch waits for that (KIP-794)."""
+        if sticky.overstays:
+            queue = self._accumulator.queue(meta.name, partition)
+            if queue is not None and queue.is_full_up():
+                sticky.update(partition, 0, meta, enable_switch=True)
+                return sticky.peek(meta)
+        return partition
+
+    def _on_opened(self, size: int, now: float) -> None:
+        # Its partition may wait for a broker: then nothing else would wake the sender in time.
+        self._sender_task.advance(now + self._accumulator.settings.delivery_timeout)
+        # Now, as the record waits for nothing that follows.
+        if not self._tell_sender():
+            self._opened_this_turn += size
+            self._count_till_next_turn()
 
     def _append_to(self, record: OutgoingRecord, partition: int) -> ProducerBatch | None:
         try:

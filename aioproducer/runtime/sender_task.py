@@ -35,6 +35,7 @@ from aioproducer.records.message_set import magic_for
 from aioproducer.runtime.alarm import Alarm
 from aioproducer.runtime.answers import outcome_of
 from aioproducer.runtime.encoder import BatchEncoder
+from aioproducer.runtime.lone import LoneRecords
 from aioproducer.runtime.old_brokers import without_producer_ids
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.init_producer_id import (
@@ -69,6 +70,7 @@ class SenderTask:
         client: carries requests.
         metadata: asked for topic ids.
         encoder: makes bytes of closed batches.
+        client_id: said in every request.
         acks: 0, 1 or -1.
         request_timeout: seconds a broker may take, in the request and for its answer.
         after_turn: called when a turn may have asked for metadata or ended batches.
@@ -76,6 +78,9 @@ class SenderTask:
         before_answer: called before an answer is handled; `on_network_event` is to follow.
         transactions: those the batches belong to, if any.
         on_end: called once when the task ends, with the cause, or None after `stop()`.
+
+    Attributes:
+        lone: sends what is alone; None where a batch may have to wait for more than its turn.
     """
 
     def __init__(
@@ -85,6 +90,7 @@ class SenderTask:
         metadata: Metadata,
         encoder: BatchEncoder,
         *,
+        client_id: str | None,
         acks: int,
         request_timeout: float,
         loop: asyncio.AbstractEventLoop,
@@ -115,6 +121,27 @@ class SenderTask:
         self._broken: ProducerFailedError | None = None
         self._preparing: dict[asyncio.Task[None], None] = {}
         self._task: asyncio.Task[None] | None = None
+        self.lone: LoneRecords | None = None
+        if (
+            acks
+            and transactions is None
+            and after_dispatch is None
+            and not sender.accumulator.settings.linger
+            and sender.accumulator.settings.batch_records is None
+            and not encoder.compresses
+        ):
+            self.lone = LoneRecords(
+                sender,
+                client,
+                metadata,
+                encoder,
+                self._alarm,
+                client_id=client_id,
+                acks=acks,
+                timeout=request_timeout,
+                on_answer=self._on_answer,
+                on_failure=self._not_dispatched,
+            )
 
     def start(self) -> None:
         """Starts the task."""
@@ -317,6 +344,8 @@ class SenderTask:
             self._not_dispatched(node_id, live, error)
             return
         self._sender.on_dispatched(node_id, live)
+        if self.lone is not None and len(live) == 1 and live[0].count == 1:
+            self.lone.learn(node_id, live[0], version)
         if self._after_dispatch is not None:
             self._after_dispatch()
 

@@ -53,7 +53,7 @@ class Stickiness:
         Looking at every partition is paid at most once per 0.1 ms and partition, so that a topic of
         10,000 costs no more than one of ten, and not with every batch where there are few.
         """
-        if now >= self._weigh_at.get(meta.name, now):
+        if len(meta.partitions) > 1 and now >= self._weigh_at.get(meta.name, now):
             self._weigh_at[meta.name] = now + max(len(meta.partitions) * _LOOK_S, _LEAST_S)
             sizes = self._accumulator.queue_sizes(meta.name)
             near = sticky.neighbourhood.partitions_of(meta)

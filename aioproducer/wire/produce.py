@@ -50,6 +50,10 @@ _ACKS_TIMEOUT = Struct(">hi")
 _INDEX = Struct(">i")
 _INDEX_SIZE = Struct(">ii")
 
+_NO_RECORDS, _TAGS_BEHIND = b"\x01", bytes(3)
+"""What ends a request for one partition: no bytes of records, tags of partition, topic, request."""
+_NO_RECORDS_CLASSIC = bytes(_INDEX.size)
+
 # An answer that is not decoded field by field.
 _ONE = 2
 """As a compact length."""
@@ -106,10 +110,56 @@ def encode_produce_request(
             buffers = _classic(head, topics)
     except UNENCODABLE as error:
         raise ValueError(f"a value does not fit ProduceRequest v{version}: {error}") from error
-    set_size(head, sum(map(len, buffers)) - len(head))
-    if len(buffers) == 1:
-        return [bytes(head)]
-    return [bytes(each) if isinstance(each, bytearray) else each for each in buffers if each]
+    return _sealed(head, buffers)
+
+
+class ProduceForm:
+    """A Produce request for one batch of one partition, made but for the batch.
+
+    Raises:
+        UnsupportedVersionError, ValueError: as `encode_produce_request`.
+    """
+
+    __slots__ = ("_begin", "_end", "_is_flexible")
+
+    def __init__(
+        self,
+        version: int,
+        client_id: str | None,
+        *,
+        transactional_id: str | None,
+        acks: int,
+        timeout_ms: int,
+        topic: str,
+        topic_id: UUID,
+        partition: int,
+    ) -> None:
+        place = [ProduceTopic(topic, topic_id, [ProducePartition(partition, ())])]
+        (frame,) = encode_produce_request(
+            version,
+            0,
+            client_id,
+            transactional_id=transactional_id,
+            acks=acks,
+            timeout_ms=timeout_ms,
+            topics=place,
+        )
+        self._is_flexible = version >= _FIRST_FLEXIBLE
+        behind = len(_NO_RECORDS + _TAGS_BEHIND if self._is_flexible else _NO_RECORDS_CLASSIC)
+        self._begin = bytes(frame[:-behind])
+        self._end = _TAGS_BEHIND if self._is_flexible else b""
+
+    def filled(self, correlation_id: int, records: Sequence[Buffer]) -> list[Buffer]:
+        """The frame with these pieces of a batch, as `encode_produce_request` has it."""
+        head = bytearray(self._begin)
+        CORRELATION_ID.pack_into(head, CORRELATION_ID_AT, correlation_id)
+        size = sum(map(len, records))
+        head += _compact_length(size) if self._is_flexible else _INDEX.pack(size)
+        buffers: list[Buffer | bytearray] = []
+        tail = _add_records(records, buffers, head)
+        tail += self._end
+        buffers.append(tail)
+        return _sealed(head, buffers)
 
 
 @dataclass(slots=True)
@@ -234,6 +284,14 @@ def _add_records(
             buffers += (tail, piece)
             tail = bytearray()
     return tail
+
+
+def _sealed(head: bytearray, buffers: Sequence[Buffer | bytearray]) -> list[Buffer]:
+    """The buffers of a whole frame, its size set in the first of them, `head`."""
+    set_size(head, sum(map(len, buffers)) - len(head))
+    if len(buffers) == 1:
+        return [bytes(head)]
+    return [bytes(each) if isinstance(each, bytearray) else each for each in buffers if each]
 
 
 def _classic(head: bytearray, topics: Sequence[ProduceTopic]) -> list[Buffer | bytearray]:

@@ -102,6 +102,7 @@ class Core:
         memory: int = 1 << 20,
         sequencer: Sequencer | None = None,
         transactions: TransactionManager | None = None,
+        latencies: NodeLatencies | None = None,
     ) -> None:
         rng = random.Random(1)
         backoff = ExponentialBackoff(0.1, 1.0)
@@ -133,7 +134,7 @@ class Core:
             SenderSettings(retries, backoff, delivery_timeout),
             rng=rng,
             stats=self.stats,
-            latencies=NodeLatencies(0),
+            latencies=latencies or NodeLatencies(0),
             on_data_loss=self.data_losses.append,
             transactions=transactions,
         )

@@ -6,7 +6,9 @@ from math import inf
 
 import pytest
 
-from aioproducer.core.producer_batch import BatchOutcome
+from aioproducer.core.idempotence import IdempotentSequencer
+from aioproducer.core.outgoing import OutgoingRecord
+from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
 from aioproducer.types import TopicPartition
 
 from .support import Core
@@ -242,3 +244,41 @@ def test_a_turn_looks_at_ready_partitions_only(monkeypatch: pytest.MonkeyPatch) 
     core.append(17)
     core.accumulator.readiness.collect(core.now)
     assert set(looked_at) == {("t", 17)}
+
+
+def hand_out_alone(core: Core, value: bytes = b"v") -> ProducerBatch | None:
+    meta = core.metadata.topic("t")
+    assert meta is not None
+    record = OutgoingRecord(meta, 0, 1, None, value, (), len(value) + 100)
+    size = core.accumulator.settings.batch_size
+    buffer = core.pool.try_allocate(size)
+    assert buffer is not None
+    batch = core.accumulator.hand_out_alone(record, 0, core.now, buffer=buffer, size=size)
+    if batch is None:
+        core.pool.deallocate(buffer, size)
+    return batch
+
+
+def test_what_is_handed_out_alone_is_as_if_it_had_been_drained() -> None:
+    alone, usual = Core(guarantee_order=True), Core(guarantee_order=True)
+    batch = hand_out_alone(alone)
+    assert batch is not None
+    usual.append(value=b"v")
+    (other,) = usual.drain(1)
+    usual.accumulator.hold(other)
+    for name in ("full", "attempts", "last_attempt_at", "leader_epoch", "holds", "ordinal"):
+        assert getattr(batch, name) == getattr(other, name), name
+    for core in (alone, usual):
+        assert core.accumulator.in_use
+        queue = core.accumulator.queue("t", 0)
+        assert queue is not None
+        assert queue.muted
+        core.append()
+        assert core.drain(1) == []
+
+
+def test_what_may_not_go_out_yet_is_not_handed_out_alone() -> None:
+    core = Core(sequencer=IdempotentSequencer(5))
+    assert hand_out_alone(core) is None
+    assert core.accumulator.quiet
+    assert core.pool.available == core.pool.total

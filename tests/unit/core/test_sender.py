@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from aioproducer.core.actions import Connect
+from aioproducer.core.partitioners import NodeLatencies
 from aioproducer.core.producer_batch import BatchOutcome
 from aioproducer.errors import (
     DeliveryTimeoutError,
@@ -353,6 +354,16 @@ def test_an_acknowledgement_of_something_else_leaves_the_batch_in_doubt(
     core.sender.on_response(1, dispatch.batches, seen, core.now)
     assert batch.outcome is None
     assert batch.possibly_persisted
+
+
+def test_a_request_that_was_sent_alone_counts_for_its_node() -> None:
+    latencies = NodeLatencies(5)
+    core = Core(latencies=latencies)
+    batch = core.append()
+    core.poll()
+    core.sender.on_sent_alone(1, [batch], core.now + 100)
+    latencies.update(1, core.now + 104, can_drain=False)
+    assert latencies.is_available(1)
 
 
 def test_an_acknowledgement_that_comes_late_changes_nothing() -> None:

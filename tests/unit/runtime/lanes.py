@@ -105,7 +105,9 @@ class Bench:
             memory=BufferMemory(self.pool, self.loop, stats, lambda: None),
             metadata=self.metadata,
             waits=Waits(),
-            sender_task=SimpleNamespace(sleeping_until=float("-inf"), advance=lambda until: None),
+            sender_task=SimpleNamespace(
+                lone=None, sleeping_until=float("-inf"), advance=lambda until: None
+            ),
             choose_partition=partition_chooser(config, rng),
             # Not adaptive: that looks at the real clock, which no two runs share.
             make_sticky=lambda topic: BuiltInPartitioner(topic, config.batch_size, False, rng),

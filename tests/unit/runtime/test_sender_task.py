@@ -62,11 +62,25 @@ def test_what_lingers_does_not_leave_at_once():
     run_virtual(run, topics={"t": 1})
 
 
+def test_records_that_are_alone_take_no_turn_of_the_sender(monkeypatch: pytest.MonkeyPatch):
+    async def run(kafka: VirtualKafka) -> None:
+        producer = await warmed_up(kafka, linger_ms=0)
+        turns = turns_of(producer, monkeypatch)
+        before = requests_of(producer)
+        for _ in range(10):
+            await producer.send_and_wait("t", b"v")
+        assert requests_of(producer) == before + 10
+        assert not turns
+        await producer.close()
+
+    run_virtual(run, topics={"t": 1})
+
+
 def test_after_an_answer_that_leaves_nothing_to_do_the_sender_sleeps_on(
     monkeypatch: pytest.MonkeyPatch,
 ):
     async def run(kafka: VirtualKafka) -> None:
-        producer = await warmed_up(kafka, linger_ms=0)
+        producer = await warmed_up(kafka, linger_ms=0, compression_type="gzip")
         turns = turns_of(producer, monkeypatch)
         for _ in range(10):
             await producer.send_and_wait("t", b"v")
@@ -97,7 +111,7 @@ def test_a_defect_in_the_turn_of_a_send_fails_the_producer_and_not_that_send(
     monkeypatch: pytest.MonkeyPatch,
 ):
     async def run(kafka: VirtualKafka) -> None:
-        producer = await warmed_up(kafka, linger_ms=0)
+        producer = await warmed_up(kafka, linger_ms=0, compression_type="gzip")
         assert producer._engine is not None
 
         def stumble(now: float) -> None:

@@ -29,6 +29,7 @@ from aioproducer.wire.messages import (
 from aioproducer.wire.primitives import Buffer
 from aioproducer.wire.produce import (
     JOIN_BELOW_BYTES,
+    ProduceForm,
     ProducePartition,
     ProduceTopic,
     decode_acknowledgement,
@@ -145,6 +146,30 @@ def test_a_value_that_does_not_fit_is_a_value_error(
 ) -> None:
     with pytest.raises(ValueError, match="does not fit ProduceRequest"):
         encode(version, [], **changes)
+
+
+@given(
+    version=st.integers(0, 13),
+    head=HEADS,
+    place=st.tuples(st.text(max_size=20), st.integers(0, 2**128 - 1), st.integers(0, 2**31 - 1)),
+    batches=st.lists(st.lists(PIECES | PIECES.map(memoryview), max_size=4), max_size=3),
+)
+def test_a_form_that_is_filled_equals_a_request_made_at_once(
+    version: int,
+    head: dict[str, Any],
+    place: tuple[str, int, int],
+    batches: list[list[Buffer]],
+) -> None:
+    if version < 3:
+        head["transactional_id"] = None
+    correlation_id = head.pop("correlation_id")
+    name, topic_id, partition = place[0], UUID(int=place[1]), place[2]
+    form = ProduceForm(version, topic=name, topic_id=topic_id, partition=partition, **head)
+    for number, pieces in enumerate(batches):
+        topics = [ProduceTopic(name, topic_id, [ProducePartition(partition, pieces)])]
+        id_ = (correlation_id + number) % 2**31
+        expected = encode_produce_request(version, id_, topics=topics, **head)
+        assert form.filled(id_, pieces) == expected
 
 
 @pytest.mark.parametrize("version", [3, 12])

@@ -1,0 +1,143 @@
+"""Records that are alone leave in their `send()`; nobody can tell from what they leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aioproducer.errors import KafkaError
+from aioproducer.testing import TopicSpec
+from aioproducer.testing.virtual import VirtualKafka, run_virtual
+
+BATCH_SIZE = 1000
+STEPS = st.one_of(
+    st.builds(
+        dict,
+        size=st.sampled_from([0, 30, 300, 900, 1500]),
+        partition=st.sampled_from([None, None, 0, 1]),
+        pause=st.sampled_from([0, 0, 0.0005, 0.01]),
+        awaited=st.sampled_from([True, True, True, False]),
+    ),
+    st.sampled_from(
+        [
+            ("Produce", "answers", "NOT_LEADER_OR_FOLLOWER"),
+            ("Produce", "answers", "MESSAGE_TOO_LARGE"),
+            ("Produce", "answers", "OUT_OF_ORDER_SEQUENCE_NUMBER"),
+            ("Produce", "answers", "UNKNOWN_PRODUCER_ID"),
+            ("Produce", "drops_the_connection"),
+            ("Produce", "is_never_answered"),
+            ("Produce", "is_throttled", 70),
+            ("Produce", "is_answered_late", 20),
+            ("Metadata", "is_answered_late", 20),
+            ("stop",),
+            ("start",),
+            ("move", 1),
+            ("move", 2),
+            ("wait", 0.2),
+            ("wait", 400.0),
+        ]
+    ),
+)
+
+
+async def carry_out(kafka: VirtualKafka, step: tuple[Any, ...]) -> None:
+    match step:
+        case ("stop",) if kafka.world.cluster.is_working(1):
+            kafka.stop_broker(1)
+        case ("start",) if not kafka.world.cluster.is_working(1):
+            kafka.start_broker(1)
+        case ("move", node_id) if kafka.world.cluster.is_working(1):
+            kafka.world.cluster.move_leader("t", 0, node_id)
+        case ("wait", seconds):
+            await asyncio.sleep(seconds)
+        case ("Produce" | "Metadata" as request, what, *how):
+            getattr(kafka.faults.next(request), what)(*how)
+
+
+def story(steps: list[Any], options: dict[str, Any], *, alone: bool) -> list[Any]:
+    """What becomes of records, and what stands in the logs, byte for byte."""
+    given = {"client_id": "lone", "linger_ms": 0, "batch_size": BATCH_SIZE} | options
+
+    async def run(kafka: VirtualKafka) -> list[Any]:
+        seen: list[Any] = []
+        async with kafka.producer(**given) as producer:
+            assert producer._engine is not None
+            assert producer._engine.sender_task.lone is not None
+            if not alone:
+                producer._engine.appender.placing._lone = None
+            deliveries = []
+            for number, step in enumerate(steps):
+                if isinstance(step, tuple):
+                    await carry_out(kafka, step)
+                    continue
+                value = b"%d" % number + bytes(step["size"])
+                try:
+                    delivery = await producer.send("t", value, partition=step["partition"])
+                except KafkaError as error:
+                    seen.append(error)
+                    continue
+                deliveries.append(delivery)
+                if step["awaited"]:
+                    await asyncio.gather(delivery, return_exceptions=True)
+                await asyncio.sleep(step["pause"])
+            await carry_out(kafka, ("start",))
+            seen += await asyncio.gather(*deliveries, return_exceptions=True)
+            stats = producer._engine.stats
+            seen += [stats.requests_sent, stats.records_acknowledged, kafka.now]
+            seen.append(producer._engine.pool.available)
+            seen += [producer._engine._latencies.is_available(node) for node in (1, 2)]
+        for partition in range(2):
+            found = kafka.world.cluster.partition("t", partition)
+            assert found is not None
+            seen.append([bytes(each.data) for each in found.log.batches])
+        return [repr(each) for each in seen]
+
+    random.seed(1)
+    return run_virtual(run, brokers=2, topics={"t": TopicSpec(2, 2)})
+
+
+@given(
+    steps=st.lists(STEPS, max_size=12),
+    options=st.fixed_dictionaries(
+        {
+            "max_in_flight_requests_per_connection": st.sampled_from([1, 5]),
+            "enable_idempotence": st.booleans(),
+            "acks": st.just("all"),
+            "delivery_timeout_ms": st.sampled_from([1000, 120_000]),
+            "request_timeout_ms": st.just(500),
+            "max_block_ms": st.just(3000),
+            "partitioner_availability_timeout_ms": st.sampled_from([0, 50]),
+        }
+    ),
+)
+@settings(max_examples=60, deadline=None)
+def test_nobody_can_tell_whether_a_record_went_alone(
+    steps: list[Any], options: dict[str, Any]
+) -> None:
+    assert story(steps, options, alone=True) == story(steps, options, alone=False)
+
+
+def test_a_request_that_cannot_be_written_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        async with kafka.producer(linger_ms=0) as producer:
+            await producer.send_and_wait("t", b"first")
+            assert producer._engine is not None
+            link = producer._engine.client.link(1)
+            assert link is not None
+            assert link.connection is not None
+
+            def fail(data: bytes) -> None:
+                raise OSError("this socket is broken")
+
+            monkeypatch.setattr(link.connection._transport, "write", fail)
+            delivery = await producer.send("t", b"second")
+            assert (await delivery).offset == 1
+            assert (await producer.send_and_wait("t", b"third")).offset == 2
+            assert producer._engine.pool.available == producer._engine.pool.total
+
+    run_virtual(run, brokers=1, topics={"t": 1})
