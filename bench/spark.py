@@ -10,10 +10,10 @@
 Method: one `local[2]` session and one Kafka broker on the same machine; 4 Spark and 4 Kafka
 partitions. Rounds are interleaved, every second one in reverse; the first two are not counted,
 since they are the compiler's, and the broker's compiler has to see transactions as well: a round
-writes 200,000 rows ten times, and takes the median of them. CPU is that of the JVM with its Python
-workers, user and system, from the start of a write to its end; generating the rows is part of it,
-for all alike, so it is made cheap: a number behind a constant. Rows are counted by the topic's end
-offsets. Records: idempotent, acks=all, everywhere.
+writes 200,000 rows ten times, with either guarantee in turns, and takes the median of them. CPU is
+that of the JVM with its Python workers, user and system, from the start of a write to its end;
+generating the rows is part of it, for all alike, so it is made cheap: a number behind a constant.
+Rows are counted by the topic's end offsets. Records: idempotent, acks=all, everywhere.
 
     AIOPRODUCER_BENCH_ROUNDS   rounds, instead of 5
     AIOPRODUCER_BENCH_SHARE    share of the rows to write, instead of 1
@@ -46,7 +46,7 @@ from aioproducer.testing.maven import fetch_jar
 from bench import spark_report
 from bench.machine import describe
 from bench.servers import Server, kafka
-from bench.spark_cases import FLOORS, PARTITIONS, Case, cases
+from bench.spark_cases import FLOORS, PARTITIONS, Case, cases, in_turns
 from bench.spark_discard import Discard
 
 ROUNDS = 5
@@ -191,12 +191,11 @@ async def measure(rounds: int, chosen: list[Case]) -> dict[str, Any]:
             session = await asyncio.to_thread(Session, directory)
             print(f"PySpark {session.spark.version}, {CONNECTOR}, {server.description}")
             for number in range(1 - WARM_UPS, rounds + 1):
-                for case in chosen[:: -1 if number % 2 else 1]:
-                    runs = [await _run(session, case, server) for _ in range(case.writes)]
-                    figures = {
-                        name: statistics.median(run[name] for run in runs) for name in runs[0]
-                    }
-                    if number > 0:
+                runs: dict[Case, list[dict[str, float]]] = defaultdict(list)
+                for case in in_turns(chosen[:: -1 if number % 2 else 1]):
+                    runs[case].append(await _run(session, case, server))
+                    if number > 0 and len(runs[case]) == case.writes:
+                        figures = _middle(runs[case])
                         results[case.key].append(figures)
                         print(f"{number} {case.key} {_shown(figures)}", flush=True)
             for guarantee in (None, *GUARANTEES):
@@ -213,6 +212,10 @@ async def measure(rounds: int, chosen: list[Case]) -> dict[str, Any]:
         "cases": dict(results),
         "micro_batch_ms": latencies,
     }
+
+
+def _middle(runs: list[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
 
 
 async def _run(session: Session, case: Case, server: Server) -> dict[str, float]:

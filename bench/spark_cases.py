@@ -5,6 +5,8 @@ Owns: names and limits. Must not know: Spark, how anything is measured.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 ROWS = 2_000_000
@@ -65,6 +67,17 @@ def cases() -> list[Case]:
         for guarantee in ("at-least-once", "exactly-once")
     ]
     return every
+
+
+def in_turns(chosen: Iterable[Case]) -> Iterator[Case]:
+    """The writes of a round; those of cases that take several alternate.
+
+    A slow second of the machine is a slow second of both, then.
+    """
+    for writes, group in itertools.groupby(chosen, key=lambda case: case.writes):
+        some = list(group)
+        for turn in range(writes):
+            yield from some[:: -1 if turn % 2 else 1]
 
 
 @dataclass(frozen=True, slots=True)

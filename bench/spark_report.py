@@ -53,8 +53,8 @@ its Python workers, the making of the rows included: the rows of Spark's `noop` 
 those of a sink in Python that drops everything what it takes together with the way into a worker.
 JVM and Python are its parts; that of the broker comes on top, and takes the same cores.
 All are idempotent with acks=all. Medians; in brackets the lowest and the highest of the rounds.
-200,000 rows are written ten times in each round, also in the two before the first: a broker that
-has seen few transactions runs uncompiled code.
+200,000 rows are written ten times in each round, with either guarantee in turns, also in the two
+before the first: a broker that has seen few transactions runs uncompiled code.
 {held} of {all} bars hold.
 
 ## Bars

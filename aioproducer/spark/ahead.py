@@ -3,6 +3,9 @@
 Owns: the thread's work, how items and the leave to go on change sides. Must not know: what the
 items are.
 
+The threads belong to no loop: the first item is read while somebody makes sure of the loop that
+will ask for it, and a loop that ends waits for none of them.
+
 Invariants
 - One item is read ahead of the one that was taken last, never two.
 - The coroutine suspends for every item, also if it is there already: others have their turn.
@@ -13,30 +16,46 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from types import TracebackType
+from typing import Final, Generic, Self, TypeVar
 
 _T = TypeVar("_T")
 
+_AT_A_TIME: Final = 256
+"""Readers in a process; Spark runs one task there, others may run some."""
+
 
 class Ahead(Generic[_T]):
-    """Reads from now on.
+    """Reads from now on, until its `with` block ends.
 
     Args:
         items: read in another thread, and there alone.
-        loop: the one that runs.
     """
 
-    def __init__(self, items: Iterator[_T], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, items: Iterator[_T]) -> None:
         self._items = items
-        self._loop = loop
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._found: deque[_T | BaseException | None] = deque()
         self._may_go_on: SimpleQueue[bool] = SimpleQueue()
         self._waiter: asyncio.Future[None] | None = None
-        loop.run_in_executor(None, self._read)
+        _threads.submit(self._read)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
 
     async def next(self) -> _T | None:
         """The next item; None at the end, also when asked again.
@@ -48,6 +67,7 @@ class Ahead(Generic[_T]):
         while not self._found:
             # Set before the second look: whoever adds an item behind that one sees it, and wakes.
             # A wake-up may come late, for an item that was found without it.
+            self._loop = asyncio.get_running_loop()
             self._waiter = self._loop.create_future()
             if not self._found:
                 await self._waiter
@@ -78,7 +98,7 @@ class Ahead(Generic[_T]):
 
     def _add(self, found: _T | BaseException | None) -> None:
         self._found.append(found)
-        if self._waiter is not None:
+        if self._waiter is not None and self._loop is not None:
             with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._wake)
 
@@ -87,3 +107,17 @@ class Ahead(Generic[_T]):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _new_threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_AT_A_TIME, "aioproducer reader")
+
+
+def _after_fork_in_child() -> None:
+    """They are the parent's."""
+    global _threads
+    _threads = _new_threads()
+
+
+_threads = _new_threads()
+os.register_at_fork(after_in_child=_after_fork_in_child)

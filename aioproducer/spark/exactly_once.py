@@ -79,6 +79,7 @@ class ExactlyOnce:
         marker_topic: an existing topic, whose partitions decisions are kept for.
         accept_lost: an epoch whose loss somebody has decided to live with.
         kind: what connections are kept by between calls; None to close them.
+        used_once: this is the only plan with `prefix`, of all times.
     """
 
     def __init__(
@@ -89,9 +90,11 @@ class ExactlyOnce:
         *,
         accept_lost: int | None = None,
         kind: Kind | None = None,
+        used_once: bool = False,
     ) -> None:
         self._config = config
         self._prefix = prefix
+        self._used_once = used_once
         self._marker_topic = marker_topic
         self._accept_lost = accept_lost
         self._kind = kind
@@ -112,7 +115,9 @@ class ExactlyOnce:
 
     def _run(self, work: Callable[[TwoPhaseCommit], Awaitable[_T]]) -> _T:
         async def working(client: CoordinatorClient) -> _T:
-            async with Ledger(self._config, self._prefix, self._marker_topic, client) as ledger:
+            async with Ledger(
+                self._config, self._prefix, self._marker_topic, client, used_once=self._used_once
+            ) as ledger:
                 return await work(TwoPhaseCommit(ledger, accept_lost=self._accept_lost))
 
         return CALLERS.call(self._kind, self._config, working)
@@ -126,7 +131,7 @@ class TaskAttempt:
     Args:
         plan: the driver's.
         epoch: which one.
-        config: no `transactional_id`.
+        config: gives a new producer's options, where one is needed; no `transactional_id`.
         partition: the Spark partition.
         owner: the id of the query or job.
         kind: what producers are kept by between attempts; None to make one and close it.
@@ -139,7 +144,7 @@ class TaskAttempt:
         self,
         plan: Plan,
         epoch: int,
-        config: ProducerConfig,
+        config: Callable[[], ProducerConfig],
         *,
         partition: int,
         owner: str,
@@ -198,7 +203,7 @@ class TaskAttempt:
                 return kept
             except KafkaError:
                 kept.close(0)
-        made = Producer(self._config, transactional_id=self._name)
+        made = Producer(self._config(), transactional_id=self._name)
         made.start()
         try:
             made.begin_transaction()

@@ -10,12 +10,13 @@ Invariants
 - A decision is written under the identity its epoch was planned with, so never by a driver that
   another one has shut out meanwhile.
 - Offsets are read only after the identity was renewed: no transaction that may change them is left.
-- `settled` saves work; it may lag behind, and is never believed for a later epoch than decided.
+- `settled` saves work; it may lag behind, and is never believed for a later epoch than decided. A
+  prefix that is used once has none: nobody comes later whom it could save work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,7 @@ class Ledger(TransactionAdmin):
         prefix: names the query or job; see `TransactionNames`.
         marker_topic: an existing topic, of which only the name and the partition count matter.
         client: somebody else's connections, which stay open; its own when left out.
+        used_once: nobody has planned with this prefix before, and nobody will again.
     """
 
     def __init__(
@@ -74,9 +76,12 @@ class Ledger(TransactionAdmin):
         prefix: str,
         marker_topic: str,
         client: CoordinatorClient | None = None,
+        *,
+        used_once: bool = False,
     ) -> None:
         super().__init__(config)
         self.names: TransactionNames = TransactionNames(prefix)
+        self.used_once: bool = used_once
         self._topic = marker_topic
         self._lent = client
 
@@ -86,13 +91,14 @@ class Ledger(TransactionAdmin):
             await super().close()
         self._client = None
 
-    def look_ups(self) -> tuple[Awaitable[None], Awaitable[None]]:
-        """What can be found out beside other questions: who is to be asked next."""
-        find, groups = self._asks().find_coordinators, (self.names.prefix, self._settled_group)
-        return (
-            find(CoordinatorKind.TRANSACTION, [self.names.driver]),
-            find(CoordinatorKind.GROUP, groups),
-        )
+    async def find_driver(self) -> None:
+        """Finds out beside other questions who is to be asked to `take_over`."""
+        await self._asks().find_coordinators(CoordinatorKind.TRANSACTION, [self.names.driver])
+
+    async def find_groups(self) -> None:
+        """Finds out beside other questions who keeps decisions."""
+        groups = [self.names.prefix] if self.used_once else [self.names.prefix, self._settled_group]
+        await self._asks().find_coordinators(CoordinatorKind.GROUP, groups)
 
     async def take_over(self) -> PreparedTransaction:
         """Shuts out every other driver; returns what this one's decision will be ended by."""
@@ -134,7 +140,11 @@ class Ledger(TransactionAdmin):
     async def not_prepared(self, parts: Iterable[Part]) -> list[Part]:
         """Those whose transactions have ended."""
         asked = [part for part in parts if not part.transaction.empty]
-        found = await self._described(part.transaction.transactional_id for part in asked)
+        names = [part.transaction.transactional_id for part in asked]
+        # A connection carries one answer after the other: who is asked next is found by the way.
+        both = [self.names.driver, *names]
+        await self._asks().find_coordinators(CoordinatorKind.TRANSACTION, both)
+        found = await self._described(names)
 
         def fate(prepared: PreparedTransaction) -> Fate:
             return fate_of(prepared, found.get(prepared.transactional_id))
@@ -222,6 +232,8 @@ class Ledger(TransactionAdmin):
 
     async def settle(self, decision: Decision) -> None:
         """Every end of the decision was acknowledged: nobody has to repeat them."""
+        if self.used_once:
+            return
         try:
             place = TopicPartition(self._topic, 0)
             await self._asks().ask(

@@ -170,6 +170,8 @@ class SinkPlan:
             self.options.own.get("marker.topic") or self.options.topic or "",
             accept_lost=None if lost is None else int(lost),
             kind=self.kind,
+            # A job that nobody named is called by an id that was made up for this one plan.
+            used_once=self.job is not None and not self.options.own.get("job.id"),
         )
 
 

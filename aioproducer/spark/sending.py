@@ -4,7 +4,7 @@ Owns: when a task gives up, where refused rows go. Must not know: PySpark, trans
 batches are read.
 
 Invariants
-- Rows are appended in the order of the iterator; it is read one batch ahead, never further.
+- Rows are appended in the order of the batches.
 - A batch is kept until its rows have their outcome, to name those that fail.
 - Without a topic for refused rows the first failed row ends the reading.
 - With one, rows are waited for before their batches are let go, so that each refused row is at
@@ -14,7 +14,6 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +27,6 @@ from aioproducer.errors import (
 )
 from aioproducer.records.arrow import ArrowColumns, ArrowSource
 from aioproducer.runtime.bulk_run import BulkRun
-from aioproducer.spark.ahead import Ahead
 from aioproducer.spark.dead_letters import dead_letter
 from aioproducer.spark.rows import KEPT_BYTES, RowWindow, row_error
 
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
 
     from aioproducer.producer import Producer
     from aioproducer.runtime.bulk_result import SendManyResult
+    from aioproducer.spark.ahead import Ahead
     from aioproducer.types import TopicPartition
 
 _ROWS_AT_ONCE: Final = 32_768
@@ -81,9 +80,7 @@ class Sent:
     offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
 
 
-async def send_batches(
-    producer: Producer, batches: Iterator[pa.RecordBatch], target: Target
-) -> Sent:
+async def send_batches(producer: Producer, batches: Ahead[pa.RecordBatch], target: Target) -> Sent:
     """Sends all rows and waits for their outcomes; in the loop of the producer.
 
     Raises:
@@ -99,9 +96,7 @@ class _StoppedError(Exception):
 
 
 class _Sending:
-    def __init__(
-        self, producer: Producer, batches: Iterator[pa.RecordBatch], target: Target
-    ) -> None:
+    def __init__(self, producer: Producer, batches: Ahead[pa.RecordBatch], target: Target) -> None:
         self._producer = producer
         self._engine = producer._usable()
         self._batches = batches
@@ -112,13 +107,9 @@ class _Sending:
         self._ended = False
 
     async def run(self) -> Sent:
-        self._ahead = Ahead(self._batches, self._engine.loop)
-        try:
-            while not self._ended:
-                self._run = BulkRun(self._engine)
-                await self._settle(await self._completed())
-        finally:
-            self._ahead.stop()
+        while not self._ended:
+            self._run = BulkRun(self._engine)
+            await self._settle(await self._completed())
         return self._sent
 
     async def _completed(self) -> SendManyResult:
@@ -144,7 +135,7 @@ class _Sending:
         """Until the end, or until as many rows wait as may be kept."""
         waiting = 0
         while waiting < KEPT_BYTES or self._target.dead_letter_topic is None:
-            batch = await self._ahead.next()
+            batch = await self._batches.next()
             if batch is None:
                 self._ended = True
                 return

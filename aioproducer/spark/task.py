@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from aioproducer import log
+from aioproducer.spark.ahead import Ahead
 from aioproducer.spark.exactly_once import TaskAttempt
 from aioproducer.spark.options import Guarantee
 from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
@@ -62,11 +63,11 @@ def write_task(
     _spare_collector()
     if plan.exactly_once is not None:
         return _prepare_task(plan, plan.exactly_once, place, epoch, batches)
-    with POOL.producer(plan.options, plan.prefix) as producer:
+    with Ahead(batches) as ahead, POOL.producer(plan.options, plan.prefix) as producer:
         if plan.prefix is None:
-            return _send_rows(producer, plan, place, batches)
+            return _send_rows(producer, plan, place, ahead)
         with producer.transaction():
-            return _send_rows(producer, plan, place, batches)
+            return _send_rows(producer, plan, place, ahead)
 
 
 def _prepare_task(
@@ -77,26 +78,25 @@ def _prepare_task(
     batches: Iterator[pa.RecordBatch],
 ) -> TaskReport:
     """Leaves the transaction open: the driver ends those of all tasks together."""
-    owner = epoch.owner or plan.job or ""
-    with TaskAttempt(
+    attempt = TaskAttempt(
         exactly_once,
         epoch.epoch,
-        plan.config(),
+        plan.config,
         partition=place.partition,
-        owner=owner,
+        owner=epoch.owner or plan.job or "",
         kind=plan.kind,
-    ) as attempt:
-        if attempt.is_decided:
-            _LOG.info(
-                "Spark partition %d: epoch %d is in Kafka already", place.partition, epoch.epoch
-            )
-            return TaskReport(place, 0, 0, 0, 0, 0.0, {}, attempt.skip())
-        report = _send_rows(attempt.producer, plan, place, batches)
+    )
+    if attempt.is_decided:
+        _LOG.info("Spark partition %d: epoch %d is in Kafka already", place.partition, epoch.epoch)
+        return TaskReport(place, 0, 0, 0, 0, 0.0, {}, attempt.skip())
+    # Spark makes the first rows while the transaction begins.
+    with Ahead(batches) as ahead, attempt:
+        report = _send_rows(attempt.producer, plan, place, ahead)
         return replace(report, result=attempt.prepare(rows=report.rows))
 
 
 def _send_rows(
-    producer: Producer, plan: SinkPlan, place: TaskPlace, batches: Iterator[pa.RecordBatch]
+    producer: Producer, plan: SinkPlan, place: TaskPlace, batches: Ahead[pa.RecordBatch]
 ) -> TaskReport:
     options = plan.options
     target = Target(options.topic, plan.columns, options.dead_letter_topic, place.partition)

@@ -4,6 +4,7 @@ Owns: what a driver does before, after and instead of an epoch, in which order. 
 Spark, processes, how a request is made.
 
     plan     shut out other drivers; finish what was decided last; abort what nobody can decide
+             (nothing to finish or abort where the prefix is used once)
     (tasks   each writes in a transaction of its own, and leaves it prepared)
     commit   look whether all are still there; decide; commit each
     abort    decide nothing any more; finish a decided epoch, abort any other
@@ -93,12 +94,17 @@ class TwoPhaseCommit:
             EpochLostError: see there; everything else is finished all the same.
         """
         ledger = self._ledger
+        if ledger.used_once:
+            # Nothing is open and nothing decided: nobody else has ever known the prefix.
+            driver, _ = await together(ledger.take_over(), ledger.partition_count())
+            return Plan(ledger.names.prefix, driver)
         # What was open before the others were shut out can be decided by nobody afterwards. What is
         # opened later may be another driver's that has shut out this one.
         found, *_ = await together(
             ledger.open_attempts(),
             ledger.partition_count(),  # to say so early if there is no such topic
-            *ledger.look_ups(),
+            ledger.find_driver(),
+            ledger.find_groups(),
         )
         driver = await ledger.take_over()
         last = await self._last()
@@ -127,7 +133,7 @@ class TwoPhaseCommit:
         _, found, *_ = await together(
             self._check(decision),
             self._ledger.open_attempts(beside=parts),
-            *self._ledger.look_ups(),
+            self._ledger.find_groups(),
         )
         times.append(self._clock())
         await self._ledger.decide(first.driver, decision)

@@ -56,16 +56,23 @@ LEVELS = pytest.mark.parametrize("level", [1, 2])
 
 
 class Job:
-    """A query that writes to one topic: its drivers and tasks."""
+    """A query that writes to one topic: its drivers and tasks.
 
-    def __init__(self, servers: str, topic: str, **options: object) -> None:
+    Attributes:
+        used_once: it is a batch job that nobody has named.
+    """
+
+    def __init__(
+        self, servers: str, topic: str, *, used_once: bool = False, **options: object
+    ) -> None:
         self.servers, self.topic, self.prefix = servers, topic, unique_topic()
+        self.used_once = used_once
         self.config = ProducerConfig(bootstrap_servers=servers, retry_backoff_ms=5, **options)
         self._used: set[str] = set()
 
     def driver(self, **options: int) -> Ledger:
         config = self.config.replace(**options) if options else self.config
-        return Ledger(config, self.prefix, self.topic)
+        return Ledger(config, self.prefix, self.topic, used_once=self.used_once)
 
     async def plan(self, accept_lost: int | None = None) -> Plan:
         """A new process plans."""
@@ -327,7 +334,7 @@ async def test_attempts_of_a_process_share_a_producer_and_are_ended_each_by_itse
 
         def attempt(plan: Plan, epoch: int, rows: list[str]) -> tuple[Any, TaskResult]:
             with TaskAttempt(
-                plan, epoch, job.config, partition=0, owner=OWNER, kind=kind
+                plan, epoch, lambda: job.config, partition=0, owner=OWNER, kind=kind
             ) as attempt:
                 for row in rows:
                     attempt.producer.send("t", row.encode())
@@ -353,13 +360,56 @@ async def test_attempts_of_a_process_share_a_producer_and_are_ended_each_by_itse
         await asyncio.to_thread(POOL.close)
 
 
+@pytest_asyncio.fixture
+async def nameless(cluster: ClusterUnderTest) -> Job:
+    return Job(cluster.bootstrap_servers, await cluster.create_topic(3), used_once=True)
+
+
+async def test_a_job_that_nobody_named_is_decided_as_any_other_and_leaves_no_note(
+    nameless: Job,
+) -> None:
+    results = await nameless.tasks(await nameless.plan(), 0, "a", "bc")
+    assert await nameless.visible() == []
+    await nameless.commit(0, results)
+    await nameless.abort(0, results)  # which Spark calls if it has not heard of the commit's end
+    assert await nameless.visible() == ["a", "b", "c"]
+    async with nameless.driver() as ledger:
+        last, is_settled = await ledger.last_decision_and_end()
+    assert last is not None and last.epoch == 0
+    assert not is_settled
+
+
+@pytest.mark.parametrize("ended", [0, 1, 2])
+async def test_what_the_commit_of_a_nameless_job_has_decided_its_abort_finishes(
+    nameless: Job, ended: int
+) -> None:
+    plan = await nameless.plan()
+    results = await nameless.tasks(plan, 0, "a", "b")
+    loser = await nameless.task(plan, 0, 1, "b")
+    decision = await nameless.decide(0, results)
+    async with nameless.driver() as ledger:
+        for part in decision.parts[:ended]:
+            await ledger.finish(part.transaction, commit=True)
+    await nameless.abort(0, [*results, loser], plan)
+    assert await nameless.visible() == ["a", "b"]
+
+
+async def test_a_nameless_job_that_was_given_up_is_decided_by_nobody(nameless: Job) -> None:
+    plan = await nameless.plan()
+    results = await nameless.tasks(plan, 0, "a", "b")
+    await nameless.abort(0, [results[0]], plan)  # the other one's process was killed
+    with pytest.raises((EpochNotPreparedError, SupersededError)):
+        await nameless.commit(0, results)
+    assert await nameless.visible() == []
+
+
 KILLED_TASK = """
 import pickle, sys, time
 from aioproducer.config import ProducerConfig
 from aioproducer.spark.exactly_once import TaskAttempt
 servers, topic, plan, moment = sys.argv[1:]
 plan, config = pickle.loads(bytes.fromhex(plan)), ProducerConfig(bootstrap_servers=servers)
-with TaskAttempt(plan, 0, config, partition=0, owner="query-1") as attempt:
+with TaskAttempt(plan, 0, lambda: config, partition=0, owner="query-1") as attempt:
     for row in range(100):
         attempt.producer.send(topic, b"lost")
     attempt.producer.flush()
@@ -494,6 +544,22 @@ async def test_a_lost_answer_in_any_step_changes_nothing(
         await job.commit(epoch, results)
         brokers.state.faults.clear()
     assert await read_values(brokers, "t") == sorted(epochs + epochs.upper())
+
+
+@pytest.mark.parametrize("apply", [True, False])
+async def test_a_lost_answer_in_any_step_of_a_nameless_job_changes_nothing(
+    brokers: EmbeddedCluster, apply: bool
+) -> None:
+    rows, steps = "abcdefghi", [*STEPS, ApiKey.METADATA, ApiKey.FIND_COORDINATOR]
+    for row, api in zip(rows, steps, strict=True):
+        job = Job(brokers.bootstrap_servers, "t", used_once=True)
+        brokers.state.faults.drop(api, apply=apply)
+        plan = await job.plan()
+        results = await job.tasks(plan, 0, row, row.upper())
+        brokers.state.faults.drop(api, apply=apply)
+        await job.commit(0, results)
+        brokers.state.faults.clear()
+    assert await read_values(brokers, "t") == sorted(rows + rows.upper())
 
 
 @pytest.mark.parametrize("phase", ["plan", "tasks", "commit", "finish"])

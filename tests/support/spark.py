@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from aioproducer.records.batch import DecodedRecord
 from aioproducer.testing.admin import create_topic
+from aioproducer.testing.broker.faults import Faults
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
 from support.clusters import unique_topic
@@ -20,10 +21,12 @@ class EmbeddedKafka:
 
     Attributes:
         servers: where it is.
+        faults: what it does wrong.
     """
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, faults: Faults) -> None:
         self.servers: str = servers
+        self.faults: Faults = faults
 
     def topic(self, partitions: int = 2, **configs: str) -> str:
         """A new topic; its configs with underscores for dots."""
@@ -52,20 +55,20 @@ class EmbeddedKafka:
 @contextmanager
 def embedded_kafka() -> Iterator[EmbeddedKafka]:
     """Runs it for the length of a block."""
-    ready: Future[tuple[str, Callable[[], object]]] = Future()
+    ready: Future[tuple[EmbeddedKafka, Callable[[], object]]] = Future()
 
     async def serve() -> None:
         end, loop = asyncio.Event(), asyncio.get_running_loop()
         async with EmbeddedCluster(brokers=1) as cluster:
             stop = lambda: loop.call_soon_threadsafe(end.set)  # noqa: E731
-            ready.set_result((cluster.bootstrap_servers, stop))
+            ready.set_result((EmbeddedKafka(cluster.bootstrap_servers, cluster.state.faults), stop))
             await end.wait()
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), name="embedded cluster")
     thread.start()
-    servers, stop = ready.result(timeout=30)
+    kafka, stop = ready.result(timeout=30)
     try:
-        yield EmbeddedKafka(servers)
+        yield kafka
     finally:
         stop()
         thread.join(timeout=30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import threading
 from collections.abc import Iterator
 
@@ -19,9 +20,39 @@ async def read_all(ahead: Ahead[int]) -> list[int]:
 
 
 async def test_items_come_in_order_and_the_end_stays_the_end() -> None:
-    ahead = Ahead(iter(range(1000)), asyncio.get_running_loop())
+    ahead = Ahead(iter(range(1000)))
     assert await read_all(ahead) == list(range(1000))
     assert await ahead.next() is None
+
+
+def test_the_first_item_is_read_before_there_is_a_loop_and_another_loop_may_go_on() -> None:
+    read = threading.Event()
+
+    def items() -> Iterator[int]:
+        for number in range(4):
+            read.set()
+            yield number
+
+    with Ahead(items()) as ahead:
+        assert read.wait(30)
+        assert asyncio.run(ahead.next()) == 0
+        assert asyncio.run(read_all(ahead)) == [1, 2, 3]
+
+
+def test_a_forked_child_reads_by_threads_of_its_own() -> None:
+    with Ahead(iter([1])) as ahead:  # there is a thread now, which the child will not have
+        assert asyncio.run(read_all(ahead)) == [1]
+
+    def in_child() -> None:
+        with Ahead(iter([2, 3])) as ahead:
+            assert asyncio.run(read_all(ahead)) == [2, 3]
+
+    child = multiprocessing.get_context("fork").Process(target=in_child)
+    child.start()
+    child.join(30)
+    if child.exitcode is None:
+        child.kill()
+    assert child.exitcode == 0
 
 
 async def test_one_item_is_read_ahead_and_no_more() -> None:
@@ -37,7 +68,7 @@ async def test_one_item_is_read_ahead_and_no_more() -> None:
                 third.set()
             yield number
 
-    ahead = Ahead(items(), asyncio.get_running_loop())
+    ahead = Ahead(items())
     try:
         assert await ahead.next() == 0
         assert await asyncio.to_thread(second.wait, 30)
@@ -53,7 +84,7 @@ async def test_what_the_iterator_raises_comes_behind_its_items() -> None:
         yield 1
         raise OSError("broken")
 
-    ahead = Ahead(broken(), asyncio.get_running_loop())
+    ahead = Ahead(broken())
     assert await ahead.next() == 1
     for _ in range(2):
         with pytest.raises(OSError, match="broken"):
@@ -67,7 +98,7 @@ async def test_a_wake_up_that_comes_late_is_none() -> None:
         may_go_on.wait(30)
         yield 1
 
-    ahead = Ahead(slow(), asyncio.get_running_loop())
+    ahead = Ahead(slow())
     waiting = asyncio.ensure_future(ahead.next())
     for _ in range(10):
         await asyncio.sleep(0)
@@ -88,11 +119,11 @@ async def test_the_loop_turns_for_items_that_are_there() -> None:
 
     loop = asyncio.get_running_loop()
     loop.call_soon(turn)
-    assert len(await read_all(Ahead(iter(range(100)), loop))) == 100
+    assert len(await read_all(Ahead(iter(range(100))))) == 100
     assert turns >= 100
 
 
-def test_a_reader_that_was_stopped_lets_the_loop_end() -> None:
+def test_a_reader_that_was_stopped_ends_its_iterator() -> None:
     may_end = threading.Event()
     ended = threading.Event()
 
@@ -105,7 +136,7 @@ def test_a_reader_that_was_stopped_lets_the_loop_end() -> None:
             ended.set()
 
     async def first() -> int | None:
-        ahead = Ahead(slow(), asyncio.get_running_loop())
+        ahead = Ahead(slow())
         try:
             return await ahead.next()
         finally:

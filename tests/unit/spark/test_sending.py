@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from support.spark import EmbeddedKafka, embedded_kafka
 
+from aioproducer.errors import BootstrapError
 from aioproducer.spark import rows
 from aioproducer.spark.options import SourceOptions
 from aioproducer.spark.plan import JOB, SinkPlan, TaskPlace
@@ -81,6 +84,29 @@ def test_what_the_source_raises_comes_out_as_it_is(kafka: EmbeddedKafka) -> None
 
     with pytest.raises(OSError, match="the source broke"):
         write(kafka, kafka.topic(), broken())
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_task_that_cannot_begin_fails_while_its_source_still_blocks(
+    kafka: EmbeddedKafka, guarantee: str
+) -> None:
+    may_end = threading.Event()
+
+    def source() -> Iterator[pa.RecordBatch]:
+        may_end.wait(30)
+        yield from batches(["1"])
+
+    given = {"topic": kafka.topic(), "delivery.guarantee": guarantee}
+    here = {"kafka.bootstrap.servers": kafka.servers, "kafka.max.block.ms": "300"}
+    plan = SinkPlan.of_batch(given | here, TEXT, overwrite=False).begun()
+    nowhere = SinkPlan.of_batch(
+        given | here | {"kafka.bootstrap.servers": "127.0.0.1:1"}, TEXT, overwrite=False
+    )
+    try:
+        with pytest.raises(BootstrapError):
+            write_task(replace(plan, options=nowhere.options), PLACE, JOB, source())
+    finally:
+        may_end.set()
 
 
 def test_the_first_refused_row_ends_the_reading(kafka: EmbeddedKafka) -> None:

@@ -11,10 +11,11 @@ import pytest
 from support.spark import EmbeddedKafka, embedded_kafka
 
 from aioproducer.blocking import Producer
-from aioproducer.errors import ConfigError, KafkaError
+from aioproducer.errors import ConfigError, KafkaError, TransactionalIdAuthorizationFailedError
 from aioproducer.spark.calls import CALLERS
 from aioproducer.spark.pool import POOL
 from aioproducer.spark.rows import RowError
+from aioproducer.wire.api_keys import ApiKey
 
 types: Any = pytest.importorskip("pyspark.sql.types", reason="needs pyspark (the extra `spark`)")
 
@@ -82,6 +83,31 @@ def test_a_job_that_was_done_is_not_done_again(kafka: EmbeddedKafka) -> None:
         message = copied(job).write(batch(0, 10))
         copied(job).commit([message])
     assert kafka.numbers(topic) == list(range(10))
+
+
+@pytest.mark.parametrize("api", [ApiKey.LIST_TRANSACTIONS, ApiKey.OFFSET_FETCH])
+def test_only_a_job_with_a_name_asks_what_was_before_it(kafka: EmbeddedKafka, api: ApiKey) -> None:
+    topic = kafka.topic()
+    fault = kafka.faults.error(api, TransactionalIdAuthorizationFailedError, times=None)
+    try:
+        source(kafka, topic, **EXACTLY_ONCE).writer(SCHEMA, False)
+        with pytest.raises(TransactionalIdAuthorizationFailedError):
+            source(kafka, topic, **EXACTLY_ONCE, **{"job.id": topic}).writer(SCHEMA, False)
+    finally:
+        kafka.faults.remove(fault)
+
+
+def test_rows_that_were_read_while_a_producer_failed_go_into_the_next_one(
+    kafka: EmbeddedKafka,
+) -> None:
+    topic = kafka.topic()
+    writer = source(kafka, topic, **EXACTLY_ONCE).writer(SCHEMA, False)
+    messages = [copied(writer).write(batch(0, 10))]  # leaves its producer to the next task
+    fault = kafka.faults.error(ApiKey.INIT_PRODUCER_ID, TransactionalIdAuthorizationFailedError)
+    messages.append(copied(writer).write(batch(10, 20)))
+    assert fault.is_spent
+    copied(writer).commit(messages)
+    assert kafka.numbers(topic) == list(range(20))
 
 
 @pytest.mark.parametrize("guarantee", ["task-transactions", "exactly-once"])
