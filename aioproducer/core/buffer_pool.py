@@ -84,11 +84,11 @@ class BufferPool:
         Raises:
             RecordTooLargeError: `size` exceeds the whole pool.
         """
+        if size == self.poolable and self._free and not self._queue and self._closed is None:
+            return self._free.pop()  # what nearly every batch finds
         self._check(size)
         if self._queue:
             return None
-        if size == self.poolable and self._free:
-            return self._free.pop()
         if self.available < size:
             return None
         self._reclaim(size)

@@ -106,7 +106,7 @@ class Connection:
         self._correlation_id = 0
         self._last_used = loop_time()
         self._loop = asyncio.get_running_loop()
-        self._tap = FrameTap.on(self._transport, self._take)
+        self._tap = FrameTap.on(self._transport, self._take, self._loop)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._flush_task: asyncio.Task[None] | None = None

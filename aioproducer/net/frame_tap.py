@@ -7,6 +7,9 @@ A stream costs its reader a task, and every answer a turn of the loop until that
 connection is shown first what came, and takes what it can use up on the spot; the rest goes where
 it would have gone. Flow control, the end of the stream and errors are the streams' as ever.
 
+asyncio's own transports are given room to read into. They would make some for each answer of a
+hundred bytes, 256 KiB, which the allocator gets from the system and gives back: 12 us of 14.
+
 Invariants: bytes are never seen out of order: while the streams hold some that their reader has not
 read, all that comes goes there as well; a transport whose protocol cannot be changed keeps it.
 """
@@ -15,6 +18,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+
+_ROOM_BYTES = 16 * 1024
 
 
 class FrameTap(asyncio.Protocol):
@@ -34,13 +39,18 @@ class FrameTap(asyncio.Protocol):
         self._take = take
 
     @classmethod
-    def on(cls, transport: asyncio.BaseTransport, take: Callable[[bytes], int]) -> FrameTap | None:
-        """Puts one in; None where that is impossible."""
+    def on(
+        cls,
+        transport: asyncio.BaseTransport,
+        take: Callable[[bytes], int],
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> FrameTap | None:
+        """Puts one in, as it suits the transports of the loop; None where that is impossible."""
         try:
             streams = transport.get_protocol()
             if not isinstance(streams, asyncio.Protocol):
                 return None
-            tap = cls(streams, take)
+            tap = (_RoomyTap if isinstance(loop, asyncio.BaseEventLoop) else cls)(streams, take)
             transport.set_protocol(tap)
         except NotImplementedError:
             return None
@@ -69,3 +79,19 @@ class FrameTap(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Called by the transport."""
         self._streams.resume_writing()
+
+
+class _RoomyTap(FrameTap, asyncio.BufferedProtocol):
+    """One with room for what asyncio's transports receive; not all others can change over to it."""
+
+    def __init__(self, streams: asyncio.Protocol, take: Callable[[bytes], int]) -> None:
+        super().__init__(streams, take)
+        self._room = memoryview(bytearray(_ROOM_BYTES))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Called by the transport."""
+        return self._room
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by the transport."""
+        self.data_received(bytes(self._room[:nbytes]))

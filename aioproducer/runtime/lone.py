@@ -147,12 +147,12 @@ class LoneRecords:
         self, way: _Way, link: BrokerLink, batches: Sequence[ProducerBatch], now: float
     ) -> None:
         (batch,), connection = batches, link.connection
-        self._encoder.encode_inline(batches)
-        if connection is None or batch.encoded is None:
-            raise RuntimeError(f"{batch.topic_partition}: nothing to write, or nowhere")
+        encoded = self._encoder.encode_plain(batch)
+        if connection is None:  # pragma: no cover - the link is ready
+            raise RuntimeError(f"node {way.node_id} has no connection")
         correlation_id = connection.next_correlation_id()
         connection.send(
-            way.form.filled(correlation_id, batch.encoded.buffers),
+            way.form.filled(correlation_id, encoded.buffers),
             correlation_id=correlation_id,
             request_type=ProduceRequest,
             version=way.version,

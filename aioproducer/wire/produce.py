@@ -155,6 +155,12 @@ class ProduceForm:
         CORRELATION_ID.pack_into(head, CORRELATION_ID_AT, correlation_id)
         size = sum(map(len, records))
         head += _compact_length(size) if self._is_flexible else _INDEX.pack(size)
+        if size < JOIN_BELOW_BYTES:
+            for piece in records:
+                head += piece
+            head += self._end
+            set_size(head)
+            return [bytes(head)]
         buffers: list[Buffer | bytearray] = []
         tail = _add_records(records, buffers, head)
         tail += self._end

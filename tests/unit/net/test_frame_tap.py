@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.waiting import until
 
 from aioproducer.net.frame_tap import FrameTap
 
@@ -53,6 +55,35 @@ def tapped(take: Callable[[bytes], int]) -> tuple[Streams, FrameTap]:
     assert tap is not None
     assert transport.protocol is tap
     return streams, tap
+
+
+async def test_asyncios_transports_read_into_room_that_is_there() -> None:
+    seen: list[bytes] = []
+    ours, theirs = socket.socketpair()
+    with theirs:
+        streams = Streams()
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_connection(lambda: streams, sock=ours)
+        taken = 0
+
+        def take(data: bytes) -> int:
+            seen.append(data)
+            return taken
+
+        tap = FrameTap.on(transport, take, loop)
+        assert tap is not None
+        taken = 6
+        theirs.sendall(b"answer")
+        await until(lambda: seen == [b"answer"])
+        assert not streams.received
+        theirs.sendall(b"another" * 10_000)
+        taken = 0
+        await until(lambda: len(streams.received) == 70_000)
+        assert bytes(streams.received) == b"another" * 10_000
+        assert tap.unread == 70_000
+        theirs.close()
+        await until(lambda: "eof" in streams.told)
+        transport.close()
 
 
 def test_what_is_taken_does_not_reach_the_streams() -> None:
