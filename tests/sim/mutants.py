@@ -172,8 +172,8 @@ MUTANTS = (
     Mutant(
         "send on while an answer is out, with one request in flight",
         "core/accumulator.py",
-        "                queue.muted = True\n",
-        "                pass\n",
+        "            queue.muted = True\n",
+        "            pass\n",
     ),
     Mutant(
         "return a buffer while the transport has it",
