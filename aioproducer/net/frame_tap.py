@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-_ROOM_BYTES = 16 * 1024
+_ROOM_BYTES = 64 * 1024
 
 
 class FrameTap(asyncio.Protocol):
@@ -43,7 +43,7 @@ class FrameTap(asyncio.Protocol):
         cls,
         transport: asyncio.BaseTransport,
         take: Callable[[bytes], int],
-        loop: asyncio.AbstractEventLoop | None = None,
+        loop: asyncio.AbstractEventLoop,
     ) -> FrameTap | None:
         """Puts one in, as it suits the transports of the loop; None where that is impossible."""
         try:
@@ -89,7 +89,12 @@ class _RoomyTap(FrameTap, asyncio.BufferedProtocol):
         self._room = memoryview(bytearray(_ROOM_BYTES))
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Called by the transport."""
+        """Called by the transport; with TLS the hint is what has come encrypted.
+
+        That has to go in at once: at the end of a connection TLS reads once and drops the rest.
+        """
+        if sizehint > len(self._room):
+            self._room = memoryview(bytearray(sizehint))
         return self._room
 
     def buffer_updated(self, nbytes: int) -> None:

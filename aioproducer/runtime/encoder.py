@@ -55,15 +55,15 @@ class BatchEncoder:
         # 40 ms, for what the package imports in its turn.
         import_module("crc32c")
 
-    def encode_plain(self, batch: ProducerBatch) -> EncodedBatch | EncodedMessageSet:
-        """Encodes a batch that is not compressed, for the brokers of today."""
-        batch.encoded = self._encode(batch, MAGIC, None)
-        return batch.encoded
-
     @property
     def compresses(self) -> bool:
         """Whether the batches of some topics are compressed."""
         return self._codec is not None
+
+    def encode_plain(self, batch: ProducerBatch) -> EncodedBatch | EncodedMessageSet:
+        """Encodes a batch that is not compressed, in the format of today."""
+        batch.encoded = self._encode(batch, MAGIC, None)
+        return batch.encoded
 
     def encode_inline(self, batches: Sequence[ProducerBatch], magic: int = MAGIC) -> bool:
         """Encodes on the loop what is cheap there; False when some batch is left for `encode`.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from aioproducer.core.outgoing import OutgoingRecord
     from aioproducer.core.sender import Sender
     from aioproducer.net.client import NetworkClient
-    from aioproducer.net.link import BrokerLink
+    from aioproducer.net.connection import Connection
     from aioproducer.runtime.alarm import Alarm
     from aioproducer.runtime.encoder import BatchEncoder
 
@@ -57,6 +57,7 @@ class LoneRecords:
         timeout: seconds a broker may take.
         on_answer: called with node, batches and the future of the answer.
         on_failure: called with node, batches and what has kept the request from being written.
+        on_interrupt: called with what is no `Exception`: whose batch it was is nobody's any more.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class LoneRecords:
         timeout: float,
         on_answer: Callable[[int, Sequence[ProducerBatch], asyncio.Future[Message | None]], None],
         on_failure: Callable[[int, Sequence[ProducerBatch], BaseException], None],
+        on_interrupt: Callable[[BaseException], None],
     ) -> None:
         self._sender = sender
         self._accumulator = sender.accumulator
@@ -84,6 +86,7 @@ class LoneRecords:
         self._timeout = timeout
         self._on_answer = on_answer
         self._on_failure = on_failure
+        self._on_interrupt = on_interrupt
         self._cluster: ClusterSnapshot | None = None
         self._ways: dict[tuple[str, int], _Way] = {}
 
@@ -102,7 +105,6 @@ class LoneRecords:
             form = ProduceForm(
                 version,
                 self._client_id,
-                transactional_id=None,
                 acks=self._acks,
                 timeout_ms=round(self._timeout * 1000),
                 topic=place.topic,
@@ -129,27 +131,31 @@ class LoneRecords:
         link = self._client.link(node_id)
         if link is None or link.versions is not way.versions or not link.is_ready(now):
             return None
+        connection = link.connection
+        if connection is None:
+            return None
         batch = accumulator.hand_out_alone(record, partition, now, buffer=buffer, size=size)
         if batch is None:
             return None
         batch.topic_id = way.topic_id
         batches = [batch]
         try:
-            self._write(way, link, batches, now)
+            self._write(way, connection, batches, now)
         except Exception as error:
             self._on_failure(node_id, batches, error)
             return batch
+        except BaseException as error:
+            self._on_interrupt(error)
+            raise
         self._sender.on_sent_alone(node_id, batches, now)
         self._alarm.advance(accumulator.next_expiry_at)
         return batch
 
     def _write(
-        self, way: _Way, link: BrokerLink, batches: Sequence[ProducerBatch], now: float
+        self, way: _Way, connection: Connection, batches: Sequence[ProducerBatch], now: float
     ) -> None:
-        (batch,), connection = batches, link.connection
+        (batch,) = batches
         encoded = self._encoder.encode_plain(batch)
-        if connection is None:  # pragma: no cover - the link is ready
-            raise RuntimeError(f"node {way.node_id} has no connection")
         correlation_id = connection.next_correlation_id()
         connection.send(
             way.form.filled(correlation_id, encoded.buffers),

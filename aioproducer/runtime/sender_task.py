@@ -80,7 +80,7 @@ class SenderTask:
         on_end: called once when the task ends, with the cause, or None after `stop()`.
 
     Attributes:
-        lone: sends what is alone; None where a batch may have to wait for more than its turn.
+        lone: sends what is alone; None with a linger, transactions, compression or without answers.
     """
 
     def __init__(
@@ -141,6 +141,7 @@ class SenderTask:
                 timeout=request_timeout,
                 on_answer=self._on_answer,
                 on_failure=self._not_dispatched,
+                on_interrupt=self._break,
             )
 
     def start(self) -> None:
@@ -168,8 +169,7 @@ class SenderTask:
             self._after_turn()
             deadline = sender.next_deadline(now, self._client)
         except BaseException as error:
-            self._broken = _died_of(error)
-            self.wake()
+            self._break(error)
             if not isinstance(error, Exception):
                 raise
             return False
@@ -178,6 +178,10 @@ class SenderTask:
         else:
             self._alarm.advance(deadline)
         return sender.accumulator.in_use
+
+    def _break(self, error: BaseException) -> None:
+        self._broken = _died_of(error)
+        self.wake()
 
     def on_network_event(self) -> None:
         """A connection came, went, has room or was answered: has a turn soon if that is needed."""

@@ -3,8 +3,8 @@
 Owns: the thread's work, how items and the leave to go on change sides. Must not know: what the
 items are.
 
-The threads belong to no loop: the first item is read while somebody makes sure of the loop that
-will ask for it, and a loop that ends waits for none of them.
+The thread belongs to no loop: the first item is read while somebody makes sure of the loop that
+will ask for it. Neither a loop nor the interpreter waits for its end: its source may block.
 
 Invariants
 - One item is read ahead of the one that was taken last, never two.
@@ -16,19 +16,15 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import os
+import threading
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Final, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 _T = TypeVar("_T")
-
-_AT_A_TIME: Final = 256
-"""Readers in a process; Spark runs one task there, others may run some."""
 
 
 class Ahead(Generic[_T]):
@@ -44,7 +40,7 @@ class Ahead(Generic[_T]):
         self._found: deque[_T | BaseException | None] = deque()
         self._may_go_on: SimpleQueue[bool] = SimpleQueue()
         self._waiter: asyncio.Future[None] | None = None
-        _threads.submit(self._read)
+        threading.Thread(target=self._read, name="aioproducer-reader", daemon=True).start()
 
     def __enter__(self) -> Self:
         return self
@@ -107,17 +103,3 @@ class Ahead(Generic[_T]):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-
-def _new_threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_AT_A_TIME, "aioproducer reader")
-
-
-def _after_fork_in_child() -> None:
-    """They are the parent's."""
-    global _threads
-    _threads = _new_threads()
-
-
-_threads = _new_threads()
-os.register_at_fork(after_in_child=_after_fork_in_child)

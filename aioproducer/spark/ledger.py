@@ -11,7 +11,7 @@ Invariants
   another one has shut out meanwhile.
 - Offsets are read only after the identity was renewed: no transaction that may change them is left.
 - `settled` saves work; it may lag behind, and is never believed for a later epoch than decided. A
-  prefix that is used once has none: nobody comes later whom it could save work.
+  prefix that is used once has none: hardly anybody comes later whom it could save work.
 """
 
 from __future__ import annotations

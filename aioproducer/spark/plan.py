@@ -5,8 +5,9 @@ and ends. Must not know: PySpark, how rows are sent, how a decision is made (`ex
 
 Invariants
 - A plan pickles, and its secrets are those the user wrote into the options.
-- Without a checkpoint or a name given by the user nothing is called exactly once: nobody would find
-  its decision again.
+- A stream is called exactly once only with a checkpoint, by which its decisions are found again. A
+  batch job without a name gets one that is used once: if its driver dies between the decision and
+  the ends, nobody finishes it, and brokers abort what is left when its time is over.
 """
 
 from __future__ import annotations

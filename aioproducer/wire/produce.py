@@ -114,7 +114,7 @@ def encode_produce_request(
 
 
 class ProduceForm:
-    """A Produce request for one batch of one partition, made but for the batch.
+    """A Produce request for one batch of one partition, no transaction's, made but for the batch.
 
     Raises:
         UnsupportedVersionError, ValueError: as `encode_produce_request`.
@@ -127,7 +127,6 @@ class ProduceForm:
         version: int,
         client_id: str | None,
         *,
-        transactional_id: str | None,
         acks: int,
         timeout_ms: int,
         topic: str,
@@ -139,7 +138,7 @@ class ProduceForm:
             version,
             0,
             client_id,
-            transactional_id=transactional_id,
+            transactional_id=None,
             acks=acks,
             timeout_ms=timeout_ms,
             topics=place,

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.security.certificates import Authority
 from support.waiting import until
 
 from aioproducer.net.frame_tap import FrameTap
@@ -51,7 +55,7 @@ class Transport(asyncio.Transport):
 def tapped(take: Callable[[bytes], int]) -> tuple[Streams, FrameTap]:
     streams = Streams()
     transport = Transport(streams)
-    tap = FrameTap.on(transport, take)
+    tap = FrameTap.on(transport, take, asyncio.AbstractEventLoop())
     assert tap is not None
     assert transport.protocol is tap
     return streams, tap
@@ -84,6 +88,37 @@ async def test_asyncios_transports_read_into_room_that_is_there() -> None:
         theirs.close()
         await until(lambda: "eof" in streams.told)
         transport.close()
+
+
+def answer_and_hang_up(listener: socket.socket, context: ssl.SSLContext, answer: bytes) -> None:
+    accepted, _ = listener.accept()
+    with context.wrap_socket(accepted, server_side=True) as peer:
+        peer.recv(4)
+        peer.sendall(answer)
+
+
+@pytest.mark.parametrize("size", [30_000, 60_000])
+async def test_what_came_by_tls_before_the_end_is_seen(
+    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aioproducer.net.frame_tap._ROOM_BYTES", 4096)
+    authority = Authority()
+    context = authority.server_context(authority.issue("here", "localhost"), tmp_path)
+    trusting = ssl.create_default_context(cadata=authority.pem)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(
+            asyncio.to_thread(answer_and_hang_up, listener, context, b"x" * size)
+        )
+        reader, writer = await asyncio.open_connection(
+            *listener.getsockname(), ssl=trusting, server_hostname="localhost", limit=1 << 20
+        )
+        assert FrameTap.on(writer.transport, lambda data: 0, asyncio.get_running_loop())
+        writer.write(b"ping")
+        await asyncio.sleep(0)
+        time.sleep(0.05)  # noqa: ASYNC251 - a busy loop: answer and end are there before it looks
+        assert len(await reader.read(-1)) == size
+        await serving
+        writer.transport.abort()
 
 
 def test_what_is_taken_does_not_reach_the_streams() -> None:
@@ -137,4 +172,4 @@ def test_a_transport_of_another_kind_keeps_its_protocol(
     protocol: asyncio.BaseProtocol | None,
 ) -> None:
     transport = asyncio.Transport() if protocol is None else Transport(protocol)
-    assert FrameTap.on(transport, len) is None
+    assert FrameTap.on(transport, len, asyncio.AbstractEventLoop()) is None

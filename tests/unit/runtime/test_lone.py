@@ -141,3 +141,28 @@ def test_a_request_that_cannot_be_written_is_sent_again(monkeypatch: pytest.Monk
             assert producer._engine.pool.available == producer._engine.pool.total
 
     run_virtual(run, brokers=1, topics={"t": 1})
+
+
+def test_an_interrupt_in_a_write_ends_the_producer_and_nobody_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        producer = kafka.producer(linger_ms=0)
+        await producer.start()
+        await producer.send_and_wait("t", b"first")
+        assert producer._engine is not None
+        link = producer._engine.client.link(1)
+        assert link is not None
+        assert link.connection is not None
+
+        def interrupt(data: bytes) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(link.connection._transport, "write", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            await producer.send("t", b"second")
+        began = kafka.now
+        await producer.close()
+        assert kafka.now - began < 1
+
+    run_virtual(run, brokers=1, topics={"t": 1})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -39,8 +41,24 @@ def test_the_first_item_is_read_before_there_is_a_loop_and_another_loop_may_go_o
         assert asyncio.run(read_all(ahead)) == [1, 2, 3]
 
 
-def test_a_forked_child_reads_by_threads_of_its_own() -> None:
-    with Ahead(iter([1])) as ahead:  # there is a thread now, which the child will not have
+def test_a_process_ends_although_a_source_blocks() -> None:
+    program = """
+import threading
+from aioproducer.spark.ahead import Ahead
+
+def blocked():
+    yield 1
+    threading.Event().wait()
+    yield 2
+
+with Ahead(blocked()) as ahead:
+    ahead._may_go_on.put(True)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_a_forked_child_reads_by_a_thread_of_its_own() -> None:
+    with Ahead(iter([1])) as ahead:
         assert asyncio.run(read_all(ahead)) == [1]
 
     def in_child() -> None:

@@ -160,11 +160,11 @@ def test_a_form_that_is_filled_equals_a_request_made_at_once(
     place: tuple[str, int, int],
     batches: list[list[Buffer]],
 ) -> None:
-    if version < 3:
-        head["transactional_id"] = None
+    head["transactional_id"] = None
     correlation_id = head.pop("correlation_id")
     name, topic_id, partition = place[0], UUID(int=place[1]), place[2]
-    form = ProduceForm(version, topic=name, topic_id=topic_id, partition=partition, **head)
+    known = {name: value for name, value in head.items() if name != "transactional_id"}
+    form = ProduceForm(version, topic=name, topic_id=topic_id, partition=partition, **known)
     for number, pieces in enumerate(batches):
         topics = [ProduceTopic(name, topic_id, [ProducePartition(partition, pieces)])]
         id_ = (correlation_id + number) % 2**31
