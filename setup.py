@@ -13,8 +13,7 @@ EXTENSIONS = [
     Extension(
         f"aioproducer.{module}",
         [f"aioproducer/{module.replace('.', '/')}.pyx"],
-        # No C++ exception passes through here: tables for one are an eighth of a module.
-        extra_compile_args=[f"-O{level}", "-fno-asynchronous-unwind-tables"],
+        extra_compile_args=[f"-O{level}"],
     )
     for module, level in (
         ("records._native", "2"),

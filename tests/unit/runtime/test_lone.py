@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aioproducer import Producer
 from aioproducer.errors import KafkaError
 from aioproducer.testing import TopicSpec
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
@@ -122,19 +123,25 @@ def test_nobody_can_tell_whether_a_record_went_alone(
     assert story(steps, options, alone=True) == story(steps, options, alone=False)
 
 
+def transport_of(producer: Producer) -> asyncio.WriteTransport:
+    """What the producer writes to for broker 1."""
+    assert producer._engine is not None
+    link = producer._engine.client.link(1)
+    assert link is not None
+    assert link.connection is not None
+    return link.connection._transport
+
+
 def test_a_request_that_cannot_be_written_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run(kafka: VirtualKafka) -> None:
         async with kafka.producer(linger_ms=0) as producer:
             await producer.send_and_wait("t", b"first")
             assert producer._engine is not None
-            link = producer._engine.client.link(1)
-            assert link is not None
-            assert link.connection is not None
 
             def fail(data: bytes) -> None:
                 raise OSError("this socket is broken")
 
-            monkeypatch.setattr(link.connection._transport, "write", fail)
+            monkeypatch.setattr(transport_of(producer), "write", fail)
             delivery = await producer.send("t", b"second")
             assert (await delivery).offset == 1
             assert (await producer.send_and_wait("t", b"third")).offset == 2
@@ -150,15 +157,11 @@ def test_an_interrupt_in_a_write_ends_the_producer_and_nobody_waits(
         producer = kafka.producer(linger_ms=0)
         await producer.start()
         await producer.send_and_wait("t", b"first")
-        assert producer._engine is not None
-        link = producer._engine.client.link(1)
-        assert link is not None
-        assert link.connection is not None
 
         def interrupt(data: bytes) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(link.connection._transport, "write", interrupt)
+        monkeypatch.setattr(transport_of(producer), "write", interrupt)
         with pytest.raises(KeyboardInterrupt):
             await producer.send("t", b"second")
         began = kafka.now
