@@ -262,11 +262,15 @@ def describe_each(names: Sequence[str]) -> Question[dict[str, TransactionDescrip
     )
 
 
-def list_open(prefix: str, older_than_ms: int | None) -> Question[list[str]]:
-    """The transactional ids with an open transaction that one broker coordinates."""
+def list_open(prefix: str, older_than_ms: int | None, *, idle: bool = False) -> Question[list[str]]:
+    """The transactional ids with an open transaction that one broker coordinates.
+
+    With `idle` also those whose producer, once initialized, has begun none.
+    """
+    states = ["Ongoing", "Empty"] if idle else ["Ongoing"]
 
     def make(version: int) -> Message:
-        request = ListTransactionsRequest(state_filters=["Ongoing"])
+        request = ListTransactionsRequest(state_filters=states)
         if older_than_ms is not None:
             request.duration_filter = older_than_ms
         if version >= _FIRST_LIST_WITH_PATTERN and prefix:

@@ -74,6 +74,13 @@ class EpochLostError(ExactlyOnceError):
         return error
 
 
+class EpochOverError(ExactlyOnceError):
+    """A task began when its epoch had been given up, or decided without it; it wrote nothing.
+
+    It is a straggler: what becomes of the epoch does not depend on it.
+    """
+
+
 class SupersededError(ExactlyOnceError):
     """Another driver has taken over; this one has published nothing that the other does not know.
 

@@ -8,6 +8,7 @@ Invariants
   different processes. What goes on from one to the next are connections.
 - A task's producer goes on to the next attempt only with its transaction prepared; any other end
   closes it.
+- An attempt writes only if its driver had neither decided nor given up when it had its identity.
 - Every wait is bounded by `max_block_ms` per step.
 """
 
@@ -24,7 +25,8 @@ from aioproducer.errors import IllegalStateError, KafkaError
 from aioproducer.spark.attempts import Plan, TaskResult
 from aioproducer.spark.calls import CALLERS
 from aioproducer.spark.decision import Part
-from aioproducer.spark.ledger import Ledger
+from aioproducer.spark.errors import EpochOverError
+from aioproducer.spark.ledger import Ledger, is_over
 from aioproducer.spark.pool import POOL, Kind
 from aioproducer.spark.two_phase import CommitReport, TwoPhaseCommit
 
@@ -53,6 +55,8 @@ It is how long a recovery may take; what is left open otherwise is aborted by th
 """
 JOB_EPOCH = 0
 """The one epoch of a batch job."""
+_MOST_REMEMBERED = 100
+"""Coordinators that a worker knows: each job has a driver of its own."""
 
 
 def prefix_for_checkpoint(location: str) -> str:
@@ -138,6 +142,9 @@ class TaskAttempt:
 
     Raises:
         CheckpointBehindError: see there.
+
+    Raises when it is entered:
+        EpochOverError: its driver does not wait for it any more.
     """
 
     def __init__(
@@ -185,8 +192,33 @@ class TaskAttempt:
 
     def __enter__(self) -> Self:
         if not self.is_decided:
-            self._producer = self._begun()
+            producer = self._begun()
+            try:
+                self._refuse_if_over(producer)
+            except BaseException:
+                producer.close(0)
+                raise
+            self._producer = producer
         return self
+
+    def _refuse_if_over(self, producer: Producer) -> None:
+        """Looks whether anybody will end what this attempt writes.
+
+        A cancelled task may run on for a while, or begin only then. A driver that gives up says so
+        first and shuts out all attempts it can see then; an attempt is seen first, and then looks:
+        one of the two always notices the other.
+        """
+
+        async def looking(client: CoordinatorClient) -> bool:
+            client.forget_coordinators(_MOST_REMEMBERED)
+            return await is_over(client, self._plan.driver)
+
+        if CALLERS.call(self._kind, producer.config, looking):
+            raise EpochOverError(
+                f"epoch {self._epoch} was given up, or decided without this attempt of Spark "
+                f"partition {self._partition}, which has written nothing",
+                epoch=self._epoch,
+            )
 
     def _begun(self) -> Producer:
         """A producer of this attempt's name: one that has connections already, or a new one."""

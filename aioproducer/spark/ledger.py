@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 _log = log.get("spark")
 
 _FEATURE = "transaction.version"
+_IDLE = "Empty"
 _SHUT_OUT = (InvalidProducerEpochError, InvalidProducerIdMappingError, ProducerFencedError)
 
 
@@ -128,14 +129,20 @@ class Ledger(TransactionAdmin):
         may_create = self._config.allow_auto_create_topics
         return await self._asks().ask(questions.partition_count(self._topic, may_create=may_create))
 
-    async def open_attempts(self, beside: Iterable[Part] = ()) -> list[TransactionDescription]:
-        """The open transactions of this prefix's tasks, beside some that are known."""
-        question = questions.list_open(self.names.workers, None)
+    async def open_attempts(
+        self, beside: Iterable[Part] = (), *, idle: bool = False
+    ) -> list[TransactionDescription]:
+        """The open transactions of this prefix's tasks, beside some that are known.
+
+        With `idle` also attempts that have their identity and have written nothing yet.
+        """
+        question = questions.list_open(self.names.workers, None, idle=idle)
         listed = {name for some in await self._asks().ask_each(question) for name in some}
         listed -= {part.transaction.transactional_id for part in beside}
         wanted = [name for name in sorted(listed) if self.names.read(name) is not None]
         described = await self._described(wanted)
-        return [each for each in described.values() if each.state == "Ongoing"]
+        states = {"Ongoing", _IDLE} if idle else {"Ongoing"}
+        return [each for each in described.values() if each.state in states]
 
     async def not_prepared(self, parts: Iterable[Part]) -> list[Part]:
         """Those whose transactions have ended."""
@@ -260,6 +267,13 @@ class Ledger(TransactionAdmin):
         """What coordinators know of some transactional ids; those they do not know are left out."""
         kind = CoordinatorKind.TRANSACTION
         return await self._asks().ask_coordinators(kind, names, questions.describe_each)
+
+
+async def is_over(asks: CoordinatorClient, driver: PreparedTransaction) -> bool:
+    """Whether the driver with this identity has decided or given up, or was shut out."""
+    found = await asks.ask(questions.describe(driver.transactional_id))
+    identity = (driver.producer_id, driver.epoch)
+    return found is None or found.state != _IDLE or (found.producer_id, found.epoch) != identity
 
 
 def _settled(decision: Decision) -> OffsetAndMetadata:

@@ -7,7 +7,7 @@ Spark, processes, how a request is made.
              (nothing to finish or abort where the prefix is used once)
     (tasks   each writes in a transaction of its own, and leaves it prepared)
     commit   look whether all are still there; decide; commit each
-    abort    decide nothing any more; finish a decided epoch, abort any other
+    abort    decide nothing any more; finish a decided epoch, abort any other and shut out its tasks
 
 Invariants
 - Before the decision nothing of an epoch is visible to read_committed readers; behind it all of it
@@ -44,8 +44,6 @@ _T = TypeVar("_T")
 _log = log.get("spark")
 
 _AT_A_TIME = 32
-_STRAGGLERS_S = 3.0
-"""For how long tasks may go on that were cancelled: Spark kills their workers after 2 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,21 +151,19 @@ class TwoPhaseCommit:
 
         Args:
             epoch: the epoch.
-            results: what is known of its tasks; None for one that may be running still, for which
-                it takes some seconds more.
+            results: what is known of its tasks; None for one that may be running still, or may
+                even begin later.
             plan: the one it was planned with, if that is known and no task has a result.
 
         Raises:
             EpochLostError: it is decided, and not all of it can be made visible.
         """
-        results = list(results)
         known = [each for each in results if each is not None and not each.skipped]
         drivers = dict.fromkeys(each.driver for each in known)
         if plan is not None:
             drivers[plan.driver] = None
         if not drivers:
             return
-        found = await self._ledger.open_attempts()
         renewed = [await self._ledger.give_up(driver) for driver in drivers]
         last = await self._last()
         decided = last.parts if last is not None else ()
@@ -176,13 +172,12 @@ class TwoPhaseCommit:
         ours = [each for each in renewed if each is not None]
         if len(ours) < len(renewed):
             return
-        await self._abort_orphans(found, last)
-        if None in results:
-            await asyncio.sleep(_STRAGGLERS_S)
-            found = await self._ledger.open_attempts()
-            # Nobody has taken over until here, so what was found is no one else's.
-            if await self._ledger.give_up(ours[-1]) is not None:
-                await self._abort_orphans(found, last)
+        # An attempt that has its identity by now is found here, and shut out before it can write.
+        # One that gets it later sees that its driver has given up (`ledger.is_over`).
+        found = await self._ledger.open_attempts(idle=True)
+        # Nobody has taken over until here, so what was found is no one else's.
+        if await self._ledger.give_up(ours[-1]) is not None:
+            await self._abort_orphans(found, last)
 
     # -- steps -----------------------------------------------------------------------------------
 

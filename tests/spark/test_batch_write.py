@@ -10,7 +10,9 @@ import pytest
 from support.pages import blocks, page
 from support.spark import EmbeddedKafka
 
+from aioproducer.errors import NotLeaderOrFollowerError
 from aioproducer.spark import register
+from aioproducer.wire.api_keys import ApiKey
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -142,6 +144,36 @@ def test_an_exactly_once_job_is_published_as_a_whole(spark: Any, embedded: Embed
         assert published(embedded, topic, 100) == list(range(100))
     write(frame, embedded, options)  # without a job.id every run is a job of its own
     assert len(published(embedded, topic, 200)) == 200
+
+
+def test_a_task_that_writes_when_its_job_has_failed_holds_no_later_job_up(
+    spark: Any, embedded: EmbeddedKafka
+) -> None:
+    topic = embedded.topic(1)
+    options = {
+        "topic": topic,
+        "delivery.guarantee": "exactly-once",
+        "kafka.retry.backoff.ms": "20",
+        "kafka.retry.backoff.max.ms": "20",
+    }
+    good = spark.range(0, 100, 1, 2).selectExpr("CAST(id AS STRING) AS value")
+    broken = spark.range(0, 100, 1, 2).selectExpr(
+        "IF(id = 99, repeat('x', 2000000), CAST(id AS STRING)) AS value"
+    )
+    # Spark lets a failed job's workers go on for 2 to 4 s: nearer to 4 s where they run already.
+    write(good, embedded, options)
+    refusing = embedded.faults.error(
+        ApiKey.PRODUCE, NotLeaderOrFollowerError, topic=topic, times=None
+    )
+    try:
+        with pytest.raises(Exception, match="row 49"):
+            write(broken, embedded, options)
+    finally:
+        embedded.faults.remove(refusing)
+    assert refusing.struck, "the other task has not tried to write"
+    for count in (2, 3, 4):
+        write(good, embedded, options)
+        assert len(published(embedded, topic, 100 * count)) == 100 * count
 
 
 def test_spark_finds_the_source_by_itself(spark: Any, embedded: EmbeddedKafka) -> None:

@@ -24,7 +24,7 @@ from aioproducer.records.batch import RecordBatch
 from aioproducer.runtime.coordinator_client import CoordinatorClient
 from aioproducer.spark.attempts import AttemptNumbers, Plan, TaskResult
 from aioproducer.spark.decision import Part
-from aioproducer.spark.ledger import Ledger
+from aioproducer.spark.ledger import Ledger, is_over
 from aioproducer.spark.two_phase import TwoPhaseCommit
 from aioproducer.testing.sim.transactions.line import Line
 from aioproducer.testing.world.producer import SimProducer
@@ -315,6 +315,7 @@ class Query:
         try:
             await producer.start()
             await producer.begin_transaction()
+            await self._look(worker, plan)
             for number, row in enumerate(rows):
                 self._die(worker, fatal == number, kills=kills)
                 await producer.send(TOPIC, row, partition=self.rng.randrange(PARTITIONS))
@@ -325,6 +326,12 @@ class Query:
             await producer.close(0)
         part = None if prepared.empty else Part(partition, len(rows), prepared)
         return TaskResult(plan.driver, epoch, OWNER, part)
+
+    async def _look(self, worker: Worker, plan: Plan) -> None:
+        """As `TaskAttempt` does before it writes."""
+        async with SimLedger(self._config, worker, self.rng) as ledger:
+            if await is_over(ledger._asks(), plan.driver):
+                raise TaskFailedError
 
     def _producer(self, worker: Worker, name: str) -> SimProducer:
         return SimProducer(

@@ -88,9 +88,16 @@ def is_noticed(play: Callable[[int], list[str]]) -> bool:
 
 
 class AmongRivals(Query):
-    """Two drivers more often than one."""
+    """Two drivers more often than one.
+
+    Their attempts do not look: one that does stops when another driver has taken over, which would
+    hide nearly always what a driver does that does not notice it.
+    """
 
     RIVALRY = 0.9
+
+    async def _look(self, worker: object, plan: Plan) -> None:
+        pass
 
 
 @pytest.mark.parametrize(

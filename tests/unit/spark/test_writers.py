@@ -13,6 +13,7 @@ from support.spark import EmbeddedKafka, embedded_kafka
 from aioproducer.blocking import Producer
 from aioproducer.errors import ConfigError, KafkaError, TransactionalIdAuthorizationFailedError
 from aioproducer.spark.calls import CALLERS
+from aioproducer.spark.errors import EpochOverError
 from aioproducer.spark.pool import POOL
 from aioproducer.spark.rows import RowError
 from aioproducer.wire.api_keys import ApiKey
@@ -73,6 +74,20 @@ def test_an_exactly_once_job_that_is_aborted_leaves_nothing_open(kafka: Embedded
     assert kafka.numbers(topic) == []
     after = source(kafka, topic).writer(SCHEMA, False)
     after.write(batch(10, 20))
+    assert kafka.numbers(topic) == list(range(10, 20))
+
+
+def test_a_task_that_begins_when_its_job_was_aborted_holds_no_other_job_up(
+    kafka: EmbeddedKafka,
+) -> None:
+    topic = kafka.topic(1)
+    writer = source(kafka, topic, **EXACTLY_ONCE).writer(SCHEMA, False)
+    straggler = copied(writer)
+    copied(writer).abort([None, None])
+    with pytest.raises(EpochOverError, match="Spark partition 0, which has written nothing"):
+        straggler.write(batch(0, 10))
+    after = source(kafka, topic, **EXACTLY_ONCE).writer(SCHEMA, False)
+    copied(after).commit([copied(after).write(batch(10, 20))])
     assert kafka.numbers(topic) == list(range(10, 20))
 
 
