@@ -36,7 +36,7 @@ from aioproducer.spark.attempts import Plan, TaskResult
 from aioproducer.spark.decision import Decision, Part
 from aioproducer.spark.errors import EpochLostError, EpochNotPreparedError
 from aioproducer.spark.ledger import Ledger, superseded
-from aioproducer.types import TransactionDescription
+from aioproducer.types import PreparedTransaction, TransactionDescription
 
 _S = TypeVar("_S")
 _T = TypeVar("_T")
@@ -112,7 +112,7 @@ class TwoPhaseCommit:
         return Plan(ledger.names.prefix, driver, last.epoch, last.owner)
 
     async def commit(self, epoch: int, results: Iterable[TaskResult | None]) -> CommitReport:
-        """Makes an epoch visible, all of it.
+        """Makes an epoch visible, all of it; also if an earlier call has done so.
 
         Raises:
             EpochNotPreparedError, SupersededError: it is not visible and not decided.
@@ -125,20 +125,25 @@ class TwoPhaseCommit:
         first = _common(epoch, known)
         if first.skipped:
             return CommitReport(epoch, skipped=True)
-        parts = tuple(each.part for each in known if each.part is not None)
+        given = (each.part for each in known if each.part is not None)
+        parts = tuple(sorted(given, key=lambda part: part.partition))
         decision = Decision(epoch, first.owner, parts)
         times = [self._clock()]
-        _, found, *_ = await together(
-            self._check(decision),
+        gone, found, *_ = await together(
+            self._ledger.not_prepared(parts),
             self._ledger.open_attempts(beside=parts),
             self._ledger.find_groups(),
         )
+        if gone:
+            await self._check_decided(first.driver, decision, gone)
         times.append(self._clock())
-        await self._ledger.decide(first.driver, decision)
+        if not gone:
+            await self._ledger.decide(first.driver, decision)
         times.append(self._clock())
         await self._finish(decision)
-        # Nobody had taken over before the decision, so what was open then is nobody's now.
-        await self._abort_orphans(found, decision)
+        if not gone:
+            # Nobody had taken over before the decision, so what was open then is nobody's now.
+            await self._abort_orphans(found, decision)
         times.append(self._clock())
         steps = zip(("check", "decide", "end"), times, times[1:], strict=False)
         seconds = {step: after - before for step, before, after in steps}
@@ -181,15 +186,23 @@ class TwoPhaseCommit:
 
     # -- steps -----------------------------------------------------------------------------------
 
-    async def _check(self, decision: Decision) -> None:
-        gone = await self._ledger.not_prepared(decision.parts)
-        if gone:
-            names = ", ".join(map(str, sorted(part.partition for part in gone)))
-            raise EpochNotPreparedError(
-                f"epoch {decision.epoch} was not decided, nothing of it is visible: the "
-                f"transactions of Spark partitions {names} were ended meanwhile",
-                epoch=decision.epoch,
-            )
+    async def _check_decided(
+        self, driver: PreparedTransaction, decision: Decision, gone: Iterable[Part]
+    ) -> None:
+        """Makes sure that transactions are gone because an earlier call has committed them."""
+        # If it is not decided, it cannot be any more; a decision that is under way ends here.
+        await self._ledger.give_up(driver)
+        last = await self._ledger.last_decision()
+        if last == decision:
+            return
+        if last is not None and last.owner == decision.owner and last.epoch >= decision.epoch:
+            raise superseded(decision.epoch)
+        names = ", ".join(str(part.partition) for part in gone)
+        raise EpochNotPreparedError(
+            f"epoch {decision.epoch} was not decided, nothing of it is visible: the "
+            f"transactions of Spark partitions {names} were ended meanwhile",
+            epoch=decision.epoch,
+        )
 
     async def _abort_orphans(
         self, found: Iterable[TransactionDescription], decision: Decision | None

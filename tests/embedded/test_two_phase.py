@@ -215,6 +215,18 @@ async def test_a_task_that_opens_its_transaction_during_the_abort_does_not_hold_
     assert await job.visible() == []
 
 
+async def test_a_commit_may_be_repeated_after_its_success(job: Job) -> None:
+    results = await job.tasks(await job.plan(), 0, "a", "b")
+    for _ in range(3):
+        assert await job.commit(0, results[::-1]) == 2
+    assert await job.visible() == ["a", "b"]
+    assert (await job.plan()).is_decided(0, OWNER)
+    await job.commit(1, await job.tasks(await job.plan(), 1, "c"))
+    with pytest.raises(SupersededError, match="what becomes of the epoch is up to that one"):
+        await job.commit(0, results)
+    assert await job.visible() == ["a", "b", "c"]
+
+
 async def test_a_second_driver_shuts_out_the_first(job: Job) -> None:
     first = await job.tasks(await job.plan(), 0, "a", "b")
     plan = await job.plan()
