@@ -16,18 +16,13 @@ import os
 import subprocess
 import sys
 import tarfile
+import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
 from tools.package.tight import pack_tightly
 
 ROOT = Path(__file__).parents[3]
-# Nothing unwinds C here: no exception passes through it, and there are no symbols to show.
-_FLAGS = {
-    "CFLAGS": "-g0 -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables"
-    " -ffile-prefix-map={directory}=.",
-    "LDFLAGS": "-Wl,--strip-all,--gc-sections",
-}
 
 
 class Distributions(NamedTuple):
@@ -60,6 +55,13 @@ def build(directory: Path, python: str = sys.executable) -> Distributions:
     return Distributions(sdist, wheel)
 
 
+def _flags() -> dict[str, str]:
+    """What compiler and linker are told on Linux, here as where wheels are published."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["cibuildwheel"]
+    flags: dict[str, str] = settings["linux"]["environment"]
+    return flags
+
+
 def _run_build(python: str, kind: str, source: Path, directory: Path) -> None:
     environment = {
         **os.environ,
@@ -67,7 +69,8 @@ def _run_build(python: str, kind: str, source: Path, directory: Path) -> None:
         "PYTHONHASHSEED": "0",
     }
     if sys.platform == "linux":
-        environment |= {name: flags.format(directory=source) for name, flags in _FLAGS.items()}
+        environment |= _flags()
+        environment["CFLAGS"] += f" -ffile-prefix-map={source}=."
     command = [python, "-m", "build", "--no-isolation", kind, "--outdir", str(directory)]
     done = subprocess.run(
         [*command, str(source)],
