@@ -15,17 +15,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aioproducer.core.buffer_pool import BufferPool
+from aioproducer.core.buffer_pool import NO_CEILING, BufferPool
 from aioproducer.core.idempotence import Sequencer
 from aioproducer.core.incomplete import IncompleteBatches
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
 from aioproducer.core.readiness import PartitionQueue, Readiness
-from aioproducer.records.batch import HEADER_SIZE
+from aioproducer.records.batch import HEADER_SIZE, EncodedBatch
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
     from aioproducer.core.metadata import Metadata
     from aioproducer.core.outgoing import OutgoingRecord
+    from aioproducer.records.protocol import BatchBuilder
 
 _FIRST_SIZE = 4096
 
@@ -61,6 +62,7 @@ class RecordAccumulator:
         on_unretrieved: see `ProducerBatch`.
 
     Attributes:
+        sequencer: whoever asks for its numbers finds it here.
         readiness: whose turn it is; the sender asks there.
     """
 
@@ -80,7 +82,7 @@ class RecordAccumulator:
         self.growth_per_record = 0
         """Bytes a record may grow by in a request, in the formats of old brokers."""
         self._metadata = metadata
-        self._sequencer = sequencer
+        self.sequencer: Sequencer = sequencer
         self._owner = owner
         self._on_unretrieved = on_unretrieved
         self._queues: dict[str, dict[int, PartitionQueue]] = {}
@@ -160,28 +162,42 @@ class RecordAccumulator:
         self.readiness.replan(queue)
         return batch
 
-    def hand_out_alone(
+    def take_note(
         self,
-        record: OutgoingRecord,
-        partition: int,
+        place: TopicPartition,
+        builder: BatchBuilder,
+        encoded: EncodedBatch,
+        leader_epoch: int,
         now: float,
         *,
         buffer: bytearray,
         size: int,
-    ) -> ProducerBatch | None:
-        """`append_in_new_batch` and `drain` in one, for a record that finds everything `quiet`.
+    ) -> ProducerBatch:
+        """`append_in_new_batch`, `drain` and `hold` of what found everything `quiet` and was sent.
 
-        The batch is held as if by a request. None, and the buffer is the caller's again, when it
-        may not go out yet.
+        The sequencer has not been told (`on_sent`).
         """
-        queue = self._queue_of(record.meta.name, partition)
-        batch = self._begin(record, queue, now, buffer, size)
-        if not self._sequencer.may_drain(batch):
-            return None
-        self._enlist(batch, now)
-        batch.close()
-        self._hand_out(batch, queue, now)
-        self.hold(batch)
+        batch = ProducerBatch(
+            place,
+            buffer,
+            size,
+            now=now,
+            ordinal=(self._ordinal,),
+            owner=self._owner,
+            on_unretrieved=self._on_unretrieved,
+            builder=builder,
+        )
+        batch.full = True
+        builder.close()
+        batch.encoded = encoded
+        batch.attempts = batch.holds = 1
+        batch.leader_epoch = leader_epoch
+        self._ordinal += 1
+        self._holds += 1
+        self._incomplete.add(batch)
+        self._metadata.add_topic(place.topic, now)
+        if self.settings.guarantee_order:
+            self._queue_of(*place).muted = True
         return batch
 
     # -- what is due -----------------------------------------------------------------------------
@@ -201,7 +217,7 @@ class RecordAccumulator:
 
         The batches add up to at most `max_request_size`, unless the first alone exceeds it.
         """
-        readiness, sequencer = self.readiness, self._sequencer
+        readiness, sequencer = self.readiness, self.sequencer
         drained: list[ProducerBatch] = []
         size = 0
         for _ in range(readiness.begin_request(node_id)):
@@ -280,9 +296,11 @@ class RecordAccumulator:
 
     def unmute(self, topic_partition: TopicPartition) -> None:
         """The answer for a partition has come: whatever held it back may be over."""
-        queue = self._queue_of(*topic_partition)
-        queue.muted = False
-        self.readiness.replan(queue)
+        queue = self.queue(*topic_partition)
+        if queue is not None:
+            queue.muted = False
+            if queue.batches:
+                self.readiness.replan(queue)
 
     def hold(self, batch: ProducerBatch) -> None:
         """A transport may read the batch's memory from now on."""
@@ -293,14 +311,26 @@ class RecordAccumulator:
         """The transport is done with the batch's memory."""
         batch.holds -= 1
         self._holds -= 1
-        self._maybe_deallocate(batch)
+        if batch.done and not batch.holds:
+            self._deallocate(batch)
 
     def complete(self, batch: ProducerBatch, outcome: BatchOutcome) -> bool:
         """Ends a batch; False when it had ended before."""
         self._incomplete.discard(batch)
         first = batch.complete(outcome)
-        self._maybe_deallocate(batch)
+        if not batch.holds:
+            self._deallocate(batch)
         return first
+
+    def acknowledge(self, batch: ProducerBatch, outcome: BatchOutcome) -> None:
+        """`complete`, `release` and `unmute` in one, for a batch without an outcome."""
+        batch.holds -= 1
+        self._holds -= 1
+        self._incomplete.discard(batch)
+        batch.complete(outcome)
+        if not batch.holds:
+            self._deallocate(batch)
+        self.unmute(batch.topic_partition)
 
     def take_expired(self, now: float) -> list[ProducerBatch]:
         """Batches past their delivery timeout, taken off their queues, not yet completed."""
@@ -332,7 +362,7 @@ class RecordAccumulator:
     @property
     def quiet(self) -> bool:
         """Whether every batch has its outcome and none is in a transport's hands."""
-        return not self._incomplete and not self._holds
+        return not self._holds and not self._incomplete
 
     @property
     def in_use(self) -> bool:
@@ -396,10 +426,10 @@ class RecordAccumulator:
         self._ordinal += 1
         self._incomplete.add(batch)
         self._metadata.add_topic(batch.topic_partition.topic, now)
-        self._sequencer.on_opened(batch.topic_partition)
+        self.sequencer.on_opened(batch.topic_partition)
 
     def _hand_out(self, batch: ProducerBatch, queue: PartitionQueue, now: float) -> None:
-        self._sequencer.on_drained(batch)
+        self.sequencer.on_drained(batch)
         batch.on_attempt(now, self._metadata.leader_epoch(*queue.topic_partition))
         if self.settings.guarantee_order:
             queue.muted = True
@@ -421,10 +451,11 @@ class RecordAccumulator:
                     self.readiness.forget(queue)
                 del self._queues[topic]
 
-    def _maybe_deallocate(self, batch: ProducerBatch) -> None:
-        if not batch.holds and batch.done:
-            buffer = batch.take_buffer()
-            if buffer is not None:
-                self.pool.deallocate(buffer, batch.size)
-                if batch.size:  # else it is a part of one that counts them all
-                    self.pool.return_records(batch.count)
+    def _deallocate(self, batch: ProducerBatch) -> None:
+        buffer = batch.take_buffer()
+        if buffer is not None:
+            pool = self.pool
+            pool.deallocate(buffer, batch.size)
+            # A part of a split one has no size: that one counts them all.
+            if batch.size and pool.ceiling != NO_CEILING:
+                pool.return_records(batch.count)

@@ -46,6 +46,8 @@ from aioproducer.types import TopicPartition
 
 MAX_EPOCH = 2**15 - 1
 _SEQUENCES = 2**31
+NO_NUMBERS = (-1, -1, -1)
+"""Of a batch without idempotence: producer id, epoch, sequence."""
 _FIRST_OF_ALL = (-1,)
 """An ordinal before every batch's."""
 
@@ -70,11 +72,21 @@ class Sequencer:
         """Whether the batch, the first of its queue, may go out now."""
         return True
 
+    def numbers_of_next(self, topic_partition: TopicPartition) -> tuple[int, int, int] | None:
+        """Producer id, epoch and sequence of a new batch that goes out now, with none in flight.
+
+        None if it may not go out.
+        """
+        return NO_NUMBERS
+
+    def on_sent(self, batch: ProducerBatch, numbers: tuple[int, int, int]) -> None:
+        """`on_drained` of a batch of one record that has got its `numbers_of_next` already."""
+
     def on_drained(self, batch: ProducerBatch) -> None:
         """The batch goes out: a new one gets its sequence."""
 
     def on_acknowledged(self, batch: ProducerBatch) -> None:
-        """The batch stands in the log."""
+        """The batch stands in the log; it is off the wire, or about to be."""
 
     def on_failed(self, batch: ProducerBatch) -> None:
         """The batch has failed for good; `possibly_persisted` says how surely."""
@@ -190,6 +202,35 @@ class IdempotentSequencer(Sequencer):
             and len(partition.in_flight) < self._max_in_flight
         )
 
+    def numbers_of_next(self, topic_partition: TopicPartition) -> tuple[int, int, int] | None:
+        """What `on_drained` would give a batch of this partition now, with none in flight.
+
+        None as well when the partition has to start over, which is left to `may_drain`.
+        """
+        if self._given_up:
+            return NO_NUMBERS
+        partition = self._partitions.get(topic_partition)
+        if partition is None or partition.in_flight:
+            return None
+        identity = partition.identity
+        if (
+            identity is None
+            or identity is not self.identity
+            or partition.unwritten_from is not None
+            or partition.unknown_gap is not None
+        ):
+            return None  # the usual way makes it fresh
+        return (*identity, partition.next_sequence)
+
+    def on_sent(self, batch: ProducerBatch, numbers: tuple[int, int, int]) -> None:
+        """The batch is in flight with the next numbers of its partition."""
+        if numbers is not NO_NUMBERS:
+            batch.producer_id, batch.producer_epoch, batch.base_sequence = numbers
+            batch.has_sequence = True
+            partition = self._partitions[batch.topic_partition]
+            partition.next_sequence = sequence_after(batch.base_sequence, 1)
+            partition.in_flight.append(batch)
+
     def on_drained(self, batch: ProducerBatch) -> None:
         """A batch that goes out for the first time gets its sequence."""
         if not batch.has_sequence and not self._given_up:
@@ -199,9 +240,10 @@ class IdempotentSequencer(Sequencer):
 
     def on_acknowledged(self, batch: ProducerBatch) -> None:
         """The batch stands in the log, hence everything before it in its epoch."""
-        partition = self._partition(batch.topic_partition)
-        if not self._remove(partition, batch):
+        partition = self._partitions.get(batch.topic_partition)
+        if partition is None or batch not in partition.in_flight:
             return
+        partition.in_flight.remove(batch)
         partition.acknowledged = True
         if partition.unknown_gap is not None and batch.ordinal > partition.unknown_gap:
             partition.unknown_gap = None
@@ -210,6 +252,8 @@ class IdempotentSequencer(Sequencer):
         if partition.unwritten_from is not None and batch.ordinal >= partition.unwritten_from:
             # A broker that knew nothing of us took it without its predecessor.
             partition.unwritten_from = None
+        if partition.in_flight:
+            self._maybe_restart(partition)
 
     def on_failed(self, batch: ProducerBatch) -> None:
         """The batch has failed for good and leaves a gap."""
@@ -260,7 +304,7 @@ class IdempotentSequencer(Sequencer):
     def on_off_the_wire(self, topic_partition: TopicPartition) -> None:
         """A request with a batch of this partition is over: a restart may be possible now."""
         partition = self._partitions.get(topic_partition)
-        if partition is not None:
+        if partition is not None and partition.in_flight:
             self._maybe_restart(partition)
 
     def on_recreated(self, topic: str) -> None:
@@ -303,7 +347,8 @@ class IdempotentSequencer(Sequencer):
         """With nothing in flight: makes the partition ready for a new batch, if possible."""
         if partition.identity != self.identity or not partition.is_whole:
             self._restart(partition)
-        return partition.is_whole and partition.identity is not None
+            return partition.is_whole and partition.identity is not None
+        return partition.identity is not None
 
     def _maybe_restart(self, partition: _Partition) -> None:
         first = partition.unwritten_from

@@ -56,7 +56,8 @@ class IncompleteBatches:
     def discard(self, batch: ProducerBatch) -> None:
         """Takes a batch out, if it is in."""
         self._whole.pop(batch, None)
-        self._parts.pop(batch, None)
+        if self._parts:
+            self._parts.pop(batch, None)
 
     @property
     def next_expiry_at(self) -> float:

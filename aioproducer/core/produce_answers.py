@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from aioproducer.wire.messages.produce import PartitionProduceResponse, ProduceResponse
     from aioproducer.wire.produce import Acknowledgement
 
+_new_tuple = tuple.__new__
+_BLAMELESS = BatchOutcome().record_errors
+
 Answers = Mapping[TopicPartition, "PartitionProduceResponse"]
 
 
@@ -29,7 +32,10 @@ def acknowledges(answer: Acknowledgement, batches: Sequence[ProducerBatch]) -> b
     return (
         len(batches) == 1
         and answer.index == partition
-        and (answer.name == topic if answer.name else answer.topic_id.int == topic_id.int)
+        and (
+            answer.topic_id is topic_id
+            or (answer.name == topic if answer.name else answer.topic_id.int == topic_id.int)
+        )
     )
 
 
@@ -70,8 +76,14 @@ def success_outcome(answer: PartitionProduceResponse | Acknowledgement) -> Batch
     if answer.error_code == DUPLICATE_SEQUENCE_NUMBER or answer.base_offset < 0:
         return BatchOutcome()
     stamped, log_start = answer.log_append_time_ms, answer.log_start_offset
-    return BatchOutcome(
-        base_offset=answer.base_offset,
-        log_append_time_ms=stamped if stamped >= 0 else None,
-        log_start_offset=log_start if log_start >= 0 else None,
+    # What a NamedTuple's own `__new__` does, without that call.
+    return _new_tuple(
+        BatchOutcome,
+        (
+            answer.base_offset,
+            stamped if stamped >= 0 else None,
+            None,
+            _BLAMELESS,
+            log_start if log_start >= 0 else None,
+        ),
     )

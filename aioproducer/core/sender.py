@@ -216,10 +216,13 @@ class Sender:
                 again=batch.attempts > 1,
             )
 
-    def on_sent_alone(self, node_id: int, batches: Sequence[ProducerBatch], now: float) -> None:
-        """A request that no turn has decided on is in the transport's hands."""
+    def on_sent_alone(self, node_id: int, batch: ProducerBatch, now: float) -> None:
+        """A request for one record, that no turn has decided on, is in the transport's hands."""
         self._latencies.update(node_id, now, can_drain=True)
-        self.on_dispatched(node_id, batches)
+        batch.on_wire = True
+        self._stats.note_sent(
+            now, batch.topic_partition.topic, batch.wire_size, batch.largest_record
+        )
 
     def without_done(self, node_id: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """Lets go of batches that ended while their request was prepared; returns the others."""
@@ -270,15 +273,13 @@ class Sender:
                 self._succeed(batch, BatchOutcome(), now)
             self._let_go(batches)
             return
-        self._stats.tick(now)
-        self._stats.on_response(now - batches[0].last_attempt_at, response.throttle_time_ms / 1000)
         if isinstance(response, Acknowledgement):
-            if acknowledges(response, batches):
-                if not batches[0].done:
-                    self._succeed(batches[0], success_outcome(response), now)
-                self._let_go(batches)
+            if acknowledges(response, batches) and not batches[0].done:
+                self._on_acknowledged(batches[0], response, now)
                 return
             response = response.whole()
+        self._stats.tick(now)
+        self._stats.on_response(now - batches[0].last_attempt_at, response.throttle_time_ms / 1000)
         names: dict[UUID, str] = {}
         if not (response.responses and response.responses[0].name):
             # By the ids the request was made with: the metadata may know others by now, or none.
@@ -445,6 +446,20 @@ class Sender:
         if self.accumulator.complete(batch, outcome):
             where, since = batch.topic_partition, batch.created_at
             self._stats.on_batch_failed(FailedBatch(where, batch.count, since, str(outcome.error)))
+
+    def _on_acknowledged(self, batch: ProducerBatch, answer: Acknowledgement, now: float) -> None:
+        """`_succeed` and `_let_go` in one."""
+        self._sequencer.on_acknowledged(batch)
+        records = batch.count
+        batch.on_wire = False
+        self.accumulator.acknowledge(batch, success_outcome(answer))
+        self._stats.note_acknowledged(
+            now,
+            now - batch.last_attempt_at,
+            answer.throttle_time_ms / 1000,
+            records,
+            now - batch.created_at,
+        )
 
     def _let_go(self, batches: Sequence[ProducerBatch]) -> None:
         for batch in batches:

@@ -22,7 +22,7 @@ from aioproducer import log
 from aioproducer.errors import KafkaConnectionError, KafkaError
 from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.net.dialer import Dialer
-from aioproducer.net.in_flight import OnEnd
+from aioproducer.net.in_flight import InFlightRequest, OnEnd
 from aioproducer.net.link import BrokerLink
 from aioproducer.net.settings import NetSettings
 from aioproducer.net.surroundings import NodeState, Surroundings
@@ -277,20 +277,44 @@ class NetworkClient:
         *,
         timeout_s: float | None = None,
         now: float,
-        on_end: OnEnd | None = None,
     ) -> asyncio.Future[Message | None]:
         """Sends in the highest common version; the future is done with the response.
 
-        With `expect_response=False` the result is None, once the bytes are out. For `on_end` see
-        `Connection.send`.
+        With `expect_response=False` the result is None, once the bytes are out.
 
         Raises:
             NodeNotReady: nothing was sent; see `is_ready`.
             UnsupportedVersionError: nothing was sent; the node speaks no version of this request.
         """
+        future: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
+        self._send(node_id, request, timeout_s, now, future=future)
+        return future
+
+    def begin(
+        self,
+        node_id: int,
+        request: PreparedRequest,
+        *,
+        timeout_s: float,
+        now: float,
+        on_end: OnEnd,
+    ) -> None:
+        """`send` for who is told the end otherwise than by a future."""
+        self._send(node_id, request, timeout_s, now, on_end=on_end)
+
+    def _send(
+        self,
+        node_id: int,
+        request: Message | PreparedRequest,
+        timeout_s: float | None,
+        now: float,
+        *,
+        future: asyncio.Future[Message | None] | None = None,
+        on_end: OnEnd | None = None,
+    ) -> None:
         link = self.link(node_id)
-        connection = None if link is None else link.connection
-        if link is None or link.versions is None or connection is None or not link.is_ready(now):
+        connection = None if link is None else link.ready_connection(now)
+        if link is None or link.versions is None or connection is None:
             raise NodeNotReady("the node takes no request now", node_id=node_id)
         if isinstance(request, Message):
             request = PreparedRequest.of(request)
@@ -299,16 +323,18 @@ class NetworkClient:
             version = link.versions.choose(
                 kind, request.min_version, request.max_version, node_id=node_id
             )
-        timeout_s = self._settings.request_timeout_s if timeout_s is None else timeout_s
         correlation_id = connection.next_correlation_id()
-        return connection.send(
-            request.build(version, correlation_id, self._settings.client_id),
-            correlation_id=correlation_id,
-            request_type=kind,
-            version=version,
-            deadline=now + timeout_s,
+        connection.begin(
+            InFlightRequest(
+                kind,
+                version,
+                correlation_id,
+                request.build(version, correlation_id, self._settings.client_id),
+                now + (self._settings.request_timeout_s if timeout_s is None else timeout_s),
+                on_end,
+                future,
+            ),
             expect_response=request.expect_response,
-            on_end=on_end,
         )
 
     def throttle(self, node_id: int, until: float) -> None:

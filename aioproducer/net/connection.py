@@ -41,7 +41,7 @@ from aioproducer.errors import (
 )
 from aioproducer.net.answers import decode_answer, describe_end
 from aioproducer.net.frame_tap import FrameTap
-from aioproducer.net.in_flight import InFlightRequest, OnEnd
+from aioproducer.net.in_flight import InFlightRequest
 from aioproducer.net.security.tls_failures import check_not_tls
 from aioproducer.net.traffic import NodeTraffic
 from aioproducer.wire.framing import SIZE_BYTES, frame_size
@@ -168,17 +168,32 @@ class Connection:
         version: int,
         deadline: float,
         expect_response: bool = True,
-        on_end: OnEnd | None = None,
     ) -> asyncio.Future[Message | None]:
         """Hands a framed request to the transport; the future is done when it is answered.
 
         Without an answer to expect (acks=0) the future is done, with None, as soon as the bytes
-        have left the process. The buffers must not change until the future is done. `on_end` is
-        called with it then, of an answer at once: a callback of the future is one turn of the
-        loop later. It must not raise.
+        have left the process. The buffers must not change until the future is done.
 
         Raises:
             KafkaConnectionError: the connection is over; nothing was written.
+        """
+        future: asyncio.Future[Message | None] = self._loop.create_future()
+        request = InFlightRequest(
+            request_type, version, correlation_id, buffers, deadline, future=future
+        )
+        self.begin(request, expect_response=expect_response)
+        return future
+
+    def begin(self, request: InFlightRequest, *, expect_response: bool = True) -> None:
+        """`send` for who is told the end otherwise than by a future."""
+        self.write(request.buffers)
+        self.track(request, expect_response=expect_response)
+
+    def write(self, buffers: Sequence[bytes | memoryview]) -> None:
+        """Hands a framed request to the transport; `track` has to follow at once.
+
+        Raises:
+            KafkaConnectionError: as `send`.
         """
         if self.error is not None:
             raise self.error.with_context()
@@ -190,31 +205,22 @@ class Connection:
         except (OSError, RuntimeError) as error:
             self.abort(self._disconnected(f"writing failed: {error}"))
             raise self._disconnected(f"writing failed: {error}") from error
-        now = self._last_used = self._loop_time()
-        size = sum(map(len, buffers))
-        self._bytes_written += size
+
+    def track(self, request: InFlightRequest, *, expect_response: bool = True) -> None:
+        """Remembers a request that was written."""
+        now = request.sent_at = self._last_used = self._loop_time()
+        size = sum(map(len, request.buffers))
+        request.end = self._bytes_written = self._bytes_written + size
         self._traffic.on_request(size, now)
-        request = InFlightRequest(
-            request_type,
-            version,
-            correlation_id,
-            buffers=buffers,
-            end=self._bytes_written,
-            sent_at=now,
-            deadline=deadline,
-            future=self._loop.create_future(),
-            on_end=on_end,
-        )
         if expect_response:
             self._awaiting.append(request)
         elif self._is_flushed(request):
             request.finish_soon(self._loop, None)
-            return request.future
+            return
         else:
             self._unflushed.append(request)
             self._watch_flush()
-        self._wake_at(deadline)
-        return request.future
+        self._wake_at(request.deadline)
 
     def extend_deadlines(self, seconds: float) -> None:
         """The broker announced to wait that long: what is in flight may take that much longer."""
@@ -328,12 +334,15 @@ class Connection:
                 request = awaiting[0]
                 if start >= stop or stop > len(data) or not self._is_flushed(request):
                     break
-                try:
-                    response = decode_answer(
-                        request.kind, request.version, request.correlation_id, data[start:stop]
-                    )
-                except KafkaError:
-                    break  # the reader task will find out and tell
+                frame, glance = data[start:stop], request.glance
+                response = None if glance is None else glance(frame, request.correlation_id)
+                if response is None:
+                    try:
+                        response = decode_answer(
+                            request.kind, request.version, request.correlation_id, frame
+                        )
+                    except KafkaError:
+                        break  # the reader task will find out and tell
                 self._answered(request, response, stop - done)
                 done = stop
             if done:
@@ -347,9 +356,7 @@ class Connection:
         self._traffic.on_response(size, now - request.sent_at, now)
         self._observer.response_received(request.kind, request.version, response)
         self._awaiting.popleft()
-        if not request.future.done():
-            request.future.set_result(response)
-        request.tell()
+        request.finish(response)
 
     # -- writing ----------------------------------------------------------------------------------
 

@@ -13,7 +13,11 @@ from dataclasses import dataclass
 from aioproducer.errors import KafkaError
 from aioproducer.wire.schema import Message
 
-OnEnd = Callable[["asyncio.Future[Message | None]"], None]
+OnEnd = Callable[[Message | None, KafkaError | None], None]
+"""Is told the answer, or why there is none; None twice where none was to come. Must not raise."""
+
+Glance = Callable[[bytes, int], Message | None]
+"""What the frame says if it is the usual answer with this correlation id, else None."""
 
 
 @dataclass(slots=True, eq=False)
@@ -23,33 +27,37 @@ class InFlightRequest:
     Attributes:
         kind: the message's class.
         buffers: kept alive until it is answered.
+        deadline: loop time, seconds, as `sent_at`.
+        on_end: told the end, of an answer at once: a future's callback is a turn of the loop later.
+        future: done with the end; it has one of the two.
+        glance: tried before the frame is decoded.
         end: of its last byte in what the connection has written, from the first byte on.
-        sent_at: loop time, seconds, as `deadline`.
-        future: done with the answer.
-        on_end: told the future once it is done.
     """
 
     kind: type[Message]
     version: int
     correlation_id: int
     buffers: Sequence[bytes | memoryview]
-    end: int
-    sent_at: float
     deadline: float
-    future: asyncio.Future[Message | None]
-    on_end: OnEnd | None
+    on_end: OnEnd | None = None
+    future: asyncio.Future[Message | None] | None = None
+    glance: Glance | None = None
+    end: int = 0
+    sent_at: float = 0.0
+
+    def finish(self, answer: Message) -> None:
+        """Tells the answer."""
+        if self.on_end is not None:
+            self.on_end(answer, None)
+        elif self.future is not None and not self.future.done():
+            self.future.set_result(answer)
 
     def finish_soon(self, loop: asyncio.AbstractEventLoop, error: KafkaError | None) -> None:
         """Ends it for whoever is in the middle of something that `on_end` may look at."""
-        if not self.future.done():
+        if self.on_end is not None:
+            loop.call_soon(self.on_end, None, error)
+        elif self.future is not None and not self.future.done():
             if error is None:
                 self.future.set_result(None)
             else:
                 self.future.set_exception(error)
-        if self.on_end is not None:
-            loop.call_soon(self.tell)
-
-    def tell(self) -> None:
-        """Calls `on_end`."""
-        if self.on_end is not None:
-            self.on_end(self.future)

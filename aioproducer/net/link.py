@@ -103,11 +103,6 @@ class BrokerLink:
     # -- questions --------------------------------------------------------------------------------
 
     @property
-    def connection(self) -> Connection | None:
-        """The connection requests may be sent on, if the link is READY."""
-        return self._connection if self._state is NodeState.READY else None
-
-    @property
     def is_well(self) -> bool:
         """Whether it was ready once and nothing went wrong since, so that a dial is promising."""
         return self._ready_since > -_INFINITY and self.last_error is None
@@ -138,13 +133,20 @@ class BrokerLink:
 
     def is_ready(self, now: float) -> bool:
         """Whether a request may be sent now."""
+        return self.ready_connection(now) is not None
+
+    def ready_connection(self, now: float) -> Connection | None:
+        """The connection that takes a request now."""
         connection = self._connection
-        return (
+        if (
             self._state is NodeState.READY
             and connection is not None
+            and not self._retiring
             and self.throttled_until <= now < self._renew_at
             and connection.takes_more(self._around.settings.max_in_flight)
-        )
+        ):
+            return connection
+        return None
 
     def can_connect(self, now: float) -> bool:
         """Whether a dial, or the renewal of the session, may start now."""
@@ -225,12 +227,14 @@ class BrokerLink:
         self, request_type: type[Message], version: int, response: Message
     ) -> None:
         """Obeys a throttle time (KIP-219)."""
-        if self._state is NodeState.READY:
+        if not self._proved_useful and self._state is NodeState.READY:
             self._proved_useful = True
             self._doubtful_address = None
         throttle_ms: int = getattr(response, "throttle_time_ms", 0)
+        if throttle_ms <= 0:
+            return
         key = request_type.API_KEY
-        if throttle_ms > 0 and key is not None and client_obeys_throttle(key, version):
+        if key is not None and client_obeys_throttle(key, version):
             seconds = min(throttle_ms / 1000, LONGEST_THROTTLE_S)
             self.throttle(self._around.loop_time() + seconds)
             if self._connection is not None:

@@ -43,6 +43,9 @@ __all__ = [
 ]
 
 
+_BEHIND_LENGTH = HEADER_SIZE - LENGTH_END
+
+
 @dataclass(slots=True)
 class EncodedBatch:
     """A batch ready for a Produce request: `header` and `body` are sent one behind the other."""
@@ -128,6 +131,22 @@ def encode_batch(
     return EncodedBatch(_header(leader_epoch, tail, body), body, count, codec)
 
 
+def encode_alone(
+    body: bytes | memoryview, timestamp_ms: int, numbers: tuple[int, int, int]
+) -> EncodedBatch:
+    """`encode_batch` of one record, not compressed, of no transaction.
+
+    Args:
+        body: the record, as there.
+        timestamp_ms: the record's.
+        numbers: producer id, epoch and base sequence.
+    """
+    crc32c = _checksum()
+    tail = TAIL.pack(0, 0, timestamp_ms, timestamp_ms, *numbers, 1)
+    front = FRONT.pack(0, _BEHIND_LENGTH + len(body), -1, MAGIC, crc32c(body, crc32c(tail, 0)))
+    return EncodedBatch(front + tail, body, 1, CompressionType.NONE)
+
+
 @cache
 def _checksum() -> Callable[[bytes | memoryview, int], int]:
     """Imported with the first batch: `import aioproducer` loads no third-party package."""
@@ -138,5 +157,5 @@ def _checksum() -> Callable[[bytes | memoryview, int], int]:
 
 def _header(leader_epoch: int, tail: bytes, body: bytes | memoryview) -> bytes:
     crc32c = _checksum()
-    length = HEADER_SIZE - LENGTH_END + len(body)
+    length = _BEHIND_LENGTH + len(body)
     return FRONT.pack(0, length, leader_epoch, MAGIC, crc32c(body, crc32c(tail, 0))) + tail

@@ -206,7 +206,7 @@ class RecordAppender:
                     return await self._append_in_line(record, deadline, ticket)
                 batch = placing.try_append(record)
             if batch is None:
-                batch = placing.try_open(record)
+                batch = placing.try_open(record, placing.batch_bytes(record))
             if batch is not None:
                 return placing.delivery(record, batch)
         return await self._append_in_line(record, deadline, ticket)
@@ -237,7 +237,7 @@ class RecordAppender:
         if self._may_append:
             batch = self.placing.try_append(record)
             if batch is None:
-                batch = self.placing.try_open(record)
+                batch = self.placing.try_open(record, self.placing.batch_bytes(record))
             if batch is not None:
                 return self.placing.delivery(record, batch)
         raise BufferFullError(

@@ -60,11 +60,6 @@ class BatchEncoder:
         """Whether the batches of some topics are compressed."""
         return self._codec is not None
 
-    def encode_plain(self, batch: ProducerBatch) -> EncodedBatch | EncodedMessageSet:
-        """Encodes a batch that is not compressed, in the format of today."""
-        batch.encoded = self._encode(batch, MAGIC, None)
-        return batch.encoded
-
     def encode_inline(self, batches: Sequence[ProducerBatch], magic: int = MAGIC) -> bool:
         """Encodes on the loop what is cheap there; False when some batch is left for `encode`.
 

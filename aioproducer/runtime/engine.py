@@ -84,7 +84,7 @@ class ProducerEngine:
     ) -> None:
         self.config = config
         self.loop = loop
-        self.stats: ProducerStats = ProducerStats(sampling=settings.sampling(config))
+        self._stats = ProducerStats(sampling=settings.sampling(config))
         self.started_at_ms: int = wall_ms()
         self.failure: KafkaError | None = None
         self.closing: bool = False
@@ -108,7 +108,7 @@ class ProducerEngine:
         self._transactions = settings.make_transactions(config, self._topic_ids)
         sequencer = settings.make_sequencer(config, self._transactions)
         self._wake_ups = WakeUps(self.loop)
-        unretrieved = UnretrievedFailures(self.loop, self.stats, config.on_delivery_error)
+        unretrieved = UnretrievedFailures(self.loop, self._stats, config.on_delivery_error)
         self.pool: BufferPool = BufferPool(
             config.buffer_memory, config.batch_size, HEADER_SIZE, config.buffer_max_records
         )
@@ -126,7 +126,7 @@ class ProducerEngine:
             sequencer,
             settings.sender_settings(config),
             rng=rng,
-            stats=self.stats,
+            stats=self._stats,
             latencies=self._latencies,
             on_data_loss=self._on_data_loss,
             transactions=self._transactions,
@@ -158,7 +158,7 @@ class ProducerEngine:
             (config.key_serializer, config.value_serializer, *config.metric_reporters),
             loop,
         )
-        self.memory: BufferMemory = BufferMemory(self.pool, loop, self.stats, self._on_memory_wait)
+        self.memory: BufferMemory = BufferMemory(self.pool, loop, self._stats, self._on_memory_wait)
         self.sender_task: SenderTask = SenderTask(
             self.sender,
             self.client,
@@ -186,7 +186,7 @@ class ProducerEngine:
             latencies=self._latencies,
             loop=loop,
             wall_ms=wall_ms,
-            stats=self.stats,
+            stats=self._stats,
         )
         self._flushing = Flushing(self.accumulator, self.metadata, loop, self.sender_task.wake)
         self.transactions: TransactionTask | None = self._make_transaction_task()
@@ -301,7 +301,7 @@ class ProducerEngine:
     def buffer_wait_ratio(self) -> float:
         """The share of the time since the start in which somebody waited for memory."""
         elapsed = self.uptime()
-        return min(1.0, self.stats.buffer_wait_time / elapsed) if elapsed > 0 else 0.0
+        return min(1.0, self._stats.buffer_wait_time / elapsed) if elapsed > 0 else 0.0
 
     async def flush(self, timeout: float | None = None) -> int:
         """Sends everything appended so far without lingering and waits for it.
@@ -312,7 +312,7 @@ class ProducerEngine:
         try:
             return await self._flushing.flush(timeout)
         finally:
-            self.stats.flush_time += self.loop.time() - began
+            self._stats.flush_time += self.loop.time() - began
 
     async def close(self, timeout: float | None = None) -> None:
         """Refuses new records, delivers what was accepted, then ends everything.
@@ -411,6 +411,12 @@ class ProducerEngine:
                 "the producer is closed", advice="create a new producer to send more"
             )
 
+    @property
+    def stats(self) -> ProducerStats:
+        """What was counted so far."""
+        self._stats.catch_up()
+        return self._stats
+
     # -- events ----------------------------------------------------------------------------------
 
     def _before_answer(self) -> None:
@@ -418,11 +424,12 @@ class ProducerEngine:
             self._wake_ups.hold()
 
     def _on_network_event(self) -> None:
+        if not self.interception.sees_records:  # else they are told first, as in Java
+            self._wake_ups.run_now()
+        self._stats.catch_up()
         if self.client.is_deserted():
             # As Java's client after any disconnect; `health()` then tells whether brokers are left.
             self.metadata.request_update(self.loop.time())
-        if not self.interception.sees_records:  # else they are told first, as in Java
-            self._wake_ups.run_now()
         self.sender_task.on_network_event()
         self.metadata_task.wake()
         if self.transactions is not None:
@@ -441,7 +448,7 @@ class ProducerEngine:
         self.appender.placing.forget_topics()
         cluster = self.metadata.cluster
         self.interception.on_cluster(ClusterInfo(cluster.cluster_id, cluster.nodes))
-        self.stats.retain(self.metadata.cluster.topics)
+        self._stats.retain(self.metadata.cluster.topics)
         self.accumulator.on_metadata_update(self.loop.time())
         self.sender_task.wake()
 

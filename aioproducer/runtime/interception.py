@@ -65,16 +65,13 @@ class Interception:
         self._on_acknowledgement = _methods(interceptors, "on_acknowledgement")
         self._on_cluster = _methods([*interceptors, *listeners], "on_cluster")
         self._close = _methods(interceptors, "close")
+        self.sees_records: bool = bool(self._on_send or self._on_acknowledgement)
+        """Whether records have to be shown to anybody."""
         self._loop = loop
         self._watched: dict[ProducerBatch, list[_Watched]] = {}
         self._cluster_id: str | None = None
         self._told_cluster = False
         self._warnings = log.RateLimitedLog(_log)
-
-    @property
-    def sees_records(self) -> bool:
-        """Whether records have to be shown to anybody."""
-        return bool(self._on_send or self._on_acknowledgement)
 
     def show(self, record: Record, prepare: Prepare) -> ShownParts | UnfinishedParts:
         """The parts of a record as the interceptors want it sent, serialized by `prepare`.

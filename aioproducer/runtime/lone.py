@@ -1,30 +1,37 @@
 """A record that finds nothing under way: its request is written in its `send()`, without a turn.
 
-Owns: what the requests of one partition have in common, when a record may go out with it. Must not
-know: how a batch is made and accounted for, what becomes of the request.
+Owns: what the requests of one partition have in common, when a record may go out with it, the
+reading of its usual answer. Must not know: how a batch is accounted for, what becomes of a request
+that fails.
 
 An ordinary batch is queued, found due, drained and encoded for its node, together with what else is
 due there: some 130 calls, which a lone record pays alone, and all of them between `send()` and the
-write. Where nothing else can be due the outcome is known beforehand.
+write. Where nothing else can be due the outcome is known beforehand, so the request is written
+first and taken note of while the broker is at work.
 
 Invariants
-- It is left as the sender would have left it: the same batch, held, numbered and in flight, its
-  answer with the same callback. So nobody can tell, and whatever goes wrong goes the usual way.
+- It is left as the sender would have left it: the same batch, held, numbered and in flight. So
+  nobody can tell, and whatever goes wrong goes the usual way.
+- Nothing runs between the write and the note.
 - What is kept of a partition is believed for the metadata and the connection it was learned with.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from aioproducer.core.producer_batch import ProducerBatch
+from aioproducer.errors import KafkaError, SerializationError
+from aioproducer.net.in_flight import InFlightRequest
 from aioproducer.net.versions import BrokerVersions
+from aioproducer.records import RecordBatchBuilder
+from aioproducer.records.batch import encode_alone
 from aioproducer.records.layout import MAGIC
 from aioproducer.records.message_set import magic_for
+from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.produce import ProduceRequest
 from aioproducer.wire.produce import ProduceForm
 from aioproducer.wire.schema import Message
@@ -36,15 +43,22 @@ if TYPE_CHECKING:
     from aioproducer.core.sender import Sender
     from aioproducer.net.client import NetworkClient
     from aioproducer.net.connection import Connection
+    from aioproducer.net.link import BrokerLink
     from aioproducer.runtime.alarm import Alarm
-    from aioproducer.runtime.encoder import BatchEncoder
+    from aioproducer.wire.primitives import Buffer
+
+
+OnAnswer = Callable[[int, Sequence[ProducerBatch], Message | None, KafkaError | None], None]
 
 
 class _Way(NamedTuple):
     node_id: int
+    link: BrokerLink
     versions: BrokerVersions
     version: int
+    place: TopicPartition
     topic_id: UUID
+    leader_epoch: int
     form: ProduceForm
 
 
@@ -52,10 +66,9 @@ class LoneRecords:
     """Sends records that are alone.
 
     Args:
-        encoder: it must not compress, which may take a thread.
         acks: as `timeout`, of every request; an answer must be due.
         timeout: seconds a broker may take.
-        on_answer: called with node, batches and the future of the answer.
+        on_answer: called with node, batches and what a request's `on_end` is told.
         on_failure: called with node, batches and what has kept the request from being written.
         on_interrupt: called with what is no `Exception`: whose batch it was is nobody's any more.
     """
@@ -65,13 +78,12 @@ class LoneRecords:
         sender: Sender,
         client: NetworkClient,
         metadata: Metadata,
-        encoder: BatchEncoder,
         alarm: Alarm,
         *,
         client_id: str | None,
         acks: int,
         timeout: float,
-        on_answer: Callable[[int, Sequence[ProducerBatch], asyncio.Future[Message | None]], None],
+        on_answer: OnAnswer,
         on_failure: Callable[[int, Sequence[ProducerBatch], BaseException], None],
         on_interrupt: Callable[[BaseException], None],
     ) -> None:
@@ -79,7 +91,6 @@ class LoneRecords:
         self._accumulator = sender.accumulator
         self._client = client
         self._metadata = metadata
-        self._encoder = encoder
         self._alarm = alarm
         self._client_id = client_id
         self._acks = acks
@@ -102,66 +113,99 @@ class LoneRecords:
             return
         known = self._ways.get(place)
         if known is None or known.versions is not link.versions:
+            topic_id = batch.topic_id
             form = ProduceForm(
                 version,
                 self._client_id,
                 acks=self._acks,
                 timeout_ms=round(self._timeout * 1000),
                 topic=place.topic,
-                topic_id=batch.topic_id,
+                topic_id=topic_id,
                 partition=place.partition,
             )
-            self._ways[place] = _Way(node_id, link.versions, version, batch.topic_id, form)
+            epoch = self._metadata.leader_epoch(*place)
+            self._ways[place] = _Way(
+                node_id, link, link.versions, version, place, topic_id, epoch, form
+            )
 
     def try_send(
-        self, record: OutgoingRecord, partition: int, now: float, *, buffer: bytearray, size: int
+        self, record: OutgoingRecord, partition: int, size: int, now: float
     ) -> ProducerBatch | None:
-        """Writes the record's request; None, and the buffer is the caller's, if it has to queue.
+        """Writes the record's request; None if it has to queue.
+
+        To be asked when the accumulator is `quiet`.
+
+        Args:
+            size: bytes of memory for its batch.
 
         Raises:
-            TypeError, ValueError: as the accumulator's `append_in_new_batch`.
+            SerializationError: key, value or headers are nothing that can be written.
         """
-        accumulator = self._accumulator
-        if self._cluster is not self._metadata.cluster or not accumulator.quiet:
-            return None
         way = self._ways.get((record.meta.name, partition))
-        if way is None or not self._alarm.is_asleep:
+        if way is None or self._cluster is not self._metadata.cluster or not self._alarm.is_asleep:
             return None
-        node_id = way.node_id
-        link = self._client.link(node_id)
-        if link is None or link.versions is not way.versions or not link.is_ready(now):
-            return None
-        connection = link.connection
+        link = way.link
+        connection = link.ready_connection(now) if link.versions is way.versions else None
         if connection is None:
             return None
-        batch = accumulator.hand_out_alone(record, partition, now, buffer=buffer, size=size)
-        if batch is None:
+        numbers = self._accumulator.sequencer.numbers_of_next(way.place)
+        if numbers is None:
             return None
-        batch.topic_id = way.topic_id
-        batches = [batch]
+        pool = self._accumulator.pool
+        buffer = pool.try_allocate(size)
+        if buffer is None:
+            return None
+        timestamp_ms = record.timestamp_ms
         try:
-            self._write(way, connection, batches, now)
-        except Exception as error:
-            self._on_failure(node_id, batches, error)
-            return batch
-        except BaseException as error:
-            self._on_interrupt(error)
+            builder = RecordBatchBuilder(buffer)
+            if builder.try_append(timestamp_ms, record.key, record.value, record.headers) < 0:
+                raise ValueError(f"a buffer of {size} bytes does not hold the record it is for")
+        except (TypeError, ValueError) as error:
+            pool.deallocate(buffer, size)
+            raise SerializationError(str(error), topic=record.meta.name) from error
+        encoded = encode_alone(builder.body(), timestamp_ms, numbers)
+        try:
+            frame: Sequence[Buffer] = ()
+            correlation_id, failure = connection.next_correlation_id(), None
+            try:
+                frame = way.form.filled(correlation_id, (encoded.header, encoded.body))
+                connection.write(frame)
+            except Exception as error:
+                failure = error
+            batch = self._accumulator.take_note(
+                way.place, builder, encoded, way.leader_epoch, now, buffer=buffer, size=size
+            )
+            batch.topic_id = way.topic_id
+            self._accumulator.sequencer.on_sent(batch, numbers)
+            self._follow(way, connection, batch, correlation_id, frame, now, failure)
+        except BaseException as interrupt:
+            self._on_interrupt(interrupt)
             raise
-        self._sender.on_sent_alone(node_id, batches, now)
-        self._alarm.advance(accumulator.next_expiry_at)
         return batch
 
-    def _write(
-        self, way: _Way, connection: Connection, batches: Sequence[ProducerBatch], now: float
+    def _follow(
+        self,
+        way: _Way,
+        connection: Connection,
+        batch: ProducerBatch,
+        correlation_id: int,
+        frame: Sequence[Buffer],
+        now: float,
+        failure: Exception | None,
     ) -> None:
-        (batch,) = batches
-        encoded = self._encoder.encode_plain(batch)
-        correlation_id = connection.next_correlation_id()
-        connection.send(
-            way.form.filled(correlation_id, encoded.buffers),
-            correlation_id=correlation_id,
-            request_type=ProduceRequest,
-            version=way.version,
-            deadline=now + self._timeout,
-            on_end=partial(self._on_answer, way.node_id, batches),
+        """What follows a request that was written, or could not be."""
+        if failure is not None:
+            self._on_failure(way.node_id, [batch], failure)
+            return
+        request = InFlightRequest(
+            ProduceRequest,
+            way.version,
+            correlation_id,
+            frame,
+            now + self._timeout,
+            partial(self._on_answer, way.node_id, [batch]),
+            glance=way.form.glance,
         )
+        connection.track(request)
+        self._sender.on_sent_alone(way.node_id, batch, now)
+        self._alarm.advance(now + self._accumulator.settings.delivery_timeout)

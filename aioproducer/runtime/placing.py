@@ -29,6 +29,7 @@ from aioproducer.types import HeaderPairs
 if TYPE_CHECKING:
     from aioproducer.core.cluster import TopicMetadata
     from aioproducer.core.metadata import Metadata
+    from aioproducer.runtime.lone import LoneRecords
     from aioproducer.runtime.sender_task import SenderTask
 
 RECORDS_PER_TURN = 1000
@@ -69,6 +70,7 @@ class Placing:
         self._stickiness = stickiness
         self._loop = loop
         self._lone = sender_task.lone
+        self._first_size = accumulator.settings.first_size
         self._lingers = accumulator.settings.linger > 0
         self._opened_this_turn = 0
         self._turn_is_counted = False
@@ -93,16 +95,16 @@ class Placing:
 
     def batch_bytes(self, record: OutgoingRecord) -> int:
         """Bytes of memory that a new batch for this record takes."""
-        return self._accumulator.settings.first_size(record.size)
+        return self._first_size(record.size)
 
     def try_append(self, record: OutgoingRecord) -> ProducerBatch | None:
-        """Appends to an open batch; None when there is none with room.
+        """Appends to an open batch, or sends the record if it is alone; None when neither can be.
 
         Raises:
             SerializationError: key, value or headers are nothing that can be written.
         """
         if self._accumulator.quiet:
-            return None
+            return None if self._lone is None else self._try_alone(record, self._lone)
         if record.partition is None:
             batch = self._try_append_stickily(record)
         else:
@@ -111,16 +113,13 @@ class Placing:
             self._tell_sender()
         return batch
 
-    def try_open(self, record: OutgoingRecord) -> ProducerBatch | None:
-        """Appends to a new batch; None when there is no memory now."""
-        size = self.batch_bytes(record)
+    def try_open(self, record: OutgoingRecord, size: int) -> ProducerBatch | None:
+        """Appends to a new batch of that many `batch_bytes`; None when there is no memory now."""
         buffer = self._pool.try_allocate(size)
         return None if buffer is None else self.open(record, buffer, size)
 
     def open(self, record: OutgoingRecord, buffer: bytearray, size: int) -> ProducerBatch:
         """Appends to a new batch on this buffer, right behind a `try_append` that found no room.
-
-        A batch that leaves here and now is none of those that fill the memory in this turn.
 
         Raises:
             SerializationError: as `try_append`; the buffer has been given back.
@@ -132,22 +131,15 @@ class Placing:
             sticky = self.sticky_of(meta.name)
             partition = self._after_put_off_switch(sticky, sticky.peek(meta), meta)
         now = self._loop.time()
-        batch = None
         try:
-            if self._lone is not None:
-                batch = self._lone.try_send(record, partition, now, buffer=buffer, size=size)
-            is_sent = batch is not None
-            if batch is None:
-                batch = self._accumulator.append_in_new_batch(
-                    record, partition, now, buffer=buffer, size=size
-                )
+            batch = self._accumulator.append_in_new_batch(
+                record, partition, now, buffer=buffer, size=size
+            )
         except (TypeError, ValueError) as error:
             self._pool.deallocate(buffer, size)
             raise SerializationError(str(error), topic=meta.name) from error
-        # One that is sent had room until then.
-        is_full = batch.full and not is_sent
-        if not is_sent:
-            self._on_opened(size, now)
+        is_full = batch.full
+        self._on_opened(size, now)
         if sticky is not None:
             self._stickiness.weigh(sticky, meta, now)
             sticky.update(partition, record.size, meta, enable_switch=is_full)
@@ -155,25 +147,12 @@ class Placing:
 
     def delivery(self, record: OutgoingRecord, batch: ProducerBatch) -> Delivery:
         """The handle of a record that was just appended to this batch."""
-        lane = self.lane
-        lane.appended += 1
-        lane.records_this_turn += 1
-        if lane.records_this_turn == RECORDS_PER_TURN:
-            self._count_till_next_turn()
-        index = batch.count - 1
         if self._check.takes_headers:
             sticky = None
             if record.partition is None and not batch.full:
                 sticky = self._stickiness.of(record.meta.name)
-            lane.adopt(record.meta, batch, sticky)
-        key, value = record.key, record.value
-        return Delivery(
-            batch,
-            index,
-            record.timestamp_ms,
-            -1 if key is None else len(key),
-            -1 if value is None else len(value),
-        )
+            self.lane.adopt(record.meta, batch, sticky)
+        return self._handle(record, batch)
 
     def sticky_of(self, topic: str) -> BuiltInPartitioner:
         """The topic's built-in partitioner, with its account settled; the lane has it no more."""
@@ -202,9 +181,33 @@ class Placing:
             return None
         record = OutgoingRecord(meta, partition, timestamp_ms, key, value, headers, size)
         batch = self.try_append(record)
-        if batch is None and self.may_open(self.batch_bytes(record)):
-            batch = self.try_open(record)
-        return None if batch is None else self.delivery(record, batch)
+        if batch is None:
+            size = self.batch_bytes(record)
+            if self.may_open(size):
+                batch = self.try_open(record, size)
+        if batch is None:
+            return None
+        # One without room is nothing for the lane, which knows the topic.
+        return self._handle(record, batch) if batch.full else self.delivery(record, batch)
+
+    def _try_alone(self, record: OutgoingRecord, lone: LoneRecords) -> ProducerBatch | None:
+        """Sends the record, when nothing else is under way; it waits for no turn of the loop."""
+        meta, partition = record.meta, record.partition
+        sticky = None
+        if partition is None:
+            self.lane.settle(meta.name)
+            sticky = self._stickiness.of(meta.name)
+            if sticky.overstays:
+                return None
+            partition = sticky.peek(meta)
+        now = self._loop.time()
+        batch = lone.try_send(record, partition, self._first_size(record.size), now)
+        if batch is not None and sticky is not None:
+            if len(meta.partitions) > 1:
+                self._stickiness.weigh(sticky, meta, now)
+            # It had room until then.
+            sticky.update(partition, record.size, meta, enable_switch=False)
+        return batch
 
     def _try_append_stickily(self, record: OutgoingRecord) -> ProducerBatch | None:
         sticky = self.sticky_of(record.meta.name)
@@ -231,6 +234,22 @@ class Placing:
                 sticky.update(partition, 0, meta, enable_switch=True)
                 return sticky.peek(meta)
         return partition
+
+    def _handle(self, record: OutgoingRecord, batch: ProducerBatch) -> Delivery:
+        """Counts the record, the last one of its batch."""
+        lane = self.lane
+        lane.appended += 1
+        lane.records_this_turn += 1
+        if lane.records_this_turn == RECORDS_PER_TURN:
+            self._count_till_next_turn()
+        key, value = record.key, record.value
+        return Delivery(
+            batch,
+            batch.count - 1,
+            record.timestamp_ms,
+            -1 if key is None else len(key),
+            -1 if value is None else len(value),
+        )
 
     def _on_opened(self, size: int, now: float) -> None:
         # Its partition may wait for a broker: then nothing else would wake the sender in time.

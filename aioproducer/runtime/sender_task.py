@@ -59,6 +59,7 @@ _NO_TOPIC_ID = UUID(int=0)
 _SEQUENCES_SINCE = 3
 _TOPIC_IDS_SINCE = 13
 _TRANSACTIONS_V2_SINCE = 12
+_ANSWERS = (Acknowledgement, ProduceResponse)
 _NO_TRANSACTION_TIMEOUT = 2**31 - 1
 
 
@@ -134,7 +135,6 @@ class SenderTask:
                 sender,
                 client,
                 metadata,
-                encoder,
                 self._alarm,
                 client_id=client_id,
                 acks=acks,
@@ -337,7 +337,7 @@ class SenderTask:
                 transactional_id=None if transactions is None else transactions.transactional_id,
                 topics=self._topics(live, version),
             )
-            self._client.send(
+            self._client.begin(
                 node_id,
                 PreparedRequest(ProduceRequest, encode, self._acks != 0, version=version),
                 timeout_s=self._request_timeout,
@@ -354,13 +354,16 @@ class SenderTask:
             self._after_dispatch()
 
     def _on_answer(
-        self, node_id: int, batches: Sequence[ProducerBatch], future: asyncio.Future[Message | None]
+        self,
+        node_id: int,
+        batches: Sequence[ProducerBatch],
+        answer: Message | None,
+        failure: KafkaError | None,
     ) -> None:
-        failure, answer = outcome_of(future)
-        if isinstance(answer, Acknowledgement | ProduceResponse):
+        if isinstance(answer, _ANSWERS):
             self._before_answer()
             self._answered = True
-            self._sender.on_response(node_id, batches, answer, self._now())
+            self._sender.on_response(node_id, batches, answer, self._loop.time())
             return
         if failure is not None:
             self._sender.on_failure(node_id, batches, failure, self._now())

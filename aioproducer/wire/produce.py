@@ -22,7 +22,13 @@ from typing import ClassVar, NamedTuple
 from uuid import UUID
 
 from aioproducer.errors import UnsupportedVersionError
-from aioproducer.wire.framing import CORRELATION_ID, CORRELATION_ID_AT, begin_request, set_size
+from aioproducer.wire.framing import (
+    CORRELATION_ID,
+    CORRELATION_ID_AT,
+    SIZE_BYTES,
+    begin_request,
+    set_size,
+)
 from aioproducer.wire.messages import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -65,6 +71,13 @@ _NO_ID = UUID(int=0)
 _LONGEST_IN_A_BYTE = 0x7F
 _ACKNOWLEDGED = Struct(">BihqqqIiB")
 """Partitions, index, error, offsets and times, what is empty, throttle time, tags."""
+_START = Struct(">iIi")
+"""Size of the frame, request and version, correlation id."""
+_ONE_TOPIC = bytes((0, _ONE))
+"""No tags."""
+_ONE_PARTITION = Struct(">Bih")
+_ANSWER = Struct(f">i{len(_ONE_TOPIC) + _UUID_SIZE + _ONE_PARTITION.size}sqqqIiB")
+"""Correlation id, what is known beforehand, the end of `_ACKNOWLEDGED` behind its error."""
 _NO_ERRORS = 1 << 24
 """No record errors, no message, no tags of the partition nor of the topic."""
 
@@ -120,7 +133,17 @@ class ProduceForm:
         UnsupportedVersionError, ValueError: as `encode_produce_request`.
     """
 
-    __slots__ = ("_begin", "_end", "_is_flexible")
+    __slots__ = (
+        "_answer",
+        "_answer_size",
+        "_begin",
+        "_end",
+        "_is_flexible",
+        "_kind",
+        "_partition",
+        "_size",
+        "_topic_id",
+    )
 
     def __init__(
         self,
@@ -143,28 +166,43 @@ class ProduceForm:
             timeout_ms=timeout_ms,
             topics=place,
         )
+        self._topic_id = topic_id
+        self._partition = partition
         self._is_flexible = version >= _FIRST_FLEXIBLE
         behind = len(_NO_RECORDS + _TAGS_BEHIND if self._is_flexible else _NO_RECORDS_CLASSIC)
-        self._begin = bytes(frame[:-behind])
+        _, self._kind, _ = _START.unpack_from(frame)
+        self._begin = bytes(frame[_START.size : -behind])
         self._end = _TAGS_BEHIND if self._is_flexible else b""
+        self._size = _START.size - SIZE_BYTES + len(self._begin) + len(self._end)
+        # Of the usual answer: its topic and partition, and that there was no error.
+        self._answer = _ONE_TOPIC + topic_id.bytes + _ONE_PARTITION.pack(_ONE, partition, 0)
+        self._answer_size = _ANSWER.size if version >= _FIRST_BY_TOPIC_ID else -1
 
     def filled(self, correlation_id: int, records: Sequence[Buffer]) -> list[Buffer]:
         """The frame with these pieces of a batch, as `encode_produce_request` has it."""
-        head = bytearray(self._begin)
-        CORRELATION_ID.pack_into(head, CORRELATION_ID_AT, correlation_id)
         size = sum(map(len, records))
-        head += _compact_length(size) if self._is_flexible else _INDEX.pack(size)
+        length = _compact_length(size) if self._is_flexible else _INDEX.pack(size)
+        start = _START.pack(self._size + len(length) + size, self._kind, correlation_id)
         if size < JOIN_BELOW_BYTES:
-            for piece in records:
-                head += piece
-            head += self._end
-            set_size(head)
-            return [bytes(head)]
+            return [b"".join((start, self._begin, length, *records, self._end))]
         buffers: list[Buffer | bytearray] = []
-        tail = _add_records(records, buffers, head)
+        tail = _add_records(records, buffers, bytearray(start + self._begin + length))
         tail += self._end
         buffers.append(tail)
-        return _sealed(head, buffers)
+        return [bytes(each) if isinstance(each, bytearray) else each for each in buffers if each]
+
+    def glance(self, frame: bytes, correlation_id: int) -> Acknowledgement | None:
+        """The usual answer to this form's request; None for any other, or of an older version."""
+        if len(frame) != self._answer_size:
+            return None
+        received, answer, offset, stamped, log_start, nothing, throttle_ms, tags = _ANSWER.unpack(
+            frame
+        )
+        if answer != self._answer or received != correlation_id or nothing != _NO_ERRORS or tags:
+            return None
+        return Acknowledgement(
+            "", self._topic_id, self._partition, offset, stamped, log_start, throttle_ms
+        )
 
 
 @dataclass(slots=True)

@@ -6,9 +6,10 @@ from math import inf
 
 import pytest
 
-from aioproducer.core.idempotence import IdempotentSequencer
-from aioproducer.core.outgoing import OutgoingRecord
+from aioproducer.core.idempotence import IdempotentSequencer, ProducerIdentity
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
+from aioproducer.records import RecordBatchBuilder
+from aioproducer.records.batch import EncodedBatch, encode_alone, encode_batch
 from aioproducer.types import TopicPartition
 
 from .support import Core
@@ -246,39 +247,87 @@ def test_a_turn_looks_at_ready_partitions_only(monkeypatch: pytest.MonkeyPatch) 
     assert set(looked_at) == {("t", 17)}
 
 
-def hand_out_alone(core: Core, value: bytes = b"v") -> ProducerBatch | None:
-    meta = core.metadata.topic("t")
-    assert meta is not None
-    record = OutgoingRecord(meta, 0, 1, None, value, (), len(value) + 100)
-    size = core.accumulator.settings.batch_size
+def noted(core: Core, value: bytes = b"v") -> ProducerBatch:
+    """A batch that went out alone, before anybody was told."""
+    accumulator, place = core.accumulator, TopicPartition("t", 0)
+    numbers = accumulator.sequencer.numbers_of_next(place)
+    assert numbers is not None
+    size = accumulator.settings.batch_size
     buffer = core.pool.try_allocate(size)
     assert buffer is not None
-    batch = core.accumulator.hand_out_alone(record, 0, core.now, buffer=buffer, size=size)
-    if batch is None:
-        core.pool.deallocate(buffer, size)
+    builder = RecordBatchBuilder(buffer)
+    builder.try_append(1, None, value, ())
+    encoded = encode_alone(builder.body(), 1, numbers)
+    batch = accumulator.take_note(
+        place,
+        builder,
+        encoded,
+        core.metadata.leader_epoch("t", 0),
+        core.now,
+        buffer=buffer,
+        size=size,
+    )
+    accumulator.sequencer.on_sent(batch, numbers)
     return batch
 
 
-def test_what_is_handed_out_alone_is_as_if_it_had_been_drained() -> None:
-    alone, usual = Core(guarantee_order=True), Core(guarantee_order=True)
-    batch = hand_out_alone(alone)
-    assert batch is not None
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_what_was_sent_alone_is_as_if_it_had_been_drained(idempotent: bool) -> None:
+    def core() -> Core:
+        if not idempotent:
+            return Core(guarantee_order=True)
+        core = Core(guarantee_order=True, sequencer=IdempotentSequencer(5))
+        core.sender.on_identity(ProducerIdentity(9, 3))
+        core.append()
+        (first,) = core.drain(1)
+        core.accumulator.sequencer.on_acknowledged(first)
+        core.accumulator.complete(first, BatchOutcome())
+        core.accumulator.unmute(first.topic_partition)
+        return core
+
+    alone, usual = core(), core()
+    batch = noted(alone)
     usual.append(value=b"v")
     (other,) = usual.drain(1)
     usual.accumulator.hold(other)
-    for name in ("full", "attempts", "last_attempt_at", "leader_epoch", "holds", "ordinal"):
+    compared = {*ProducerBatch.__slots__} - {"builder", "encoded", "owner", "_on_unretrieved"}
+    for name in compared:
         assert getattr(batch, name) == getattr(other, name), name
-    for core in (alone, usual):
-        assert core.accumulator.in_use
-        queue = core.accumulator.queue("t", 0)
-        assert queue is not None
-        assert queue.muted
-        core.append()
-        assert core.drain(1) == []
+    assert batch.encoded is not None
+    assert batch.encoded == encoded(other)
+    for each in (alone, usual):
+        assert each.accumulator.in_use
+        queue = each.accumulator.queue("t", 0)
+        assert queue is None or queue.muted
+        each.append()
+        assert each.drain(1) == []
 
 
-def test_what_may_not_go_out_yet_is_not_handed_out_alone() -> None:
+def encoded(batch: ProducerBatch) -> EncodedBatch:
+    """As the sender encodes it."""
+    builder = batch.builder
+    assert builder is not None
+    return encode_batch(
+        builder.body(),
+        count=1,
+        base_timestamp=1,
+        max_timestamp=1,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+    )
+
+
+def test_who_is_not_sure_of_the_next_numbers_gives_none() -> None:
     core = Core(sequencer=IdempotentSequencer(5))
-    assert hand_out_alone(core) is None
-    assert core.accumulator.quiet
-    assert core.pool.available == core.pool.total
+    place, sequencer = TopicPartition("t", 0), core.accumulator.sequencer
+    assert sequencer.numbers_of_next(place) is None  # there is no producer id yet
+    core.sender.on_identity(ProducerIdentity(9, 3))
+    assert sequencer.numbers_of_next(place) is None  # nothing has gone out under it
+    core.append()
+    (batch,) = core.drain(1)
+    assert sequencer.numbers_of_next(place) is None  # it is in flight
+    sequencer.on_acknowledged(batch)
+    assert sequencer.numbers_of_next(place) == (9, 3, 1)
+    sequencer.on_recreated("t")
+    assert sequencer.numbers_of_next(place) is None  # the partition starts over

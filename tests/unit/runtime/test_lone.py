@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -11,11 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aioproducer import Producer
+from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import KafkaError
 from aioproducer.testing import TopicSpec
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
 
 BATCH_SIZE = 1000
+COUNTED = {*ProducerStats().__dataclass_fields__} - {"count_appended", "delivery_times"}
+"""What the statistics count; the rest is a callback and an object, compared by itself."""
 STEPS = st.one_of(
     st.builds(
         dict,
@@ -89,7 +93,9 @@ def story(steps: list[Any], options: dict[str, Any], *, alone: bool) -> list[Any
             await carry_out(kafka, ("start",))
             seen += await asyncio.gather(*deliveries, return_exceptions=True)
             stats = producer._engine.stats
-            seen += [stats.requests_sent, stats.records_acknowledged, kafka.now]
+            counted = [(f.name, getattr(stats, f.name)) for f in fields(stats) if f.name in COUNTED]
+            traffic = producer._engine.client.traffic.nodes
+            seen += [counted, stats.delivery_times.snapshot(), traffic, kafka.now]
             seen.append(producer._engine.pool.available)
             seen += [producer._engine._latencies.is_available(node) for node in (1, 2)]
         for partition in range(2):
@@ -128,8 +134,9 @@ def transport_of(producer: Producer) -> asyncio.WriteTransport:
     assert producer._engine is not None
     link = producer._engine.client.link(1)
     assert link is not None
-    assert link.connection is not None
-    return link.connection._transport
+    connection = link.ready_connection(asyncio.get_running_loop().time())
+    assert connection is not None
+    return connection._transport
 
 
 def test_a_request_that_cannot_be_written_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,5 +174,17 @@ def test_an_interrupt_in_a_write_ends_the_producer_and_nobody_waits(
         began = kafka.now
         await producer.close()
         assert kafka.now - began < 1
+
+    run_virtual(run, brokers=1, topics={"t": 1})
+
+
+def test_what_is_counted_behind_the_back_of_an_awaiter_is_counted_when_he_looks() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        async with kafka.producer(linger_ms=0) as producer:
+            for number in range(1, 4):
+                await producer.send_and_wait("t", b"12345")
+                assert producer._engine is not None
+                stats = producer._engine.stats
+                assert stats.requests_sent == stats.records_acknowledged == number
 
     run_virtual(run, brokers=1, topics={"t": 1})

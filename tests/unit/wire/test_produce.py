@@ -235,3 +235,40 @@ def test_the_usual_answer_is_seen_at_a_glance(version: int) -> None:
     assert seen is not None
     assert seen.whole() == answer
     assert decode_acknowledgement(frame, version, 8) is None
+
+
+@given(answer=answers(), cut=st.integers(-60, 3), flip=st.integers(0, 99))
+def test_a_form_sees_its_answer_at_a_glance_or_nothing(
+    answer: ProduceResponse, cut: int, flip: int
+) -> None:
+    for topic in answer.responses:
+        topic.name = ""
+    frame = encode_response(answer, 13, 7)[4:]
+    if cut:
+        frame = frame[:cut] if cut < 0 else frame + bytes(cut)
+    elif flip < len(frame) - 4:
+        frame = frame[: flip + 4] + bytes((frame[flip + 4] ^ 1,)) + frame[flip + 5 :]
+    first = answer.responses[0]
+    seen = form(13, first.topic_id, first.partition_responses[0].index).glance(frame, 7)
+    assert seen is None or seen == decode_acknowledgement(frame, 13, 7)
+
+
+def test_a_form_sees_no_answer_but_its_own() -> None:
+    topic_id = UUID(int=9)
+    topic = TopicProduceResponse(
+        topic_id=topic_id, partition_responses=[PartitionProduceResponse(3, 0, 2**40, -1, 5)]
+    )
+    frame = encode_response(ProduceResponse([topic], 4), 13, 7)[4:]
+    seen = form(13, topic_id, 3).glance(frame, 7)
+    assert seen is not None
+    assert seen.whole() == ProduceResponse([topic], 4)
+    assert form(13, topic_id, 3).glance(frame, 8) is None
+    assert form(13, topic_id, 4).glance(frame, 7) is None
+    assert form(13, UUID(int=10), 3).glance(frame, 7) is None
+    assert form(12, topic_id, 3).glance(frame, 7) is None
+
+
+def form(version: int, topic_id: UUID, partition: int) -> ProduceForm:
+    return ProduceForm(
+        version, None, acks=-1, timeout_ms=1, topic="t", topic_id=topic_id, partition=partition
+    )
