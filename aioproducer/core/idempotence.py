@@ -247,9 +247,9 @@ class IdempotentSequencer(Sequencer):
         partition.acknowledged = True
         if partition.unknown_gap is not None and batch.ordinal > partition.unknown_gap:
             partition.unknown_gap = None
-        if partition.log_is_new:
-            return  # It stands in the old log.
-        if partition.unwritten_from is not None and batch.ordinal >= partition.unwritten_from:
+        first = partition.unwritten_from
+        # With `log_is_new` it stands in the old log.
+        if first is not None and batch.ordinal >= first and not partition.log_is_new:
             # A broker that knew nothing of us took it without its predecessor.
             partition.unwritten_from = None
         if partition.in_flight:

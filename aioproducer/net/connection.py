@@ -186,25 +186,31 @@ class Connection:
 
     def begin(self, request: InFlightRequest, *, expect_response: bool = True) -> None:
         """`send` for who is told the end otherwise than by a future."""
-        self.write(request.buffers)
+        try:
+            self.write(request.buffers)
+        except (OSError, RuntimeError) as error:
+            raise self.broken_by(error) from error
         self.track(request, expect_response=expect_response)
 
     def write(self, buffers: Sequence[bytes | memoryview]) -> None:
-        """Hands a framed request to the transport; `track` has to follow at once.
+        """Hands a framed request to the transport; nobody else hears of it yet.
+
+        `track` has to follow, or `broken_by` what the transport raises.
 
         Raises:
             KafkaConnectionError: as `send`.
         """
         if self.error is not None:
             raise self.error.with_context()
-        try:
-            if len(buffers) == 1:
-                self._transport.write(buffers[0])
-            else:
-                self._transport.writelines(buffers)
-        except (OSError, RuntimeError) as error:
-            self.abort(self._disconnected(f"writing failed: {error}"))
-            raise self._disconnected(f"writing failed: {error}") from error
+        if len(buffers) == 1:
+            self._transport.write(buffers[0])
+        else:
+            self._transport.writelines(buffers)
+
+    def broken_by(self, error: Exception) -> NodeDisconnectedError:
+        """Ends the connection, as its transport has refused a request; the request's error."""
+        self.abort(self._disconnected(f"writing failed: {error}"))
+        return self._disconnected(f"writing failed: {error}")
 
     def track(self, request: InFlightRequest, *, expect_response: bool = True) -> None:
         """Remembers a request that was written."""

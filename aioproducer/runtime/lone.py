@@ -194,6 +194,9 @@ class LoneRecords:
         failure: Exception | None,
     ) -> None:
         """What follows a request that was written, or could not be."""
+        if isinstance(failure, OSError | RuntimeError):
+            # Not sooner: it is told at once to others, who may send.
+            failure = connection.broken_by(failure)
         if failure is not None:
             self._on_failure(way.node_id, [batch], failure)
             return

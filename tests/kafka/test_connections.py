@@ -101,12 +101,12 @@ async def test_a_broker_that_closes_first_leaves_no_socket_no_warning_and_costs_
         with caplog.at_level(logging.INFO, "aioproducer"):
             for _ in range(ROUNDS):
                 await producer.send_and_wait(f"idle-{ipv6}-{acks}", b"v")
-                gone = [link.connection for link in engine.client._links() if link.connection]
+                gone = [link._connection for link in engine.client._links() if link.versions]
                 assert gone
                 await until(lambda closed=gone: not any(one.is_open for one in closed))
                 await until(lambda: in_close_wait(ports_of(servers)) == [])
                 # Whoever hung up is asked once more whether it is still there.
-                await until(lambda: any(link.connection for link in engine.client._links()))
+                await until(lambda: any(link.versions for link in engine.client._links()))
                 await asyncio.sleep(0.1)
                 assert producer.health().ready
         assert producer.metrics()["record_retry_total"] == 0

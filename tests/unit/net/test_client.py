@@ -647,8 +647,11 @@ async def test_a_node_that_left_may_still_answer_what_was_asked() -> None:
     dialer = MemoryDialer({"broker": answers_after(5)})
     async with harness(dialer) as it:
         await it.connect()
-        request = it.send()
+        request, link = it.send(), it.client.link(1)
+        assert link is not None
+        assert link.ready_connection(it.now) is not None
         it.client.set_nodes({})
+        assert link.ready_connection(it.now) is None
         assert it.client.state(1) is NodeState.DISCONNECTED
         before = it.events
         assert isinstance(await request, MetadataResponse)

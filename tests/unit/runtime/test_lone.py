@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from dataclasses import fields
+from math import inf
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from aioproducer import Producer
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import KafkaError
+from aioproducer.net.frame_tap import FrameTap
 from aioproducer.testing import TopicSpec
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
 
@@ -157,6 +160,61 @@ def test_a_request_that_cannot_be_written_is_sent_again(monkeypatch: pytest.Monk
     run_virtual(run, brokers=1, topics={"t": 1})
 
 
+@pytest.mark.parametrize("in_flight", [1, 5])
+def test_who_hears_of_a_write_that_failed_may_send(
+    monkeypatch: pytest.MonkeyPatch, in_flight: int
+) -> None:
+    """A done callback sends, which fails; that resumes an awaiter, who sends as well."""
+
+    async def run(kafka: VirtualKafka) -> None:
+        options = {"linger_ms": 0, "max_in_flight_requests_per_connection": in_flight}
+        async with kafka.producer(**options) as producer:
+            for _ in range(3):
+                await producer.send_and_wait("t", b"first")
+            transport = transport_of(producer)
+            tap = transport.get_protocol()
+            assert isinstance(tap, FrameTap)
+            monkeypatch.setattr(tap, "_take", lambda data: 0)  # as if all answers came in pieces
+            sent = []
+
+            def fail(data: bytes) -> None:
+                raise OSError("this socket is broken")
+
+            def send(_: object) -> None:
+                monkeypatch.setattr(transport, "write", fail)
+                sent.append(producer.send_nowait("t", b"outer"))
+
+            delivery = await producer.send("t", b"x")
+            delivery.add_done_callback(send)
+
+            async def wait() -> None:
+                await delivery
+                sent.append(await producer.send("t", b"inner"))
+
+            await asyncio.create_task(wait())
+            began = kafka.now
+            assert sorted([(await each).offset for each in sent]) == [4, 5]
+            assert kafka.now - began < 1
+
+    run_virtual(run, brokers=1, topics={"t": 1})
+
+
+def test_a_lone_record_expires_as_any_other() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        async with kafka.producer(linger_ms=0, delivery_timeout_ms=40_000) as producer:
+            await producer.send_and_wait("t", b"first")
+            await asyncio.sleep(100)
+            assert producer._engine is not None
+            task = producer._engine.sender_task
+            assert task.sleeping_until == inf
+            kafka.faults.next("Produce").is_answered_late(50)
+            delivery = await producer.send("t", b"second")
+            assert task.sleeping_until == pytest.approx(asyncio.get_running_loop().time() + 40)
+            await delivery
+
+    run_virtual(run, brokers=1, topics={"t": 1})
+
+
 def test_an_interrupt_in_a_write_ends_the_producer_and_nobody_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -165,12 +223,17 @@ def test_an_interrupt_in_a_write_ends_the_producer_and_nobody_waits(
         await producer.start()
         await producer.send_and_wait("t", b"first")
 
+        writes = []
+
         def interrupt(data: bytes) -> None:
+            writes.append(data)
             raise KeyboardInterrupt
 
         monkeypatch.setattr(transport_of(producer), "write", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            await producer.send("t", b"second")
+        for _ in range(2):
+            with contextlib.suppress(KeyboardInterrupt):
+                await producer.send("t", b"second")
+        assert len(writes) == 1
         began = kafka.now
         await producer.close()
         assert kafka.now - began < 1
