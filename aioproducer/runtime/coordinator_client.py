@@ -96,13 +96,9 @@ class CoordinatorClient:
         """
         return await self._repeated(lambda: self._ask(question))
 
-    def forget_coordinators(self, beyond: int = 0) -> None:
-        """Looks each one up anew before it is asked; the connections stay.
-
-        With `beyond` only if more than so many are remembered. No call may be under way.
-        """
-        if len(self._coordinators) > beyond:
-            self._coordinators.clear()
+    def forget_coordinators(self) -> None:
+        """Looks each one up anew before it is asked; the connections stay."""
+        self._coordinators.clear()
 
     async def find_coordinators(self, kind: CoordinatorKind, names: Iterable[str]) -> None:
         """Looks some up before there is anything to ask; raises what `ask` raises (KIP-699)."""

@@ -75,9 +75,9 @@ class EpochLostError(ExactlyOnceError):
 
 
 class EpochOverError(ExactlyOnceError):
-    """A task began when its epoch had been given up, or decided without it; it wrote nothing.
+    """A task began when its epoch was over for its driver; the task has written nothing.
 
-    It is a straggler: what becomes of the epoch does not depend on it.
+    The driver had given up or decided, and the task is a straggler; or another one has taken over.
     """
 
 

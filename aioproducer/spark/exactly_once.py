@@ -55,8 +55,6 @@ It is how long a recovery may take; what is left open otherwise is aborted by th
 """
 JOB_EPOCH = 0
 """The one epoch of a batch job."""
-_MOST_REMEMBERED = 100
-"""Coordinators that a worker knows: each job has a driver of its own."""
 
 
 def prefix_for_checkpoint(location: str) -> str:
@@ -195,8 +193,8 @@ class TaskAttempt:
             producer = self._begun()
             try:
                 self._refuse_if_over(producer)
-            except BaseException:
-                producer.close(0)
+            except BaseException as error:
+                _give_back(producer, error)
                 raise
             self._producer = producer
         return self
@@ -210,13 +208,15 @@ class TaskAttempt:
         """
 
         async def looking(client: CoordinatorClient) -> bool:
-            client.forget_coordinators(_MOST_REMEMBERED)
+            # One that was cut off would tell what was.
+            client.forget_coordinators()
             return await is_over(client, self._plan.driver)
 
         if CALLERS.call(self._kind, producer.config, looking):
             raise EpochOverError(
-                f"epoch {self._epoch} was given up, or decided without this attempt of Spark "
-                f"partition {self._partition}, which has written nothing",
+                f"epoch {self._epoch} was given up, decided without this attempt of Spark "
+                f"partition {self._partition}, or taken over by another driver; the attempt has "
+                "written nothing",
                 epoch=self._epoch,
             )
 
@@ -255,9 +255,15 @@ class TaskAttempt:
         if self._is_prepared and exc is None and self._kind is not None:
             POOL.put(self._kind, self._producer)
             return
-        try:
-            self._producer.close(None if exc is None else 0)
-        except KafkaError as error:
-            if exc is None:
-                raise
-            exc.add_note(f"the producer could not be closed: {error}")
+        if exc is None:
+            self._producer.close()
+        else:
+            _give_back(self._producer, exc)
+
+
+def _give_back(producer: Producer, error: BaseException) -> None:
+    """Closes the producer of an attempt that has failed with this error."""
+    try:
+        producer.close(0)
+    except KafkaError as problem:
+        error.add_note(f"the producer could not be closed: {problem}")

@@ -162,7 +162,7 @@ class Ledger(TransactionAdmin):
         """Aborts one, if it is open still; else the next plan does, or the broker's timeout."""
         try:
             if await self._aborted(found):
-                _log.info("aborted %s, which nobody can decide", found.transactional_id)
+                _log.info("shut out %s, which nobody can decide", found.transactional_id)
         except KafkaError as error:
             _log.warning("%s was not aborted: %s", found.transactional_id, error)
 
@@ -188,7 +188,7 @@ class Ledger(TransactionAdmin):
         up aborts what is open under the id, since coordinators compare epochs only otherwise.
 
         Raises:
-            SupersededError: another driver has taken over; the epoch is not decided.
+            SupersededError: another driver has taken over, or an earlier call has decided.
             DecisionRecordError: there is no room for it.
             DecisionUnknownError: nobody has said.
         """

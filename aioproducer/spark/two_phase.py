@@ -34,7 +34,7 @@ from aioproducer.errors import (
 )
 from aioproducer.spark.attempts import Plan, TaskResult
 from aioproducer.spark.decision import Decision, Part
-from aioproducer.spark.errors import EpochLostError, EpochNotPreparedError
+from aioproducer.spark.errors import EpochLostError, EpochNotPreparedError, SupersededError
 from aioproducer.spark.ledger import Ledger, superseded
 from aioproducer.types import PreparedTransaction, TransactionDescription
 
@@ -115,7 +115,8 @@ class TwoPhaseCommit:
         """Makes an epoch visible, all of it; also if an earlier call has done so.
 
         Raises:
-            EpochNotPreparedError, SupersededError: it is not visible and not decided.
+            EpochNotPreparedError: it is not visible and not decided.
+            SupersededError: another driver has taken over, and the epoch is that one's.
             DecisionUnknownError: it may be decided.
             EpochLostError: it is decided, and not all of it can be made visible.
         """
@@ -137,11 +138,10 @@ class TwoPhaseCommit:
         if gone:
             await self._check_decided(first.driver, decision, gone)
         times.append(self._clock())
-        if not gone:
-            await self._ledger.decide(first.driver, decision)
+        is_first = not gone and await self._decide(first.driver, decision)
         times.append(self._clock())
         await self._finish(decision)
-        if not gone:
+        if is_first:
             # Nobody had taken over before the decision, so what was open then is nobody's now.
             await self._abort_orphans(found, decision)
         times.append(self._clock())
@@ -185,6 +185,16 @@ class TwoPhaseCommit:
             await self._abort_orphans(found, last)
 
     # -- steps -----------------------------------------------------------------------------------
+
+    async def _decide(self, driver: PreparedTransaction, decision: Decision) -> bool:
+        """Decides; False if an earlier call has, which may have cost the driver its identity."""
+        try:
+            await self._ledger.decide(driver, decision)
+        except SupersededError:
+            if await self._ledger.last_decision() != decision:
+                raise
+            return False
+        return True
 
     async def _check_decided(
         self, driver: PreparedTransaction, decision: Decision, gone: Iterable[Part]

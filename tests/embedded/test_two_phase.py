@@ -227,6 +227,20 @@ async def test_a_commit_may_be_repeated_after_its_success(job: Job) -> None:
     assert await job.visible() == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("rows", [(), ("a", "b")])
+async def test_a_commit_that_was_killed_behind_its_decision_may_be_repeated(
+    brokers: EmbeddedCluster, rows: tuple[str, ...]
+) -> None:
+    job = Job(brokers.bootstrap_servers, "t")
+    plan = await job.plan()
+    results = await job.tasks(plan, 0, *rows) or [TaskResult(plan.driver, 0, OWNER, None)]
+    await job.decide(0, results)
+    for _ in range(2):
+        assert await job.commit(0, results) == len(rows)
+    assert await job.visible() == [*rows]
+    assert (await job.plan()).is_decided(0, OWNER)
+
+
 async def test_a_second_driver_shuts_out_the_first(job: Job) -> None:
     first = await job.tasks(await job.plan(), 0, "a", "b")
     plan = await job.plan()
