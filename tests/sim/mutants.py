@@ -97,8 +97,8 @@ MUTANTS = (
     Mutant(
         "give back a place too many when a batch was split",
         "core/accumulator.py",
-        "                if batch.size:  # else",
-        "                if batch:  # else",
+        "            if batch.size and pool.ceiling",
+        "            if pool.ceiling",
     ),
     Mutant(
         "forget who waits for a record's place",
@@ -178,8 +178,8 @@ MUTANTS = (
     Mutant(
         "return a buffer while the transport has it",
         "core/accumulator.py",
-        "        if not batch.holds and batch.done:\n",
-        "        if batch.done:\n",
+        "        first = batch.complete(outcome)\n        if not batch.holds:\n",
+        "        first = batch.complete(outcome)\n        if batch.done:\n",
     ),
     Mutant(
         "take a partition the answer leaves out for a success",
@@ -192,8 +192,10 @@ MUTANTS = (
     Mutant(
         "forget who waited for an answer",
         "core/accumulator.py",
-        "        queue.muted = False\n        self.readiness.replan(queue)\n",
-        "        queue.muted = False\n",
+        "            queue.muted = False\n"
+        "            if queue.batches:\n"
+        "                self.readiness.replan(queue)\n",
+        "            queue.muted = False\n",
     ),
     Mutant(
         "lose state when a topic vanishes",
@@ -201,7 +203,7 @@ MUTANTS = (
         "                del self._queues[topic]\n",
         "                del self._queues[topic]\n"
         "                for queue in queues:\n"
-        "                    getattr(self._sequencer, '_partitions', {}).pop("
+        "                    getattr(self.sequencer, '_partitions', {}).pop("
         "queue.topic_partition, None)\n",
     ),
     Mutant(
