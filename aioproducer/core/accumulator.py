@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aioproducer.core.buffer_pool import NO_CEILING, BufferPool
+from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.idempotence import Sequencer
 from aioproducer.core.incomplete import IncompleteBatches
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
@@ -177,25 +177,12 @@ class RecordAccumulator:
 
         The sequencer has not been told (`on_sent`).
         """
-        batch = ProducerBatch(
-            place,
-            buffer,
-            size,
-            now=now,
-            ordinal=(self._ordinal,),
-            owner=self._owner,
-            on_unretrieved=self._on_unretrieved,
-            builder=builder,
-        )
-        batch.full = True
-        builder.close()
+        batch = self._new_batch(place, buffer, size, now, builder)
+        batch.close()
         batch.encoded = encoded
-        batch.attempts = batch.holds = 1
-        batch.leader_epoch = leader_epoch
-        self._ordinal += 1
-        self._holds += 1
-        self._incomplete.add(batch)
-        self._metadata.add_topic(place.topic, now)
+        batch.on_attempt(now, leader_epoch)
+        self._enlist(batch, now)
+        self.hold(batch)
         if self.settings.guarantee_order:
             self._queue_of(*place).muted = True
         return batch
@@ -326,10 +313,7 @@ class RecordAccumulator:
         """`complete`, `release` and `unmute` in one, for a batch without an outcome."""
         batch.holds -= 1
         self._holds -= 1
-        self._incomplete.discard(batch)
-        batch.complete(outcome)
-        if not batch.holds:
-            self._deallocate(batch)
+        self.complete(batch, outcome)
         self.unmute(batch.topic_partition)
 
     def take_expired(self, now: float) -> list[ProducerBatch]:
@@ -400,6 +384,26 @@ class RecordAccumulator:
             queue = partitions[partition] = PartitionQueue(TopicPartition(topic, partition))
         return queue
 
+    def _new_batch(
+        self,
+        place: TopicPartition,
+        buffer: bytearray,
+        size: int,
+        now: float,
+        builder: BatchBuilder | None = None,
+    ) -> ProducerBatch:
+        return ProducerBatch(
+            place,
+            buffer,
+            size,
+            now=now,
+            ordinal=(self._ordinal,),
+            owner=self._owner,
+            on_unretrieved=self._on_unretrieved,
+            most=self.settings.batch_records,
+            builder=builder,
+        )
+
     def _begin(
         self,
         record: OutgoingRecord,
@@ -408,16 +412,7 @@ class RecordAccumulator:
         buffer: bytearray,
         size: int,
     ) -> ProducerBatch:
-        batch = ProducerBatch(
-            queue.topic_partition,
-            buffer,
-            size,
-            now=now,
-            ordinal=(self._ordinal,),
-            owner=self._owner,
-            on_unretrieved=self._on_unretrieved,
-            most=self.settings.batch_records,
-        )
+        batch = self._new_batch(queue.topic_partition, buffer, size, now)
         if not batch.try_append(record):
             raise ValueError(f"a buffer of {len(buffer)} bytes does not hold the record it is for")
         return batch
@@ -454,8 +449,6 @@ class RecordAccumulator:
     def _deallocate(self, batch: ProducerBatch) -> None:
         buffer = batch.take_buffer()
         if buffer is not None:
-            pool = self.pool
-            pool.deallocate(buffer, batch.size)
-            # A part of a split one has no size: that one counts them all.
-            if batch.size and pool.ceiling != NO_CEILING:
-                pool.return_records(batch.count)
+            self.pool.deallocate(buffer, batch.size)
+            if batch.size:  # else it is a part of one that counts them all
+                self.pool.return_records(batch.count)

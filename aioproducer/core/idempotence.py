@@ -213,12 +213,7 @@ class IdempotentSequencer(Sequencer):
         if partition is None or partition.in_flight:
             return None
         identity = partition.identity
-        if (
-            identity is None
-            or identity is not self.identity
-            or partition.unwritten_from is not None
-            or partition.unknown_gap is not None
-        ):
+        if identity is None or identity != self.identity or not partition.is_whole:
             return None  # the usual way makes it fresh
         return (*identity, partition.next_sequence)
 
@@ -241,9 +236,8 @@ class IdempotentSequencer(Sequencer):
     def on_acknowledged(self, batch: ProducerBatch) -> None:
         """The batch stands in the log, hence everything before it in its epoch."""
         partition = self._partitions.get(batch.topic_partition)
-        if partition is None or batch not in partition.in_flight:
+        if partition is None or not self._remove(partition, batch):
             return
-        partition.in_flight.remove(batch)
         partition.acknowledged = True
         if partition.unknown_gap is not None and batch.ordinal > partition.unknown_gap:
             partition.unknown_gap = None
@@ -252,8 +246,7 @@ class IdempotentSequencer(Sequencer):
         if first is not None and batch.ordinal >= first and not partition.log_is_new:
             # A broker that knew nothing of us took it without its predecessor.
             partition.unwritten_from = None
-        if partition.in_flight:
-            self._maybe_restart(partition)
+        self._maybe_restart(partition)
 
     def on_failed(self, batch: ProducerBatch) -> None:
         """The batch has failed for good and leaves a gap."""
@@ -304,7 +297,7 @@ class IdempotentSequencer(Sequencer):
     def on_off_the_wire(self, topic_partition: TopicPartition) -> None:
         """A request with a batch of this partition is over: a restart may be possible now."""
         partition = self._partitions.get(topic_partition)
-        if partition is not None and partition.in_flight:
+        if partition is not None:
             self._maybe_restart(partition)
 
     def on_recreated(self, topic: str) -> None:
@@ -347,8 +340,7 @@ class IdempotentSequencer(Sequencer):
         """With nothing in flight: makes the partition ready for a new batch, if possible."""
         if partition.identity != self.identity or not partition.is_whole:
             self._restart(partition)
-            return partition.is_whole and partition.identity is not None
-        return partition.identity is not None
+        return partition.is_whole and partition.identity is not None
 
     def _maybe_restart(self, partition: _Partition) -> None:
         first = partition.unwritten_from

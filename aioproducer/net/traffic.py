@@ -30,16 +30,14 @@ class NodeTraffic(Sampled):
 
     def on_request(self, size: int, now: float) -> None:
         """A request was handed to the transport."""
-        if now >= self._ends_at:
-            self.tick(now)
+        self.tick(now)
         self.requests += 1
         self.bytes_out += size
         self.request_size_max = max(self.request_size_max, size)
 
     def on_response(self, size: int, latency_s: float, now: float) -> None:
         """An answer was read."""
-        if now >= self._ends_at:
-            self.tick(now)
+        self.tick(now)
         self.responses += 1
         self.bytes_in += size
         self.latency += latency_s

@@ -43,9 +43,6 @@ __all__ = [
 ]
 
 
-_BEHIND_LENGTH = HEADER_SIZE - LENGTH_END
-
-
 @dataclass(slots=True)
 class EncodedBatch:
     """A batch ready for a Produce request: `header` and `body` are sent one behind the other."""
@@ -141,10 +138,8 @@ def encode_alone(
         timestamp_ms: the record's.
         numbers: producer id, epoch and base sequence.
     """
-    crc32c = _checksum()
     tail = TAIL.pack(0, 0, timestamp_ms, timestamp_ms, *numbers, 1)
-    front = FRONT.pack(0, _BEHIND_LENGTH + len(body), -1, MAGIC, crc32c(body, crc32c(tail, 0)))
-    return EncodedBatch(front + tail, body, 1, CompressionType.NONE)
+    return EncodedBatch(_header(-1, tail, body), body, 1, CompressionType.NONE)
 
 
 @cache
@@ -157,5 +152,5 @@ def _checksum() -> Callable[[bytes | memoryview, int], int]:
 
 def _header(leader_epoch: int, tail: bytes, body: bytes | memoryview) -> bytes:
     crc32c = _checksum()
-    length = _BEHIND_LENGTH + len(body)
+    length = HEADER_SIZE - LENGTH_END + len(body)
     return FRONT.pack(0, length, leader_epoch, MAGIC, crc32c(body, crc32c(tail, 0))) + tail

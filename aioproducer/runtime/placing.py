@@ -70,7 +70,6 @@ class Placing:
         self._stickiness = stickiness
         self._loop = loop
         self._lone = sender_task.lone
-        self._first_size = accumulator.settings.first_size
         self._lingers = accumulator.settings.linger > 0
         self._opened_this_turn = 0
         self._turn_is_counted = False
@@ -95,7 +94,7 @@ class Placing:
 
     def batch_bytes(self, record: OutgoingRecord) -> int:
         """Bytes of memory that a new batch for this record takes."""
-        return self._first_size(record.size)
+        return self._accumulator.settings.first_size(record.size)
 
     def try_append(self, record: OutgoingRecord) -> ProducerBatch | None:
         """Appends to an open batch, or sends the record if it is alone; None when neither can be.
@@ -195,13 +194,12 @@ class Placing:
         meta, partition = record.meta, record.partition
         sticky = None
         if partition is None:
-            self.lane.settle(meta.name)
-            sticky = self._stickiness.of(meta.name)
+            sticky = self.sticky_of(meta.name)
             if sticky.overstays:
                 return None
             partition = sticky.peek(meta)
         now = self._loop.time()
-        batch = lone.try_send(record, partition, self._first_size(record.size), now)
+        batch = lone.try_send(record, partition, self.batch_bytes(record), now)
         if batch is not None and sticky is not None:
             if len(meta.partitions) > 1:
                 self._stickiness.weigh(sticky, meta, now)

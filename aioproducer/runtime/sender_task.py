@@ -363,7 +363,7 @@ class SenderTask:
         if isinstance(answer, _ANSWERS):
             self._before_answer()
             self._answered = True
-            self._sender.on_response(node_id, batches, answer, self._loop.time())
+            self._sender.on_response(node_id, batches, answer, self._now())
             return
         if failure is not None:
             self._sender.on_failure(node_id, batches, failure, self._now())

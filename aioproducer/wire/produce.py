@@ -186,10 +186,11 @@ class ProduceForm:
         if size < JOIN_BELOW_BYTES:
             return [b"".join((start, self._begin, length, *records, self._end))]
         buffers: list[Buffer | bytearray] = []
-        tail = _add_records(records, buffers, bytearray(start + self._begin + length))
+        head = bytearray(start + self._begin + length)
+        tail = _add_records(records, buffers, head)
         tail += self._end
         buffers.append(tail)
-        return [bytes(each) if isinstance(each, bytearray) else each for each in buffers if each]
+        return _sealed(head, buffers)
 
     def glance(self, frame: bytes, correlation_id: int) -> Acknowledgement | None:
         """The usual answer to this form's request; None for any other, or of an older version."""

@@ -97,8 +97,8 @@ MUTANTS = (
     Mutant(
         "give back a place too many when a batch was split",
         "core/accumulator.py",
-        "            if batch.size and pool.ceiling",
-        "            if pool.ceiling",
+        "            if batch.size:  # else",
+        "            if batch:  # else",
     ),
     Mutant(
         "forget who waits for a record's place",
