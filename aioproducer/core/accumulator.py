@@ -26,7 +26,6 @@ from aioproducer.types import TopicPartition
 if TYPE_CHECKING:
     from aioproducer.core.metadata import Metadata
     from aioproducer.core.outgoing import OutgoingRecord
-    from aioproducer.records.protocol import BatchBuilder
 
 _FIRST_SIZE = 4096
 
@@ -162,30 +161,58 @@ class RecordAccumulator:
         self.readiness.replan(queue)
         return batch
 
-    def take_note(
-        self,
-        place: TopicPartition,
-        builder: BatchBuilder,
-        encoded: EncodedBatch,
-        leader_epoch: int,
-        now: float,
-        *,
-        buffer: bytearray,
-        size: int,
-    ) -> ProducerBatch:
-        """`append_in_new_batch`, `drain` and `hold` of what found everything `quiet` and was sent.
+    def begin_alone(
+        self, place: TopicPartition, size: int, now: float, *, note: Callable[[], None]
+    ) -> ProducerBatch | None:
+        """A batch for a record that is to be sent without anybody knowing; None without memory.
+
+        Everything has to be `quiet`. Before anything is answered that the batch makes a difference
+        to, `note` is called. By then the batch is one of these:
+
+        - just begun: to be given up (`give_up`);
+        - sent (`open_alone`): to be taken note of (`take_note`);
+        - acknowledged as well: to be let go (`forget_alone`).
+        """
+        buffer = self.pool.try_allocate(size)
+        if buffer is None:
+            return None
+        self._incomplete.before_look = note
+        return self._new_batch(place, buffer, size, now)
+
+    def give_up(self, batch: ProducerBatch) -> None:
+        """Nothing was sent with a batch that was begun."""
+        self._incomplete.before_look = None
+        self._deallocate(batch)
+
+    def open_alone(self, batch: ProducerBatch, now: float) -> None:
+        """A batch that was begun was sent with one record."""
+        batch.created_at = batch.last_attempt_at = batch.retry_at = now
+        batch.close()  # now: `send_many` writes to whatever builder is open
+        self._metadata.add_topic(batch.topic_partition.topic, now)
+
+    def take_note(self, batch: ProducerBatch, encoded: EncodedBatch, leader_epoch: int) -> None:
+        """What `append_in_new_batch`, `drain` and `hold` do with a batch that was `open_alone`.
 
         The sequencer has not been told (`on_sent`).
         """
-        batch = self._new_batch(place, buffer, size, now, builder)
+        self._incomplete.before_look = None
         batch.close()
         batch.encoded = encoded
-        batch.on_attempt(now, leader_epoch)
-        self._enlist(batch, now)
+        batch.on_attempt(batch.created_at, leader_epoch)
+        self._enlist(batch, batch.created_at)
         self.hold(batch)
         if self.settings.guarantee_order:
-            self._queue_of(*place).muted = True
-        return batch
+            self._queue_of(*batch.topic_partition).muted = True
+
+    def forget_alone(self, batch: ProducerBatch, numbers: tuple[int, int, int]) -> None:
+        """A batch that was `open_alone` has its outcome, and nobody has taken note of it."""
+        self._incomplete.before_look = None
+        self.sequencer.on_acknowledged_alone(batch.topic_partition, numbers)
+        self._deallocate(batch)
+
+    def settle(self) -> None:
+        """Lets what was `open_alone` be noted: before anybody looks at what was counted."""
+        self._incomplete.settle()
 
     # -- what is due -----------------------------------------------------------------------------
 
@@ -236,6 +263,7 @@ class RecordAccumulator:
 
     def on_metadata_update(self, now: float) -> None:
         """Leaders may have moved: looks again at whoever is ready, leaderless or backing off."""
+        self._incomplete.settle()
         self._forget_topics()
         self.readiness.on_leaders_changed()
         for batch in self.incomplete():
@@ -346,11 +374,12 @@ class RecordAccumulator:
     @property
     def quiet(self) -> bool:
         """Whether every batch has its outcome and none is in a transport's hands."""
-        return not self._holds and not self._incomplete
+        return not self._incomplete and not self._holds
 
     @property
     def in_use(self) -> bool:
         """Whether some batch is in a transport's hands, or on its way there."""
+        self._incomplete.settle()
         return self._holds > 0
 
     def incomplete(self) -> Iterator[ProducerBatch]:
@@ -390,7 +419,6 @@ class RecordAccumulator:
         buffer: bytearray,
         size: int,
         now: float,
-        builder: BatchBuilder | None = None,
     ) -> ProducerBatch:
         return ProducerBatch(
             place,
@@ -401,7 +429,6 @@ class RecordAccumulator:
             owner=self._owner,
             on_unretrieved=self._on_unretrieved,
             most=self.settings.batch_records,
-            builder=builder,
         )
 
     def _begin(

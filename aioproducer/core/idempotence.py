@@ -82,6 +82,11 @@ class Sequencer:
     def on_sent(self, batch: ProducerBatch, numbers: tuple[int, int, int]) -> None:
         """`on_drained` of a batch of one record that has got its `numbers_of_next` already."""
 
+    def on_acknowledged_alone(
+        self, topic_partition: TopicPartition, numbers: tuple[int, int, int]
+    ) -> None:
+        """`on_sent` and `on_acknowledged` of such a batch, with nothing asked in between."""
+
     def on_drained(self, batch: ProducerBatch) -> None:
         """The batch goes out: a new one gets its sequence."""
 
@@ -225,6 +230,15 @@ class IdempotentSequencer(Sequencer):
             partition = self._partitions[batch.topic_partition]
             partition.next_sequence = sequence_after(batch.base_sequence, 1)
             partition.in_flight.append(batch)
+
+    def on_acknowledged_alone(
+        self, topic_partition: TopicPartition, numbers: tuple[int, int, int]
+    ) -> None:
+        """The batch with the next numbers stands in the log, and no other one is in flight."""
+        if numbers is not NO_NUMBERS:
+            partition = self._partitions[topic_partition]
+            partition.next_sequence = sequence_after(numbers[2], 1)
+            partition.acknowledged = True
 
     def on_drained(self, batch: ProducerBatch) -> None:
         """A batch that goes out for the first time gets its sequence."""

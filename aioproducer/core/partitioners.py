@@ -124,6 +124,17 @@ class BuiltInPartitioner:
         """Whether the next `update` that may move on will."""
         return self._produced_bytes >= self._sticky_batch_size
 
+    def stays_at(self, topic: TopicMetadata) -> int | None:
+        """What `peek` says; None where it `overstays`, or has to move on already."""
+        current = self._current
+        if (
+            current is None
+            or current >= len(topic.partitions)
+            or self._produced_bytes >= self._sticky_batch_size
+        ):
+            return None
+        return current
+
     def peek(self, topic: TopicMetadata) -> int:
         """The current partition; the same until `update` moves on."""
         current = self._current

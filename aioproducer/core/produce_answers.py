@@ -75,12 +75,16 @@ def success_outcome(answer: PartitionProduceResponse | Acknowledgement) -> Batch
     """Where an accepted batch stands; a duplicate gets no offset, its first answer had it."""
     if answer.error_code == DUPLICATE_SEQUENCE_NUMBER or answer.base_offset < 0:
         return BatchOutcome()
-    stamped, log_start = answer.log_append_time_ms, answer.log_start_offset
+    return standing_at(answer.base_offset, answer.log_append_time_ms, answer.log_start_offset)
+
+
+def standing_at(base_offset: int, stamped: int, log_start: int) -> BatchOutcome:
+    """The outcome of a batch with this offset, log append time and log start as answered."""
     # What a NamedTuple's own `__new__` does, without that call.
     return _new_tuple(
         BatchOutcome,
         (
-            answer.base_offset,
+            base_offset,
             stamped if stamped >= 0 else None,
             None,
             _BLAMELESS,

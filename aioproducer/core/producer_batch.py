@@ -68,7 +68,6 @@ class ProducerBatch:
         on_unretrieved: called when the batch failed and is forgotten although some of its
             deliveries were never looked at.
         most: how many records make it full; None for any number.
-        builder: what has filled the buffer already; None for a new one.
     """
 
     __slots__ = (
@@ -117,11 +116,10 @@ class ProducerBatch:
         owner: object = None,
         on_unretrieved: Callable[[ProducerBatch], None] | None = None,
         most: int | None = None,
-        builder: BatchBuilder | None = None,
     ) -> None:
         self.topic_partition: TopicPartition = topic_partition
         self.buffer: bytearray | None = buffer
-        self.builder: BatchBuilder | None = builder or RecordBatchBuilder(buffer)
+        self.builder: BatchBuilder | None = RecordBatchBuilder(buffer)
         self.size: int = size
         self.created_at: float = now
         self.ordinal: tuple[int, ...] = ordinal

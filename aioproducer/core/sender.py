@@ -219,10 +219,18 @@ class Sender:
     def on_sent_alone(self, node_id: int, batch: ProducerBatch, now: float) -> None:
         """A request for one record, that no turn has decided on, is in the transport's hands."""
         self._latencies.update(node_id, now, can_drain=True)
-        batch.on_wire = True
-        self._stats.note_sent(
-            now, batch.topic_partition.topic, batch.wire_size, batch.largest_record
-        )
+        self.on_dispatched(node_id, [batch])
+
+    def on_acknowledged_alone(
+        self, node_id: int, batch: ProducerBatch, numbers: tuple[int, int, int], now: float
+    ) -> None:
+        """`on_sent_alone`, and the usual answer came at this time."""
+        self.on_sent_alone(node_id, batch, batch.created_at)
+        batch.on_wire = False
+        self._stats.tick(now)
+        self._stats.on_response(now - batch.created_at, 0.0)
+        self._stats.on_batch_acknowledged(1, now - batch.created_at)
+        self.accumulator.forget_alone(batch, numbers)
 
     def without_done(self, node_id: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """Lets go of batches that ended while their request was prepared; returns the others."""
@@ -453,13 +461,9 @@ class Sender:
         records = batch.count
         batch.on_wire = False
         self.accumulator.acknowledge(batch, success_outcome(answer))
-        self._stats.note_acknowledged(
-            now,
-            now - batch.last_attempt_at,
-            answer.throttle_time_ms / 1000,
-            records,
-            now - batch.created_at,
-        )
+        self._stats.tick(now)
+        self._stats.on_response(now - batch.last_attempt_at, answer.throttle_time_ms / 1000)
+        self._stats.on_batch_acknowledged(records, now - batch.created_at)
 
     def _let_go(self, batches: Sequence[ProducerBatch]) -> None:
         for batch in batches:

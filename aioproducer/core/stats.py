@@ -84,10 +84,6 @@ class ProducerStats(Sampled):
     throttle_time_max: float = 0.0
     topics: dict[str, TopicStats] = field(default_factory=dict, repr=False)
     delivery_times: Durations = field(default_factory=Durations, repr=False)
-    _sent: list[tuple[float, str, int, int]] = field(default_factory=list, repr=False)
-    _acknowledged: list[tuple[float, float, float, int, float]] = field(
-        default_factory=list, repr=False
-    )
     recent_failures: deque[FailedBatch] = field(
         default_factory=lambda: deque(maxlen=_FAILURES_KEPT), repr=False
     )
@@ -149,29 +145,6 @@ class ProducerStats(Sampled):
         """A batch was acknowledged, so long after its first record was accepted."""
         self.records_acknowledged += records
         self.delivery_times.add(took_s, records)
-
-    def note_sent(self, now: float, topic: str, size: int, largest: int) -> None:
-        """A request of one record that did not wait, nor was compressed; counted by `catch_up`."""
-        self._sent.append((now, topic, size, largest))
-
-    def note_acknowledged(
-        self, now: float, latency_s: float, throttle_s: float, records: int, took_s: float
-    ) -> None:
-        """A request of one batch was acknowledged; counted by `catch_up`."""
-        self._acknowledged.append((now, latency_s, throttle_s, records, took_s))
-
-    def catch_up(self) -> None:
-        """Counts what was noted: to be called before anything is read."""
-        for now, topic, size, largest in self._sent:
-            self.tick(now)
-            self.requests_sent += 1
-            self.on_batch_sent(topic, 1, size, size, largest, 0.0, again=False)
-        self._sent.clear()
-        for now, latency_s, throttle_s, records, took_s in self._acknowledged:
-            self.tick(now)
-            self.on_response(latency_s, throttle_s)
-            self.on_batch_acknowledged(records, took_s)
-        self._acknowledged.clear()
 
     def on_batch_failed(self, failed: FailedBatch) -> None:
         """A batch failed for good."""

@@ -20,6 +20,8 @@ Invariants
 - Failing ends everything at once: the socket is given up *before* any future fails, so that nobody
   reuses a buffer that could still be written (KAFKA-19012).
 - Buffers are never copied here and stay referenced while their request is in flight.
+- What was written may be unnoted until somebody looks (`watch`): whatever asks for the requests in
+  flight, writes another one or ends the connection has it noted first.
 - One reader task, one timer (the earliest deadline) and at most one flush task per connection.
 """
 
@@ -29,7 +31,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
 from aioproducer import log
 from aioproducer.errors import (
@@ -42,9 +43,11 @@ from aioproducer.errors import (
 from aioproducer.net.answers import decode_answer, describe_end
 from aioproducer.net.frame_tap import FrameTap
 from aioproducer.net.in_flight import InFlightRequest
+from aioproducer.net.observers import ConnectionObserver, Unnoted
 from aioproducer.net.security.tls_failures import check_not_tls
 from aioproducer.net.traffic import NodeTraffic
 from aioproducer.wire.framing import SIZE_BYTES, frame_size
+from aioproducer.wire.primitives import Buffer
 from aioproducer.wire.schema import Message
 
 WRITE_HIGH_WATER = 512 * 1024
@@ -57,24 +60,6 @@ _logger = log.get("net")
 
 class IdleConnectionError(KafkaConnectionError):
     """The connection was closed by us because nobody used it (connections.max.idle.ms)."""
-
-
-class ConnectionObserver(Protocol):
-    """Who is told what happens to a connection; the calls must not raise."""
-
-    def response_received(
-        self, request_type: type[Message], version: int, response: Message
-    ) -> None:
-        """A response came; its future is about to be done."""
-
-    def capacity_freed(self) -> None:
-        """Requests left the connection, or the write buffer was emptied.
-
-        Called after `response_received`, too, once all that came with that response was handled.
-        """
-
-    def connection_failed(self, connection: Connection, error: KafkaError, lost: int) -> None:
-        """The connection is over, and this many requests have failed with it."""
 
 
 class Connection:
@@ -97,10 +82,13 @@ class Connection:
         self._reader = reader
         self._writer = writer
         self._transport = writer.transport
+        # Above its limit uvloop writes at once; else it would wait for the end of the turn.
+        self._transport.set_write_buffer_limits(0)
         self._observer = observer
         self._loop_time = loop_time
         self._max_idle_s = max_idle_s
-        self._awaiting: deque[InFlightRequest] = deque()
+        self._tracked: deque[InFlightRequest] = deque()
+        self._unnoted: Unnoted | None = None
         self._unflushed: deque[InFlightRequest] = deque()
         self._bytes_written = 0
         self._correlation_id = 0
@@ -113,6 +101,18 @@ class Connection:
         self._reader_task = self._loop.create_task(self._read(), name=f"aioproducer-read-{node_id}")
         if max_idle_s is not None:
             self._wake_at(self._last_used + max_idle_s)
+
+    @property
+    def _awaiting(self) -> deque[InFlightRequest]:
+        """The requests not yet answered, oldest first."""
+        if self._unnoted is not None:
+            self._unnoted.take_note()
+        return self._tracked
+
+    def settle(self) -> None:
+        """Remembers and counts what has been put off: before anybody looks at what was counted."""
+        if self._unnoted is not None:
+            self._unnoted.take_note()
 
     @property
     def in_flight(self) -> int:
@@ -186,6 +186,7 @@ class Connection:
 
     def begin(self, request: InFlightRequest, *, expect_response: bool = True) -> None:
         """`send` for who is told the end otherwise than by a future."""
+        self.settle()
         try:
             self.write(request.buffers)
         except (OSError, RuntimeError) as error:
@@ -195,7 +196,8 @@ class Connection:
     def write(self, buffers: Sequence[bytes | memoryview]) -> None:
         """Hands a framed request to the transport; nobody else hears of it yet.
 
-        `track` has to follow, or `broken_by` what the transport raises.
+        `settle` comes before; `track`, `postpone` or, for what the transport raises, `broken_by`
+        has to follow.
 
         Raises:
             KafkaConnectionError: as `send`.
@@ -212,9 +214,35 @@ class Connection:
         self.abort(self._disconnected(f"writing failed: {error}"))
         return self._disconnected(f"writing failed: {error}")
 
-    def track(self, request: InFlightRequest, *, expect_response: bool = True) -> None:
-        """Remembers a request that was written."""
-        now = request.sent_at = self._last_used = self._loop_time()
+    def watch(self, watcher: Unnoted | None) -> None:
+        """Tells it when somebody looks."""
+        self._unnoted = watcher
+
+    def postpone(self, deadline: float) -> None:
+        """What was just written is remembered when somebody looks, if ever; not if it must be."""
+        if self._timer is None or self._timer_at > deadline:
+            self._wake_at(deadline)
+        if self._tracked or self._unflushed or self._transport.get_write_buffer_size():
+            self.settle()
+
+    def forget(self, buffers: Sequence[Buffer], sent_at: float, received: int, now: float) -> None:
+        """What was postponed is answered: it counts, and that is all."""
+        self._unnoted = None
+        self._last_used = now
+        size = sum(map(len, buffers))
+        self._bytes_written += size
+        self._traffic.on_request(size, sent_at)
+        self._traffic.on_response(received, now - sent_at, now)
+
+    def track(
+        self,
+        request: InFlightRequest,
+        *,
+        expect_response: bool = True,
+        sent_at: float | None = None,
+    ) -> None:
+        """Remembers a request that was written, now or at the loop time given."""
+        now = request.sent_at = self._last_used = self._loop_time() if sent_at is None else sent_at
         size = sum(map(len, request.buffers))
         request.end = self._bytes_written = self._bytes_written + size
         self._traffic.on_request(size, now)
@@ -237,6 +265,7 @@ class Connection:
         """Ends the connection at once; requests in flight fail with copies of the error."""
         if self.error is not None:
             return
+        self.settle()
         self.error = error
         self._transport.abort()
         if self._timer is not None:
@@ -332,23 +361,25 @@ class Connection:
 
     def _take(self, data: bytes) -> int:
         """Handles whole answers at the start of what came, as far as nothing is odd about them."""
-        done, awaiting = 0, self._awaiting
+        done = 0
         try:
+            unnoted = self._unnoted
+            if unnoted is not None and unnoted.is_answered_by(data):
+                self._observer.capacity_freed()
+                return len(data)
+            awaiting = self._awaiting
             while awaiting and self.error is None:
                 start = done + SIZE_BYTES
                 stop = start + int.from_bytes(data[done:start], "big")
                 request = awaiting[0]
                 if start >= stop or stop > len(data) or not self._is_flushed(request):
                     break
-                frame, glance = data[start:stop], request.glance
-                response = None if glance is None else glance(frame, request.correlation_id)
-                if response is None:
-                    try:
-                        response = decode_answer(
-                            request.kind, request.version, request.correlation_id, frame
-                        )
-                    except KafkaError:
-                        break  # the reader task will find out and tell
+                try:
+                    response = decode_answer(
+                        request.kind, request.version, request.correlation_id, data[start:stop]
+                    )
+                except KafkaError:
+                    break  # the reader task will find out and tell
                 self._answered(request, response, stop - done)
                 done = stop
             if done:

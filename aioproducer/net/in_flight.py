@@ -16,9 +16,6 @@ from aioproducer.wire.schema import Message
 OnEnd = Callable[[Message | None, KafkaError | None], None]
 """Is told the answer, or why there is none; None twice where none was to come. Must not raise."""
 
-Glance = Callable[[bytes, int], Message | None]
-"""What the frame says if it is the usual answer with this correlation id, else None."""
-
 
 @dataclass(slots=True, eq=False)
 class InFlightRequest:
@@ -30,7 +27,6 @@ class InFlightRequest:
         deadline: loop time, seconds, as `sent_at`.
         on_end: told the end, of an answer at once: a future's callback is a turn of the loop later.
         future: done with the end; it has one of the two.
-        glance: tried before the frame is decoded.
         end: of its last byte in what the connection has written, from the first byte on.
     """
 
@@ -41,7 +37,6 @@ class InFlightRequest:
     deadline: float
     on_end: OnEnd | None = None
     future: asyncio.Future[Message | None] | None = None
-    glance: Glance | None = None
     end: int = 0
     sent_at: float = 0.0
 

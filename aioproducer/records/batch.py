@@ -128,10 +128,10 @@ def encode_batch(
     return EncodedBatch(_header(leader_epoch, tail, body), body, count, codec)
 
 
-def encode_alone(
+def header_alone(
     body: bytes | memoryview, timestamp_ms: int, numbers: tuple[int, int, int]
-) -> EncodedBatch:
-    """`encode_batch` of one record, not compressed, of no transaction.
+) -> bytes:
+    """The header that `encode_batch` puts before one record, not compressed, of no transaction.
 
     Args:
         body: the record, as there.
@@ -139,7 +139,9 @@ def encode_alone(
         numbers: producer id, epoch and base sequence.
     """
     tail = TAIL.pack(0, 0, timestamp_ms, timestamp_ms, *numbers, 1)
-    return EncodedBatch(_header(-1, tail, body), body, 1, CompressionType.NONE)
+    crc32c = _checksum()
+    length = HEADER_SIZE - LENGTH_END + len(body)
+    return FRONT.pack(0, length, -1, MAGIC, crc32c(body, crc32c(tail, 0))) + tail
 
 
 @cache

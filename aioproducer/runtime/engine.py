@@ -59,6 +59,10 @@ _log = log.get("runtime")
 _FAREWELL_S = 1.0
 
 
+def _nothing() -> None:
+    """Where there is nothing to do."""
+
+
 class ProducerEngine:
     """Everything behind a started `Producer`.
 
@@ -109,12 +113,12 @@ class ProducerEngine:
         sequencer = settings.make_sequencer(config, self._transactions)
         self._wake_ups = WakeUps(self.loop)
         unretrieved = UnretrievedFailures(self.loop, self._stats, config.on_delivery_error)
-        self.pool: BufferPool = BufferPool(
+        self._pool = BufferPool(
             config.buffer_memory, config.batch_size, HEADER_SIZE, config.buffer_max_records
         )
         self.accumulator: RecordAccumulator = RecordAccumulator(
             settings.accumulator_settings(config),
-            self.pool,
+            self._pool,
             self.metadata,
             sequencer,
             owner=self._wake_ups,
@@ -158,7 +162,13 @@ class ProducerEngine:
             (config.key_serializer, config.value_serializer, *config.metric_reporters),
             loop,
         )
-        self.memory: BufferMemory = BufferMemory(self.pool, loop, self._stats, self._on_memory_wait)
+        # Interceptors are told before whoever awaits a record, as in Java.
+        in_turn = self.interception.sees_records
+        self._before_answer = _nothing if in_turn else self._wake_ups.hold
+        self._resume = _nothing if in_turn else self._wake_ups.run_now
+        self.memory: BufferMemory = BufferMemory(
+            self._pool, loop, self._stats, self._on_memory_wait
+        )
         self.sender_task: SenderTask = SenderTask(
             self.sender,
             self.client,
@@ -173,6 +183,7 @@ class ProducerEngine:
             transactions=self._transactions,
             after_dispatch=None if config.metadata_max_age_ms else self.metadata.outdate,
             before_answer=self._before_answer,
+            resume=self._resume,
         )
         self.appender: RecordAppender = RecordAppender(
             settings.appender_settings(config),
@@ -411,22 +422,27 @@ class ProducerEngine:
                 "the producer is closed", advice="create a new producer to send more"
             )
 
+    def reading_time(self) -> float:
+        """The loop time, with everything counted until then: for who keeps a metric to read it."""
+        self.accumulator.settle()
+        return self.loop.time()
+
     @property
     def stats(self) -> ProducerStats:
         """What was counted so far."""
-        self._stats.catch_up()
+        self.accumulator.settle()
         return self._stats
+
+    @property
+    def pool(self) -> BufferPool:
+        """The memory for records, of which as much is free as nobody uses any more."""
+        self.accumulator.settle()
+        return self._pool
 
     # -- events ----------------------------------------------------------------------------------
 
-    def _before_answer(self) -> None:
-        if not self.interception.sees_records:
-            self._wake_ups.hold()
-
     def _on_network_event(self) -> None:
-        if not self.interception.sees_records:  # else they are told first, as in Java
-            self._wake_ups.run_now()
-        self._stats.catch_up()
+        self._resume()
         if self.client.is_deserted():
             # As Java's client after any disconnect; `health()` then tells whether brokers are left.
             self.metadata.request_update(self.loop.time())
@@ -441,6 +457,7 @@ class ProducerEngine:
             self.transactions.on_sender_turn()
 
     def _on_metadata_update(self) -> None:
+        self.accumulator.settle()
         self._latencies.retain(self.metadata.cluster.nodes)
         old = are_old(self.client.highest_version(ApiKey.PRODUCE))
         self.appender.takes_headers = not old

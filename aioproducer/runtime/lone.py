@@ -1,18 +1,29 @@
 """A record that finds nothing under way: its request is written in its `send()`, without a turn.
 
-Owns: what the requests of one partition have in common, when a record may go out with it, the
-reading of its usual answer. Must not know: how a batch is accounted for, what becomes of a request
-that fails.
+Owns: what the requests of one partition have in common, when a record may go out with it, what is
+put off until somebody looks, the reading of its usual answer. Must not know: how a batch is
+accounted for, what becomes of a request that fails.
 
 An ordinary batch is queued, found due, drained and encoded for its node, together with what else is
 due there: some 130 calls, which a lone record pays alone, and all of them between `send()` and the
-write. Where nothing else can be due the outcome is known beforehand, so the request is written
-first and taken note of while the broker is at work.
+write. Where nothing else can be due the outcome is known beforehand. So the request is written, and
+nothing is noted of it: mostly its answer is the next thing that happens. Then whoever awaits the
+record goes on, the record is accounted for behind his back, and everything is prepared for another.
+
+    nothing --a record, nothing under way--> ready --it is written--> in the air --> answered
+    answered --followed up--> ready
+
+Whoever asks the accumulator or the connection for anything that depends on it (`before_look`,
+`Connection.watch`) is looking, and gets to see what he would have seen always:
+
+    ready: what was prepared is given up               in the air: batch and request are noted
+    answered: the batch is let go and counted
 
 Invariants
-- It is left as the sender would have left it: the same batch, held, numbered and in flight. So
+- Noted, it is as the sender would have left it: the same batch, held, numbered and in flight. So
   nobody can tell, and whatever goes wrong goes the usual way.
-- Nothing runs between the write and the note.
+- While it is ready or in the air, nobody has looked: nothing else is under way, no batch waits, the
+  identity and the sequences are those it was made with.
 - What is kept of a partition is believed for the metadata and the connection it was learned with.
 """
 
@@ -23,15 +34,16 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
+from aioproducer.core.produce_answers import standing_at
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.errors import KafkaError, SerializationError
 from aioproducer.net.in_flight import InFlightRequest
 from aioproducer.net.versions import BrokerVersions
-from aioproducer.records import RecordBatchBuilder
-from aioproducer.records.batch import encode_alone
+from aioproducer.records.batch import EncodedBatch, header_alone
+from aioproducer.records.codecs import CompressionType
 from aioproducer.records.layout import MAGIC
 from aioproducer.records.message_set import magic_for
-from aioproducer.types import TopicPartition
+from aioproducer.types import HeaderPairs, TopicPartition
 from aioproducer.wire.messages.produce import ProduceRequest
 from aioproducer.wire.produce import ProduceForm
 from aioproducer.wire.schema import Message
@@ -39,11 +51,11 @@ from aioproducer.wire.schema import Message
 if TYPE_CHECKING:
     from aioproducer.core.cluster import ClusterSnapshot
     from aioproducer.core.metadata import Metadata
-    from aioproducer.core.outgoing import OutgoingRecord
     from aioproducer.core.sender import Sender
     from aioproducer.net.client import NetworkClient
     from aioproducer.net.connection import Connection
     from aioproducer.net.link import BrokerLink
+    from aioproducer.records.protocol import BatchBuilder
     from aioproducer.runtime.alarm import Alarm
     from aioproducer.wire.primitives import Buffer
 
@@ -62,6 +74,45 @@ class _Way(NamedTuple):
     form: ProduceForm
 
 
+class _Flight:
+    """One record's way to its broker and back; made before there is a record, where that can be."""
+
+    __slots__ = (
+        "answered_at",
+        "batch",
+        "body",
+        "builder",
+        "connection",
+        "correlation_id",
+        "frame",
+        "header",
+        "numbers",
+        "received",
+        "way",
+    )
+
+    def __init__(
+        self,
+        way: _Way,
+        connection: Connection,
+        numbers: tuple[int, int, int],
+        batch: ProducerBatch,
+        builder: BatchBuilder,
+    ) -> None:
+        self.way = way
+        self.connection = connection
+        self.numbers = numbers
+        self.batch = batch
+        self.builder = builder
+        self.correlation_id = connection.next_correlation_id()
+        self.header: bytes = b""
+        self.body: bytes | memoryview = b""
+        self.frame: Sequence[Buffer] = ()
+        self.answered_at: float | None = None
+        self.received = 0
+        """Bytes of the answer."""
+
+
 class LoneRecords:
     """Sends records that are alone.
 
@@ -71,6 +122,10 @@ class LoneRecords:
         on_answer: called with node, batches and what a request's `on_end` is told.
         on_failure: called with node, batches and what has kept the request from being written.
         on_interrupt: called with what is no `Exception`: whose batch it was is nobody's any more.
+
+    Attributes:
+        ready: what the next record goes out with; None when somebody has looked since the last one.
+        answered: whether there was an answer that nobody has followed up.
     """
 
     def __init__(
@@ -83,6 +138,9 @@ class LoneRecords:
         client_id: str | None,
         acks: int,
         timeout: float,
+        loop_time: Callable[[], float],
+        before_answer: Callable[[], None],
+        resume: Callable[[], None],
         on_answer: OnAnswer,
         on_failure: Callable[[int, Sequence[ProducerBatch], BaseException], None],
         on_interrupt: Callable[[BaseException], None],
@@ -95,6 +153,14 @@ class LoneRecords:
         self._client_id = client_id
         self._acks = acks
         self._timeout = timeout
+        self._delivery_timeout = self._accumulator.settings.delivery_timeout
+        self._usual_size = self._accumulator.settings.first_size(0)
+        self._flight: _Flight | None = None
+        self.ready: _Flight | None = None
+        self.answered: bool = False
+        self._loop_time = loop_time
+        self._before_answer = before_answer
+        self._resume = resume
         self._on_answer = on_answer
         self._on_failure = on_failure
         self._on_interrupt = on_interrupt
@@ -129,86 +195,173 @@ class LoneRecords:
             )
 
     def try_send(
-        self, record: OutgoingRecord, partition: int, size: int, now: float
+        self,
+        place: tuple[str, int],
+        size: int,
+        now: float,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderPairs,
     ) -> ProducerBatch | None:
         """Writes the record's request; None if it has to queue.
 
-        To be asked when the accumulator is `quiet`.
+        To be asked when the accumulator is `quiet`, or this is `ready`.
 
         Args:
+            place: topic and partition.
             size: bytes of memory for its batch.
 
         Raises:
             SerializationError: key, value or headers are nothing that can be written.
         """
-        way = self._ways.get((record.meta.name, partition))
-        if way is None or self._cluster is not self._metadata.cluster or not self._alarm.is_asleep:
+        if self._cluster is not self._metadata.cluster or not self._alarm.is_asleep:
             return None
-        link = way.link
-        connection = link.ready_connection(now) if link.versions is way.versions else None
+        flight = self.ready
+        if flight is None or flight.way.place != place or flight.batch.size != size:
+            self._accumulator.settle()
+            flight = self._prepare(place, size, now)
+            if flight is None:
+                return None
+        builder = flight.builder
+        try:
+            if builder.try_append(timestamp_ms, key, value, headers) < 0:
+                raise ValueError(f"a buffer of {size} bytes does not hold the record it is for")
+        except (TypeError, ValueError) as error:
+            self._accumulator.settle()
+            raise SerializationError(str(error), topic=place[0]) from error
+        flight.body = body = builder.body()
+        flight.header = header = header_alone(body, timestamp_ms, flight.numbers)
+        self.ready, self._flight = None, flight
+        try:
+            failure = None
+            try:
+                form = flight.way.form
+                flight.frame = frame = form.filled(flight.correlation_id, (header, body))
+                flight.connection.write(frame)
+            except Exception as error:
+                failure = error
+            self._accumulator.open_alone(flight.batch, now)
+            if failure is None:
+                if now + self._delivery_timeout < self._alarm.until:
+                    self._alarm.advance(now + self._delivery_timeout)
+                flight.connection.postpone(now + self._timeout)
+            else:
+                self._on_failed(self._note(), failure)
+        except BaseException as interrupt:
+            self._on_interrupt(interrupt)
+            raise
+        return flight.batch
+
+    def is_answered_by(self, data: bytes) -> bool:
+        """Whether that was the usual answer, and all; who awaits the record may go on then."""
+        flight = self._flight
+        if flight is None:
+            return False
+        stands = flight.way.form.glance(data, flight.correlation_id)
+        if stands is None:
+            return False
+        self.answered = True
+        flight.received = len(data)
+        flight.answered_at = self._loop_time()
+        self._before_answer()
+        flight.batch.complete(standing_at(*stands))
+        self._resume()
+        return True
+
+    def follow_up(self) -> bool:
+        """Leaves an acknowledged record as the sender would have left it; who awaited it went on.
+
+        True if there is nothing to do then but to wait for the next one, or for its answer.
+        """
+        self.answered = False
+        flight = self._flight
+        if flight is None or flight.answered_at is None:
+            return flight is not None
+        self._acknowledge(flight, flight.answered_at)
+        way = flight.way
+        if way.link.steady_connection is not flight.connection or not self._accumulator.quiet:
+            return False
+        # Larger memory is made for a record, not kept for one that may never come.
+        if flight.batch.size > self._usual_size:
+            return False
+        try:
+            return self._prepare(way.place, self._usual_size, flight.answered_at) is not None
+        except KafkaError:
+            return False  # the producer is being closed
+
+    def take_note(self) -> None:
+        """Somebody is about to look: leaves everything as the sender would have left it."""
+        flight, ready = self._flight, self.ready
+        if ready is not None:
+            self.ready = None
+            ready.connection.watch(None)
+            self._accumulator.give_up(ready.batch)
+        elif flight is not None and flight.answered_at is not None:
+            self._acknowledge(flight, flight.answered_at)
+        elif flight is not None:
+            try:
+                self._track(self._note())
+            except BaseException as interrupt:
+                self._on_interrupt(interrupt)
+                raise
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _prepare(self, place: tuple[str, int], size: int, now: float) -> _Flight | None:
+        """Makes everything `ready` for a record of this partition, if it may go out now."""
+        way = self._ways.get(place)
+        if way is None or way.link.versions is not way.versions:
+            return None
+        connection = way.link.ready_connection(now)
         if connection is None:
             return None
         numbers = self._accumulator.sequencer.numbers_of_next(way.place)
         if numbers is None:
             return None
-        pool = self._accumulator.pool
-        buffer = pool.try_allocate(size)
-        if buffer is None:
+        batch = self._accumulator.begin_alone(way.place, size, now, note=self.take_note)
+        if batch is None or batch.builder is None:
             return None
-        timestamp_ms = record.timestamp_ms
-        try:
-            builder = RecordBatchBuilder(buffer)
-            if builder.try_append(timestamp_ms, record.key, record.value, record.headers) < 0:
-                raise ValueError(f"a buffer of {size} bytes does not hold the record it is for")
-        except (TypeError, ValueError) as error:
-            pool.deallocate(buffer, size)
-            raise SerializationError(str(error), topic=record.meta.name) from error
-        encoded = encode_alone(builder.body(), timestamp_ms, numbers)
-        try:
-            frame: Sequence[Buffer] = ()
-            correlation_id, failure = connection.next_correlation_id(), None
-            try:
-                frame = way.form.filled(correlation_id, (encoded.header, encoded.body))
-                connection.write(frame)
-            except Exception as error:
-                failure = error
-            batch = self._accumulator.take_note(
-                way.place, builder, encoded, way.leader_epoch, now, buffer=buffer, size=size
-            )
-            batch.topic_id = way.topic_id
-            self._accumulator.sequencer.on_sent(batch, numbers)
-            self._follow(way, connection, batch, correlation_id, frame, now, failure)
-        except BaseException as interrupt:
-            self._on_interrupt(interrupt)
-            raise
-        return batch
+        connection.watch(self)
+        self.ready = _Flight(way, connection, numbers, batch, batch.builder)
+        return self.ready
 
-    def _follow(
-        self,
-        way: _Way,
-        connection: Connection,
-        batch: ProducerBatch,
-        correlation_id: int,
-        frame: Sequence[Buffer],
-        now: float,
-        failure: Exception | None,
-    ) -> None:
-        """What follows a request that was written, or could not be."""
-        if isinstance(failure, OSError | RuntimeError):
-            # Not sooner: it is told at once to others, who may send.
-            failure = connection.broken_by(failure)
-        if failure is not None:
-            self._on_failure(way.node_id, [batch], failure)
-            return
+    def _acknowledge(self, flight: _Flight, answered_at: float) -> None:
+        self._flight = None
+        node_id, batch = flight.way.node_id, flight.batch
+        flight.connection.forget(flight.frame, batch.created_at, flight.received, answered_at)
+        self._sender.on_acknowledged_alone(node_id, batch, flight.numbers, answered_at)
+
+    def _note(self) -> _Flight:
+        """Notes a record that was written: its batch is in flight."""
+        flight, self._flight = self._flight, None
+        if flight is None:
+            raise RuntimeError("no record is in the air")
+        way, batch = flight.way, flight.batch
+        encoded = EncodedBatch(flight.header, flight.body, 1, CompressionType.NONE)
+        flight.connection.watch(None)
+        self._accumulator.take_note(batch, encoded, way.leader_epoch)
+        batch.topic_id = way.topic_id
+        self._accumulator.sequencer.on_sent(batch, flight.numbers)
+        return flight
+
+    def _track(self, flight: _Flight) -> None:
+        """Has the connection wait for the answer."""
+        way, batch = flight.way, flight.batch
         request = InFlightRequest(
             ProduceRequest,
             way.version,
-            correlation_id,
-            frame,
-            now + self._timeout,
+            flight.correlation_id,
+            flight.frame,
+            batch.created_at + self._timeout,
             partial(self._on_answer, way.node_id, [batch]),
-            glance=way.form.glance,
         )
-        connection.track(request)
-        self._sender.on_sent_alone(way.node_id, batch, now)
-        self._alarm.advance(now + self._accumulator.settings.delivery_timeout)
+        flight.connection.track(request, sent_at=batch.created_at)
+        self._sender.on_sent_alone(way.node_id, batch, batch.created_at)
+
+    def _on_failed(self, flight: _Flight, failure: Exception) -> None:
+        """The request could not be written."""
+        if isinstance(failure, OSError | RuntimeError):
+            # Not sooner: it is told at once to others, who may send.
+            failure = flight.connection.broken_by(failure)
+        self._on_failure(flight.way.node_id, [flight.batch], failure)

@@ -84,7 +84,7 @@ class MetricsRegistry:
 
 
 def _of_engine(engine: ProducerEngine) -> Iterator[LiveMetric]:
-    clock = engine.loop.time
+    clock = engine.reading_time
     for row in PRODUCER_ROWS:
         yield LiveMetric(
             row.name, PRODUCER, _Reading(engine, row.value, clock), row.kind, row.description

@@ -102,8 +102,12 @@ class Placing:
         Raises:
             SerializationError: key, value or headers are nothing that can be written.
         """
-        if self._accumulator.quiet:
-            return None if self._lone is None else self._try_alone(record, self._lone)
+        lone = self._lone
+        if (lone is not None and lone.ready is not None) or self._accumulator.quiet:
+            if lone is None:
+                return None
+            parts = (record.timestamp_ms, record.key, record.value, record.headers)
+            return self._try_alone(lone, record.meta, record.partition, record.size, *parts)
         if record.partition is None:
             batch = self._try_append_stickily(record)
         else:
@@ -151,7 +155,7 @@ class Placing:
             if record.partition is None and not batch.full:
                 sticky = self._stickiness.of(record.meta.name)
             self.lane.adopt(record.meta, batch, sticky)
-        return self._handle(record, batch)
+        return self._handle(batch, record.timestamp_ms, record.key, record.value)
 
     def sticky_of(self, topic: str) -> BuiltInPartitioner:
         """The topic's built-in partitioner, with its account settled; the lane has it no more."""
@@ -178,6 +182,11 @@ class Placing:
         """See `lane.OpenBatch`: for a record that the fast lane has checked."""
         if not self._check.takes_headers:
             return None
+        lone = self._lone
+        if lone is not None and lone.ready is not None:
+            alone = self._try_alone(lone, meta, partition, size, timestamp_ms, key, value, headers)
+            if alone is not None:
+                return self._handle(alone, timestamp_ms, key, value)
         record = OutgoingRecord(meta, partition, timestamp_ms, key, value, headers, size)
         batch = self.try_append(record)
         if batch is None:
@@ -187,24 +196,39 @@ class Placing:
         if batch is None:
             return None
         # One without room is nothing for the lane, which knows the topic.
-        return self._handle(record, batch) if batch.full else self.delivery(record, batch)
+        if batch.full:
+            return self._handle(batch, timestamp_ms, key, value)
+        return self.delivery(record, batch)
 
-    def _try_alone(self, record: OutgoingRecord, lone: LoneRecords) -> ProducerBatch | None:
+    def _try_alone(
+        self,
+        lone: LoneRecords,
+        meta: TopicMetadata,
+        partition: int | None,
+        size: int,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderPairs,
+    ) -> ProducerBatch | None:
         """Sends the record, when nothing else is under way; it waits for no turn of the loop."""
-        meta, partition = record.meta, record.partition
         sticky = None
         if partition is None:
             sticky = self.sticky_of(meta.name)
-            if sticky.overstays:
-                return None
-            partition = sticky.peek(meta)
-        now = self._loop.time()
-        batch = lone.try_send(record, partition, self.batch_bytes(record), now)
-        if batch is not None and sticky is not None:
+            partition = sticky.stays_at(meta)
+        batch, now = None, self._loop.time()
+        if partition is not None:
+            batch_size = self._accumulator.settings.first_size(size)
+            batch = lone.try_send(
+                (meta.name, partition), batch_size, now, timestamp_ms, key, value, headers
+            )
+        if batch is None:
+            self._accumulator.settle()
+        elif sticky is not None and partition is not None:
             if len(meta.partitions) > 1:
                 self._stickiness.weigh(sticky, meta, now)
             # It had room until then.
-            sticky.update(partition, record.size, meta, enable_switch=False)
+            sticky.update(partition, size, meta, enable_switch=False)
         return batch
 
     def _try_append_stickily(self, record: OutgoingRecord) -> ProducerBatch | None:
@@ -233,18 +257,19 @@ class Placing:
                 return sticky.peek(meta)
         return partition
 
-    def _handle(self, record: OutgoingRecord, batch: ProducerBatch) -> Delivery:
+    def _handle(
+        self, batch: ProducerBatch, timestamp_ms: int, key: bytes | None, value: bytes | None
+    ) -> Delivery:
         """Counts the record, the last one of its batch."""
         lane = self.lane
         lane.appended += 1
         lane.records_this_turn += 1
         if lane.records_this_turn == RECORDS_PER_TURN:
             self._count_till_next_turn()
-        key, value = record.key, record.value
         return Delivery(
             batch,
             batch.count - 1,
-            record.timestamp_ms,
+            timestamp_ms,
             -1 if key is None else len(key),
             -1 if value is None else len(value),
         )

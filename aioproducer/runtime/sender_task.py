@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aioproducer.core.actions import Connect, Dispatch, RequestIdentity
+from aioproducer.core.buffer_pool import NO_CEILING
 from aioproducer.core.idempotence import ProducerIdentity
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.core.sender import Sender
@@ -77,6 +78,7 @@ class SenderTask:
         after_turn: called when a turn may have asked for metadata or ended batches.
         after_dispatch: called when a request is out.
         before_answer: called before an answer is handled; `on_network_event` is to follow.
+        resume: lets in who awaited what was answered; may be called before that event.
         transactions: those the batches belong to, if any.
         on_end: called once when the task ends, with the cause, or None after `stop()`.
 
@@ -100,6 +102,7 @@ class SenderTask:
         transactions: TransactionManager | None = None,
         after_dispatch: Callable[[], None] | None = None,
         before_answer: Callable[[], None] = lambda: None,
+        resume: Callable[[], None] = lambda: None,
     ) -> None:
         self._sender = sender
         self._client = client
@@ -129,6 +132,7 @@ class SenderTask:
             and after_dispatch is None
             and not sender.accumulator.settings.linger
             and sender.accumulator.settings.batch_records is None
+            and sender.accumulator.pool.ceiling == NO_CEILING
             and not encoder.compresses
         ):
             self.lone = LoneRecords(
@@ -139,6 +143,9 @@ class SenderTask:
                 client_id=client_id,
                 acks=acks,
                 timeout=request_timeout,
+                loop_time=loop.time,
+                before_answer=before_answer,
+                resume=resume,
                 on_answer=self._on_answer,
                 on_failure=self._not_dispatched,
                 on_interrupt=self._break,
@@ -185,9 +192,12 @@ class SenderTask:
 
     def on_network_event(self) -> None:
         """A connection came, went, has room or was answered: has a turn soon if that is needed."""
-        if self._answered:
+        lone = self.lone
+        if self._answered or (lone is not None and lone.answered):
             self._answered = False
-            self._look_ahead()
+            followed = lone is not None and lone.follow_up()
+            if not followed or self._sender.fatal_error is not None:
+                self._look_ahead()
         elif self._sender.awaits_network:
             self.wake()
 

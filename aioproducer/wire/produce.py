@@ -76,10 +76,12 @@ _START = Struct(">iIi")
 _ONE_TOPIC = bytes((0, _ONE))
 """No tags."""
 _ONE_PARTITION = Struct(">Bih")
-_ANSWER = Struct(f">i{len(_ONE_TOPIC) + _UUID_SIZE + _ONE_PARTITION.size}sqqqIiB")
-"""Correlation id, what is known beforehand, the end of `_ACKNOWLEDGED` behind its error."""
+_ANSWER = Struct(f">ii{len(_ONE_TOPIC) + _UUID_SIZE + _ONE_PARTITION.size}sqqq9s")
+"""Size of the frame, correlation id, what is known beforehand, offsets and times, the end."""
 _NO_ERRORS = 1 << 24
 """No record errors, no message, no tags of the partition nor of the topic."""
+_ANSWER_END = Struct(">IiB").pack(_NO_ERRORS, 0, 0)
+"""The same, no throttle time and no tags."""
 
 
 class ProducePartition(NamedTuple):
@@ -140,9 +142,7 @@ class ProduceForm:
         "_end",
         "_is_flexible",
         "_kind",
-        "_partition",
         "_size",
-        "_topic_id",
     )
 
     def __init__(
@@ -166,8 +166,6 @@ class ProduceForm:
             timeout_ms=timeout_ms,
             topics=place,
         )
-        self._topic_id = topic_id
-        self._partition = partition
         self._is_flexible = version >= _FIRST_FLEXIBLE
         behind = len(_NO_RECORDS + _TAGS_BEHIND if self._is_flexible else _NO_RECORDS_CLASSIC)
         _, self._kind, _ = _START.unpack_from(frame)
@@ -192,18 +190,23 @@ class ProduceForm:
         buffers.append(tail)
         return _sealed(head, buffers)
 
-    def glance(self, frame: bytes, correlation_id: int) -> Acknowledgement | None:
-        """The usual answer to this form's request; None for any other, or of an older version."""
-        if len(frame) != self._answer_size:
+    def glance(self, data: bytes, correlation_id: int) -> tuple[int, int, int] | None:
+        """Offset, log append time and log start, if the data is the usual answer and nothing else.
+
+        None for any other answer, or of an older version.
+        """
+        if len(data) != self._answer_size:
             return None
-        received, answer, offset, stamped, log_start, nothing, throttle_ms, tags = _ANSWER.unpack(
-            frame
-        )
-        if answer != self._answer or received != correlation_id or nothing != _NO_ERRORS or tags:
+        size, received, answer, offset, stamped, log_start, end = _ANSWER.unpack(data)
+        if (
+            received != correlation_id
+            or answer != self._answer
+            or size != _ANSWER.size - SIZE_BYTES
+            or end != _ANSWER_END
+            or offset < 0
+        ):
             return None
-        return Acknowledgement(
-            "", self._topic_id, self._partition, offset, stamped, log_start, throttle_ms
-        )
+        return offset, stamped, log_start
 
 
 @dataclass(slots=True)

@@ -205,6 +205,9 @@ class SimNetwork:
         rng: latencies, pieces, and what arrives after a close.
         trace: where dials go.
         window: bytes a connection has under way at most.
+
+    Attributes:
+        fragments: whether bytes may arrive in other pieces than they were written in.
     """
 
     def __init__(
@@ -219,6 +222,7 @@ class SimNetwork:
         self.loop = loop
         self.weather: Weather = Weather()
         self.window = window
+        self.fragments: bool = True
         self.connections: list[SimConnection] = []
         self._rng = rng
         self._trace = trace
@@ -308,6 +312,8 @@ class SimNetwork:
 
     def pieces(self, data: bytes) -> Sequence[Content]:
         """The data as it will arrive."""
+        if not self.fragments:
+            return [data]
         cuts = self._rng.randrange(_MOST_PIECES)
         if cuts == 0 or len(data) < 2:
             return [data]

@@ -8,8 +8,8 @@ import pytest
 
 from aioproducer.core.idempotence import IdempotentSequencer, ProducerIdentity
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
-from aioproducer.records import RecordBatchBuilder
-from aioproducer.records.batch import EncodedBatch, encode_alone, encode_batch
+from aioproducer.records.batch import EncodedBatch, encode_batch, header_alone
+from aioproducer.records.codecs import CompressionType
 from aioproducer.types import TopicPartition
 
 from .support import Core
@@ -253,21 +253,20 @@ def noted(core: Core, value: bytes = b"v") -> ProducerBatch:
     numbers = accumulator.sequencer.numbers_of_next(place)
     assert numbers is not None
     size = accumulator.settings.batch_size
-    buffer = core.pool.try_allocate(size)
-    assert buffer is not None
-    builder = RecordBatchBuilder(buffer)
-    builder.try_append(1, None, value, ())
-    encoded = encode_alone(builder.body(), 1, numbers)
-    batch = accumulator.take_note(
-        place,
-        builder,
-        encoded,
-        core.metadata.leader_epoch("t", 0),
-        core.now,
-        buffer=buffer,
-        size=size,
-    )
-    accumulator.sequencer.on_sent(batch, numbers)
+
+    def note() -> None:
+        assert batch is not None
+        accumulator.take_note(batch, encoded, core.metadata.leader_epoch("t", 0))
+        accumulator.sequencer.on_sent(batch, numbers)
+
+    batch = accumulator.begin_alone(place, size, core.now, note=note)
+    assert batch is not None
+    assert batch.builder is not None
+    batch.builder.try_append(1, None, value, ())
+    body = batch.builder.body()
+    encoded = EncodedBatch(header_alone(body, 1, numbers), body, 1, CompressionType.NONE)
+    accumulator.open_alone(batch, core.now)
+    accumulator.settle()
     return batch
 
 

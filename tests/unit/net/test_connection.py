@@ -6,7 +6,7 @@ import asyncio
 import gc
 import struct
 import weakref
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -21,6 +21,7 @@ from aioproducer.errors import (
     ProtocolError,
 )
 from aioproducer.net.connection import WRITE_HIGH_WATER, Connection, IdleConnectionError
+from aioproducer.net.in_flight import InFlightRequest
 from aioproducer.wire.framing import encode_request, encode_response
 from aioproducer.wire.messages import MetadataRequest, MetadataResponse, ProduceRequest
 from aioproducer.wire.schema import Message
@@ -471,3 +472,132 @@ def test_noise_never_hangs_a_request(noise: bytes) -> None:
             assert isinstance(outcome, MetadataResponse | ProtocolError)
 
     run()
+
+
+class Postponed:
+    """A request that was written, and that its connection hears of when somebody looks."""
+
+    def __init__(self, it: Fixture, timeout_s: float = 30.0) -> None:
+        self.is_noted = False
+        self.expects: bytes | None = None
+        self.future: asyncio.Future[Message | None] = it.loop.create_future()
+        self._connection = it.connection
+        self.sent_at = it.loop.time()
+        correlation_id = it.connection.next_correlation_id()
+        frame = encode_request(MetadataRequest(), 9, correlation_id, "tests")
+        deadline = self.sent_at + timeout_s
+        self.request = InFlightRequest(
+            MetadataRequest, 9, correlation_id, [frame], deadline, future=self.future
+        )
+        it.connection.write(self.request.buffers)
+
+    def postpone(self) -> None:
+        self._connection.watch(self)
+        self._connection.postpone(self.request.deadline)
+
+    def take_note(self) -> None:
+        assert not self.is_noted
+        self.is_noted = True
+        self._connection.watch(None)
+        self._connection.track(self.request, sent_at=self.sent_at)
+
+    def is_answered_by(self, data: bytes) -> bool:
+        return data == self.expects
+
+
+async def postponed_on(it: Fixture, timeout_s: float = 30.0) -> Postponed:
+    postponed = Postponed(it, timeout_s)
+    await it.connection.flush()  # a socket takes it at once
+    postponed.postpone()
+    return postponed
+
+
+LOOKS: dict[str, Callable[[Connection], object]] = {
+    "counts what is in flight": lambda connection: connection.in_flight,
+    "asks for room": lambda connection: connection.takes_more(1),
+    "grants more time": lambda connection: connection.extend_deadlines(1.0),
+    "settles": lambda connection: connection.settle(),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@virtual_time
+async def test_a_postponed_request_is_noted_when_somebody_looks(look: str) -> None:
+    async with connected() as it:
+        postponed = await postponed_on(it)
+        assert not postponed.is_noted
+        LOOKS[look](it.connection)
+        assert postponed.is_noted
+        assert it.connection.in_flight == 1
+        await it.answer()
+        await postponed.future
+
+
+@virtual_time
+async def test_a_request_behind_a_postponed_one_gets_its_own_answer() -> None:
+    async with connected() as it:
+        postponed = await postponed_on(it)
+        request = it.ask()
+        await it.answer("first")
+        await it.answer("second")
+        answers = [await postponed.future, await request]
+        assert [answer.cluster_id for answer in answers] == ["first", "second"]
+
+
+@virtual_time
+async def test_a_request_behind_others_is_not_postponed() -> None:
+    async with connected() as it:
+        request = it.ask()
+        postponed = await postponed_on(it)
+        assert postponed.is_noted
+        for ended in (request, postponed.future):
+            await it.answer()
+            await ended
+
+
+@virtual_time
+async def test_a_request_is_not_postponed_while_bytes_wait_to_be_written() -> None:
+    async with connected() as it:
+        it.transport.stall()
+        postponed = Postponed(it)
+        postponed.postpone()
+        assert postponed.is_noted
+        it.transport.resume()
+        await it.answer()
+        await postponed.future
+
+
+@virtual_time
+async def test_a_postponed_request_fails_with_its_connection() -> None:
+    async with connected() as it:
+        postponed = await postponed_on(it)
+        it.connection.abort(NodeDisconnectedError("over"))
+        with pytest.raises(NodeDisconnectedError):
+            await postponed.future
+        assert [lost for _, lost in it.observer.ended] == [1]
+
+
+@virtual_time
+async def test_a_postponed_request_has_its_deadline() -> None:
+    async with connected(max_idle_s=600) as it:
+        postponed = await postponed_on(it, timeout_s=2.0)
+        with pytest.raises(NodeDisconnectedError, match="not answered in time"):
+            await postponed.future
+        assert it.loop.time() - postponed.sent_at == pytest.approx(2.0)
+
+
+@virtual_time
+async def test_a_postponed_request_that_is_answered_leaves_the_connection_in_use() -> None:
+    """Its bytes count as written, and the idle time begins with its answer."""
+    async with connected(max_idle_s=10.0) as it:
+        await asyncio.sleep(6)
+        postponed = await postponed_on(it)
+        frame = postponed.request.buffers
+        it.connection.forget(frame, postponed.sent_at, 1, it.loop.time())
+        await it.peer.request()
+        await asyncio.sleep(6)
+        assert it.connection.is_open
+        request = it.ask()
+        await it.answer()
+        await request
+        assert not postponed.is_noted

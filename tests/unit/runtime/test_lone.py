@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections.abc import Callable
 from dataclasses import fields
 from math import inf
 from typing import Any
@@ -14,11 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aioproducer import Producer
+from aioproducer.core.incomplete import IncompleteBatches
+from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.core.stats import ProducerStats
-from aioproducer.errors import KafkaError
+from aioproducer.errors import KafkaError, ProducerFencedError
 from aioproducer.net.frame_tap import FrameTap
+from aioproducer.runtime.engine import ProducerEngine
 from aioproducer.testing import TopicSpec
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
+from aioproducer.types import TopicPartition
 
 BATCH_SIZE = 1000
 COUNTED = {*ProducerStats().__dataclass_fields__} - {"count_appended", "delivery_times"}
@@ -28,7 +33,7 @@ STEPS = st.one_of(
         dict,
         size=st.sampled_from([0, 30, 300, 900, 1500]),
         partition=st.sampled_from([None, None, 0, 1]),
-        pause=st.sampled_from([0, 0, 0.0005, 0.01]),
+        pause=st.sampled_from([None, 0, 0, 0.0005, 0.01]),
         awaited=st.sampled_from([True, True, True, False]),
     ),
     st.sampled_from(
@@ -37,20 +42,75 @@ STEPS = st.one_of(
             ("Produce", "answers", "MESSAGE_TOO_LARGE"),
             ("Produce", "answers", "OUT_OF_ORDER_SEQUENCE_NUMBER"),
             ("Produce", "answers", "UNKNOWN_PRODUCER_ID"),
+            ("Produce", "answers", "REQUEST_TIMED_OUT"),
+            ("Produce", "answers", "PRODUCER_FENCED"),
             ("Produce", "drops_the_connection"),
             ("Produce", "is_never_answered"),
             ("Produce", "is_throttled", 70),
+            ("Produce", "is_throttled", 300),
             ("Produce", "is_answered_late", 20),
             ("Metadata", "is_answered_late", 20),
             ("stop",),
             ("start",),
             ("move", 1),
             ("move", 2),
+            ("look",),
+            ("look",),
+            ("look at memory",),
+            ("look at traffic",),
+            ("look at health",),
+            ("look at metrics",),
+            ("send_many",),
+            ("flush",),
+            ("purge",),
+            ("update",),
+            ("wait", 0.06),
             ("wait", 0.2),
             ("wait", 400.0),
         ]
     ),
 )
+
+
+def counted(producer: Producer) -> list[Any]:
+    """What the producer has counted so far."""
+    engine = producer._engine
+    assert engine is not None
+    stats = engine.stats
+    totals = [(f.name, getattr(stats, f.name)) for f in fields(stats) if f.name in COUNTED]
+    return [repr(totals), repr(stats.delivery_times.snapshot()), repr(engine.client.traffic.nodes)]
+
+
+async def look(producer: Producer, what: str) -> list[Any]:
+    """Asks the producer, or has it do, something that concerns all records."""
+    engine = producer._engine
+    assert engine is not None
+    match what:
+        case "look":
+            return [*counted(producer), engine.accumulator.quiet, engine.accumulator.in_use]
+        case "look at memory":
+            return [engine.pool.available]
+        case "look at traffic":
+            return [repr(engine.client.traffic.nodes)]
+        case "look at health":
+            return [producer.health()]
+        case "look at metrics":
+            return sorted(
+                f"{metric.group} {metric.name} {metric.tags} {metric.value}"
+                for metric in producer.all_metrics()
+                if not {"age", "time", "rate"} & {*metric.name.split("-")}
+            )
+        case "send_many":
+            result = await producer.send_many("t", [b"row %d" % row for row in range(5)])
+            return [result.count, result.delivered, *result.failed]
+        case "flush":
+            return [await producer.flush(timeout=0.3)]
+        case "purge":
+            return [producer.purge(in_flight=True)]
+        case "update":
+            engine.metadata.request_update(asyncio.get_running_loop().time())
+            engine.metadata_task.wake()
+    return []
 
 
 async def carry_out(kafka: VirtualKafka, step: tuple[Any, ...]) -> None:
@@ -67,12 +127,13 @@ async def carry_out(kafka: VirtualKafka, step: tuple[Any, ...]) -> None:
             getattr(kafka.faults.next(request), what)(*how)
 
 
-def story(steps: list[Any], options: dict[str, Any], *, alone: bool) -> list[Any]:
+def story(steps: list[Any], options: dict[str, Any], *, alone: bool, fragments: bool) -> list[Any]:
     """What becomes of records, and what stands in the logs, byte for byte."""
     given = {"client_id": "lone", "linger_ms": 0, "batch_size": BATCH_SIZE} | options
 
     async def run(kafka: VirtualKafka) -> list[Any]:
         seen: list[Any] = []
+        kafka.world.network.fragments = fragments
         async with kafka.producer(**given) as producer:
             assert producer._engine is not None
             assert producer._engine.sender_task.lone is not None
@@ -82,6 +143,10 @@ def story(steps: list[Any], options: dict[str, Any], *, alone: bool) -> list[Any
             for number, step in enumerate(steps):
                 if isinstance(step, tuple):
                     await carry_out(kafka, step)
+                    try:
+                        seen += await look(producer, step[0])
+                    except KafkaError as error:
+                        seen.append(error)
                     continue
                 value = b"%d" % number + bytes(step["size"])
                 try:
@@ -91,14 +156,13 @@ def story(steps: list[Any], options: dict[str, Any], *, alone: bool) -> list[Any
                     continue
                 deliveries.append(delivery)
                 if step["awaited"]:
-                    await asyncio.gather(delivery, return_exceptions=True)
-                await asyncio.sleep(step["pause"])
+                    with contextlib.suppress(KafkaError):
+                        await delivery
+                if step["pause"] is not None:
+                    await asyncio.sleep(step["pause"])
             await carry_out(kafka, ("start",))
             seen += await asyncio.gather(*deliveries, return_exceptions=True)
-            stats = producer._engine.stats
-            counted = [(f.name, getattr(stats, f.name)) for f in fields(stats) if f.name in COUNTED]
-            traffic = producer._engine.client.traffic.nodes
-            seen += [counted, stats.delivery_times.snapshot(), traffic, kafka.now]
+            seen += [*counted(producer), kafka.now]
             seen.append(producer._engine.pool.available)
             seen += [producer._engine._latencies.is_available(node) for node in (1, 2)]
         for partition in range(2):
@@ -118,18 +182,24 @@ def story(steps: list[Any], options: dict[str, Any], *, alone: bool) -> list[Any
             "max_in_flight_requests_per_connection": st.sampled_from([1, 5]),
             "enable_idempotence": st.booleans(),
             "acks": st.just("all"),
-            "delivery_timeout_ms": st.sampled_from([1000, 120_000]),
+            "delivery_timeout_ms": st.sampled_from([600, 1000, 120_000]),
             "request_timeout_ms": st.just(500),
             "max_block_ms": st.just(3000),
             "partitioner_availability_timeout_ms": st.sampled_from([0, 50]),
+            "buffer_memory": st.sampled_from([1600, 2000, 3000, 32 * 1024 * 1024]),
+            "max_request_size": st.just(1600),
+            "connections_max_idle_ms": st.sampled_from([300, 540_000]),
+            "retries": st.sampled_from([1, 2**31 - 1]),
         }
     ),
+    fragments=st.booleans(),
 )
 @settings(max_examples=60, deadline=None)
 def test_nobody_can_tell_whether_a_record_went_alone(
-    steps: list[Any], options: dict[str, Any]
+    steps: list[Any], options: dict[str, Any], fragments: bool
 ) -> None:
-    assert story(steps, options, alone=True) == story(steps, options, alone=False)
+    usual = story(steps, options, alone=False, fragments=fragments)
+    assert story(steps, options, alone=True, fragments=fragments) == usual
 
 
 def transport_of(producer: Producer) -> asyncio.WriteTransport:
@@ -249,5 +319,173 @@ def test_what_is_counted_behind_the_back_of_an_awaiter_is_counted_when_he_looks(
                 assert producer._engine is not None
                 stats = producer._engine.stats
                 assert stats.requests_sent == stats.records_acknowledged == number
+
+    run_virtual(run, brokers=1, topics={"t": 1})
+
+
+def test_rows_of_a_call_do_not_follow_the_first_one_into_a_batch_that_is_gone() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        async with kafka.producer(linger_ms=0) as producer:
+            await producer.send_and_wait("t", b"first")
+            result = await producer.send_many("t", [b"%d" % row for row in range(20)])
+            assert result.delivered == 20
+        values = [record.value for record in kafka.records("t")]
+        assert values == [b"first", *(b"%d" % row for row in range(20))]
+
+    run_virtual(run, brokers=1, topics={"t": 1})
+
+
+def test_a_record_that_is_sent_at_once_behind_a_fatal_answer_does_not_put_off_the_end() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        async with kafka.producer(linger_ms=0) as producer:
+            for partition in (0, 1, 0, 1):
+                await producer.send_and_wait("t", b"first", partition=partition)
+            kafka.faults.next("Produce").answers("PRODUCER_FENCED")
+
+            async def go_on() -> None:
+                with contextlib.suppress(ProducerFencedError):
+                    await producer.send_and_wait("t", b"second", partition=0)
+                with pytest.raises(ProducerFencedError):
+                    await producer.send_and_wait("t", b"third", partition=1)
+
+            await asyncio.create_task(go_on())
+
+    run_virtual(run, brokers=1, topics={"t": 2})
+
+
+def test_a_metric_that_somebody_keeps_counts_the_record_he_awaited() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        async with kafka.producer(linger_ms=0) as producer:
+            await producer.send_and_wait("t", b"first")
+            kept = [
+                metric
+                for metric in producer._registry.live(producer._engine)
+                if (metric.group, metric.name)
+                in {
+                    ("producer-topic-metrics", "record-send-total"),
+                    ("producer-node-metrics", "response-total"),
+                }
+            ]
+            assert len(kept) >= 2
+
+            async def go_on() -> None:
+                for _ in range(20):  # some answers come in pieces
+                    before = sum(metric.measured().value for metric in kept)
+                    await producer.send_and_wait("t", b"second")
+                    assert sum(metric.measured().value for metric in kept) == before + 2
+
+            await asyncio.create_task(go_on())
+
+    run_virtual(run, brokers=1, topics={"t": 1})
+
+
+SIGHTS: dict[str, tuple[Callable[[ProducerEngine], float], int, int]] = {
+    "requests": (lambda engine: engine.client.traffic.nodes[1].requests, 1, 0),
+    "answers": (lambda engine: engine.client.traffic.nodes[1].responses, 0, 1),
+    "requests sent": (lambda engine: engine.stats.requests_sent, 1, 0),
+    "records acknowledged": (lambda engine: engine.stats.records_acknowledged, 0, 1),
+    "use": (lambda engine: engine.accumulator.in_use, 1, -1),
+    "rest": (lambda engine: engine.accumulator.quiet, -1, 1),
+    "memory": (lambda engine: engine.pool.available, -BATCH_SIZE, BATCH_SIZE),
+    "in flight": (lambda engine: engine.client.in_flight(1), 1, -1),
+}
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+def test_a_lone_record_is_seen_from_its_send_on_and_its_answer_when_it_is_awaited(
+    sight: str,
+) -> None:
+    see, sent, answered = SIGHTS[sight]
+
+    async def run(kafka: VirtualKafka) -> None:
+        async with kafka.producer(linger_ms=0, batch_size=BATCH_SIZE) as producer:
+            await producer.send_and_wait("t", b"first")
+            engine = producer._engine
+            assert engine is not None
+
+            async def go_on() -> None:
+                seen = see(engine)
+                for _ in range(20):  # some answers come in pieces
+                    delivery = await producer.send("t", b"looked at")
+                    assert see(engine) == seen + sent
+                    await delivery
+                    seen += sent + answered
+                    assert see(engine) == seen
+                    await producer.send_and_wait("t", b"looked at afterwards")
+                    seen += sent + answered
+                    assert see(engine) == seen
+
+            await asyncio.create_task(go_on())
+
+    run_virtual(run, brokers=1, topics={"t": 1})
+
+
+def test_what_is_kept_for_the_next_lone_record_is_there_for_one_that_has_to_queue() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        options = {"linger_ms": 0, "batch_size": BATCH_SIZE, "buffer_memory": BATCH_SIZE}
+        async with kafka.producer(**options, max_request_size=BATCH_SIZE) as producer:
+            assert producer._engine is not None
+            await producer.send_and_wait("t", b"first")
+            for _ in range(20):  # some answers come in pieces
+                await producer.send_and_wait("t", b"alone")
+                await asyncio.sleep(0.01)
+                producer._engine.sender_task.wake()
+                await producer.send_nowait("t", b"not alone, as the sender has a turn")
+
+    run_virtual(run, brokers=1, topics={"t": 1})
+
+
+QUESTIONS: dict[str, Callable[[IncompleteBatches], object]] = {
+    "whether there are any": bool,
+    "how many": len,
+    "which": lambda batches: next(iter(batches), None),
+    "whether one is there": lambda batches: None in batches,
+    "when the first expires": lambda batches: batches.next_expiry_at,
+    "what has expired": lambda batches: batches.expired(0.0),
+    "to forget one": lambda batches: batches.discard(a_batch()),
+    "to add one": lambda batches: batches.add(a_batch()),
+}
+
+
+def a_batch() -> ProducerBatch:
+    return ProducerBatch(TopicPartition("t", 0), bytearray(100), 161, now=0.0)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_lone_record_is_noted_before_incomplete_batches_are_asked(question: str) -> None:
+    batches = IncompleteBatches(30.0)
+    noted = []
+
+    def note() -> None:
+        batches.before_look = None
+        noted.append(len(batches))
+
+    batches.before_look = note
+    QUESTIONS[question](batches)
+    assert noted == [0]
+
+
+def test_a_record_that_is_alone_goes_to_the_leader_of_now() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        async with kafka.producer(linger_ms=0) as producer:
+            for _ in range(3):
+                await producer.send_and_wait("t", b"before", partition=0)
+            kafka.world.cluster.move_leader("t", 0, 2)
+            await look(producer, "update")
+            await asyncio.sleep(1.0)
+            await producer.send_and_wait("t", b"behind", partition=0)
+            assert producer._engine is not None
+            assert producer._engine.stats.requests_sent == 4
+
+    run_virtual(run, brokers=2, topics={"t": TopicSpec(1, 2)})
+
+
+def test_whoever_awaited_the_only_record_there_may_be_has_its_place_at_once() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        kafka.world.network.fragments = False
+        async with kafka.producer(linger_ms=0, buffer_max_records=1) as producer:
+            for _ in range(5):
+                await producer.send_and_wait("t", b"first")
+                await producer.send_nowait("t", b"second")
 
     run_virtual(run, brokers=1, topics={"t": 1})

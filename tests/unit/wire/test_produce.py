@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -243,29 +244,52 @@ def test_a_form_sees_its_answer_at_a_glance_or_nothing(
 ) -> None:
     for topic in answer.responses:
         topic.name = ""
-    frame = encode_response(answer, 13, 7)[4:]
+    data = encode_response(answer, 13, 7)
     if cut:
-        frame = frame[:cut] if cut < 0 else frame + bytes(cut)
-    elif flip < len(frame) - 4:
-        frame = frame[: flip + 4] + bytes((frame[flip + 4] ^ 1,)) + frame[flip + 5 :]
+        data = data[:cut] if cut < 0 else data + bytes(cut)
+    elif flip < len(data):
+        data = data[:flip] + bytes((data[flip] ^ 1,)) + data[flip + 1 :]
     first = answer.responses[0]
-    seen = form(13, first.topic_id, first.partition_responses[0].index).glance(frame, 7)
-    assert seen is None or seen == decode_acknowledgement(frame, 13, 7)
+    seen = form(13, first.topic_id, first.partition_responses[0].index).glance(data, 7)
+    if seen is not None:
+        assert frame_size(data[:4]) == len(data) - 4
+        whole = decode_acknowledgement(data[4:], 13, 7)
+        assert whole is not None
+        assert not whole.throttle_time_ms
+        assert seen == (whole.base_offset, whole.log_append_time_ms, whole.log_start_offset)
 
 
 def test_a_form_sees_no_answer_but_its_own() -> None:
     topic_id = UUID(int=9)
+    data = usual_answer()
+    assert form(13, topic_id, 3).glance(data, 7) == (2**40, -1, 5)
+    assert form(13, topic_id, 3).glance(data, 8) is None
+    assert form(13, topic_id, 4).glance(data, 7) is None
+    assert form(13, UUID(int=10), 3).glance(data, 7) is None
+    assert form(12, topic_id, 3).glance(data, 7) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(lambda: usual_answer(offset=-1), id="of a duplicate"),
+        pytest.param(lambda: usual_answer(error_code=1), id="an error"),
+        pytest.param(lambda: usual_answer(throttle_ms=1), id="to be obeyed"),
+        pytest.param(lambda: usual_answer()[:3] + b"~" + usual_answer()[4:], id="of another size"),
+        pytest.param(lambda: usual_answer()[:-1], id="cut"),
+        pytest.param(lambda: 2 * usual_answer(), id="two"),
+    ],
+)
+def test_a_form_leaves_what_is_not_the_usual_answer_to_others(data: Callable[[], bytes]) -> None:
+    assert form(13, UUID(int=9), 3).glance(data(), 7) is None
+
+
+def usual_answer(*, offset: int = 2**40, error_code: int = 0, throttle_ms: int = 0) -> bytes:
     topic = TopicProduceResponse(
-        topic_id=topic_id, partition_responses=[PartitionProduceResponse(3, 0, 2**40, -1, 5)]
+        topic_id=UUID(int=9),
+        partition_responses=[PartitionProduceResponse(3, error_code, offset, -1, 5)],
     )
-    frame = encode_response(ProduceResponse([topic], 4), 13, 7)[4:]
-    seen = form(13, topic_id, 3).glance(frame, 7)
-    assert seen is not None
-    assert seen.whole() == ProduceResponse([topic], 4)
-    assert form(13, topic_id, 3).glance(frame, 8) is None
-    assert form(13, topic_id, 4).glance(frame, 7) is None
-    assert form(13, UUID(int=10), 3).glance(frame, 7) is None
-    assert form(12, topic_id, 3).glance(frame, 7) is None
+    return encode_response(ProduceResponse([topic], throttle_ms), 13, 7)
 
 
 def form(version: int, topic_id: UUID, partition: int) -> ProduceForm:

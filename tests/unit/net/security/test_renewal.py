@@ -36,8 +36,10 @@ class Broker:
         self.pause_s = 0.0
         self.sasl_pause_s = 0.0
         self.refuses = False
+        self.peer: Peer | None = None
 
     async def __call__(self, peer: Peer) -> None:
+        self.peer = peer
         await peer.handshake(RANGES)
         while True:
             header = await peer.request()
@@ -128,6 +130,19 @@ async def test_an_unused_connection_is_not_renewed_and_may_idle_out() -> None:
         assert it.client.state(1) is NodeState.READY
         await asyncio.sleep(20)
         assert it.client.state(1) is NodeState.DISCONNECTED
+
+
+@virtual_time
+async def test_a_connection_that_proved_useful_is_so_after_a_renewal() -> None:
+    async with connected() as (broker, it):
+        await it.ask()
+        await asyncio.sleep(0.96 * LIFETIME_S)
+        assert await it.connect() is None
+        await asyncio.sleep(0.5 * LIFETIME_S)
+        assert broker.peer is not None
+        broker.peer.writer.close()
+        await it.wait_for_state(NodeState.BACKING_OFF)
+        assert it.client.is_deserted()
 
 
 @virtual_time
