@@ -76,8 +76,6 @@ _START = Struct(">iIi")
 _ONE_TOPIC = bytes((0, _ONE))
 """No tags."""
 _ONE_PARTITION = Struct(">Bih")
-_ANSWER = Struct(f">ii{len(_ONE_TOPIC) + _UUID_SIZE + _ONE_PARTITION.size}sqqq9s")
-"""Size of the frame, correlation id, what is known beforehand, offsets and times, the end."""
 _NO_ERRORS = 1 << 24
 """No record errors, no message, no tags of the partition nor of the topic."""
 _ANSWER_END = Struct(">IiB").pack(_NO_ERRORS, 0, 0)
@@ -143,6 +141,7 @@ class ProduceForm:
         "_is_flexible",
         "_kind",
         "_size",
+        "_usual",
     )
 
     def __init__(
@@ -173,8 +172,10 @@ class ProduceForm:
         self._end = _TAGS_BEHIND if self._is_flexible else b""
         self._size = _START.size - SIZE_BYTES + len(self._begin) + len(self._end)
         # Of the usual answer: its topic and partition, and that there was no error.
-        self._answer = _ONE_TOPIC + topic_id.bytes + _ONE_PARTITION.pack(_ONE, partition, 0)
-        self._answer_size = _ANSWER.size if version >= _FIRST_BY_TOPIC_ID else -1
+        name = topic_id.bytes if version >= _FIRST_BY_TOPIC_ID else _compact_name(topic)
+        self._answer = _ONE_TOPIC + name + _ONE_PARTITION.pack(_ONE, partition, 0)
+        self._usual = Struct(f">ii{len(self._answer)}sqqq{len(_ANSWER_END)}s")
+        self._answer_size = self._usual.size if self._is_flexible else -1
 
     def filled(self, correlation_id: int, records: Sequence[Buffer]) -> list[Buffer]:
         """The frame with these pieces of a batch, as `encode_produce_request` has it."""
@@ -193,15 +194,15 @@ class ProduceForm:
     def glance(self, data: bytes, correlation_id: int) -> tuple[int, int, int] | None:
         """Offset, log append time and log start, if the data is the usual answer and nothing else.
 
-        None for any other answer, or of an older version.
+        None for any other answer, or of a version before 9.
         """
         if len(data) != self._answer_size:
             return None
-        size, received, answer, offset, stamped, log_start, end = _ANSWER.unpack(data)
+        size, received, answer, offset, stamped, log_start, end = self._usual.unpack(data)
         if (
             received != correlation_id
             or answer != self._answer
-            or size != _ANSWER.size - SIZE_BYTES
+            or size != self._answer_size - SIZE_BYTES
             or end != _ANSWER_END
             or offset < 0
         ):
