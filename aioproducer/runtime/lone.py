@@ -99,17 +99,17 @@ class _Flight:
         batch: ProducerBatch,
         builder: BatchBuilder,
     ) -> None:
-        self.way = way
-        self.connection = connection
-        self.numbers = numbers
-        self.batch = batch
-        self.builder = builder
-        self.correlation_id = connection.next_correlation_id()
+        self.way: _Way = way
+        self.connection: Connection = connection
+        self.numbers: tuple[int, int, int] = numbers
+        self.batch: ProducerBatch = batch
+        self.builder: BatchBuilder = builder
+        self.correlation_id: int = connection.next_correlation_id()
         self.header: bytes = b""
         self.body: bytes | memoryview = b""
         self.frame: Sequence[Buffer] = ()
         self.answered_at: float | None = None
-        self.received = 0
+        self.received: int = 0
         """Bytes of the answer."""
 
 
