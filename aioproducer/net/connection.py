@@ -82,8 +82,9 @@ class Connection:
         self._reader = reader
         self._writer = writer
         self._transport = writer.transport
-        # Above its limit uvloop writes at once; else it would wait for the end of the turn.
-        self._transport.set_write_buffer_limits(0)
+        with suppress(NotImplementedError):  # a dialer's own transport may have none
+            # Above its limit uvloop writes at once; else it would wait for the end of the turn.
+            self._transport.set_write_buffer_limits(0)
         self._observer = observer
         self._loop_time = loop_time
         self._max_idle_s = max_idle_s
