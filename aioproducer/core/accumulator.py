@@ -196,7 +196,6 @@ class RecordAccumulator:
         The sequencer has not been told (`on_sent`).
         """
         self._incomplete.before_look = None
-        batch.close()
         batch.encoded = encoded
         batch.on_attempt(batch.created_at, leader_epoch)
         self._enlist(batch, batch.created_at)
@@ -263,7 +262,6 @@ class RecordAccumulator:
 
     def on_metadata_update(self, now: float) -> None:
         """Leaders may have moved: looks again at whoever is ready, leaderless or backing off."""
-        self._incomplete.settle()
         self._forget_topics()
         self.readiness.on_leaders_changed()
         for batch in self.incomplete():
@@ -374,12 +372,12 @@ class RecordAccumulator:
     @property
     def quiet(self) -> bool:
         """Whether every batch has its outcome and none is in a transport's hands."""
-        return not self._incomplete and not self._holds
+        return not self._holds and not self._incomplete
 
     @property
     def in_use(self) -> bool:
         """Whether some batch is in a transport's hands, or on its way there."""
-        self._incomplete.settle()
+        self.settle()
         return self._holds > 0
 
     def incomplete(self) -> Iterator[ProducerBatch]:

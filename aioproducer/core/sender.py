@@ -227,9 +227,7 @@ class Sender:
         """`on_sent_alone`, and the usual answer came at this time."""
         self.on_sent_alone(node_id, batch, batch.created_at)
         batch.on_wire = False
-        self._stats.tick(now)
-        self._stats.on_response(now - batch.created_at, 0.0)
-        self._stats.on_batch_acknowledged(1, now - batch.created_at)
+        self._count_acknowledged(batch, 1, 0.0, now)
         self.accumulator.forget_alone(batch, numbers)
 
     def without_done(self, node_id: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
@@ -461,8 +459,14 @@ class Sender:
         records = batch.count
         batch.on_wire = False
         self.accumulator.acknowledge(batch, success_outcome(answer))
+        self._count_acknowledged(batch, records, answer.throttle_time_ms / 1000, now)
+
+    def _count_acknowledged(
+        self, batch: ProducerBatch, records: int, throttle_s: float, now: float
+    ) -> None:
+        """The request of this one batch, of so many records, was answered."""
         self._stats.tick(now)
-        self._stats.on_response(now - batch.last_attempt_at, answer.throttle_time_ms / 1000)
+        self._stats.on_response(now - batch.last_attempt_at, throttle_s)
         self._stats.on_batch_acknowledged(records, now - batch.created_at)
 
     def _let_go(self, batches: Sequence[ProducerBatch]) -> None:

@@ -106,8 +106,7 @@ class Connection:
     @property
     def _awaiting(self) -> deque[InFlightRequest]:
         """The requests not yet answered, oldest first."""
-        if self._unnoted is not None:
-            self._unnoted.take_note()
+        self.settle()
         return self._tracked
 
     def settle(self) -> None:

@@ -138,10 +138,7 @@ def header_alone(
         timestamp_ms: the record's.
         numbers: producer id, epoch and base sequence.
     """
-    tail = TAIL.pack(0, 0, timestamp_ms, timestamp_ms, *numbers, 1)
-    crc32c = _checksum()
-    length = HEADER_SIZE - LENGTH_END + len(body)
-    return FRONT.pack(0, length, -1, MAGIC, crc32c(body, crc32c(tail, 0))) + tail
+    return _header(-1, TAIL.pack(0, 0, timestamp_ms, timestamp_ms, *numbers, 1), body)
 
 
 @cache
