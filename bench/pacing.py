@@ -4,7 +4,9 @@ Owns: the metronome, which is a process of its own, and its client's side. Must 
 
 An event loop cannot keep time to better than a millisecond (epoll's timeout is one), and a timer
 that is late would hide in the latency of asyncio clients alone. So a metronome writes the moment
-at which each request is due into a pipe, and a client's loop is woken as if by the network.
+at which each request is due into a pipe, and a client's loop is woken as if by the network. A
+record is sent where that is read, whether by a call or by a coroutine: a task that is new would
+begin a turn of the loop later, and that turn would show in the latency of asyncio clients alone.
 """
 
 from __future__ import annotations
@@ -14,20 +16,24 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import suppress
+from contextvars import Context
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bench.figures import due_times, latencies
 
 if TYPE_CHECKING:
     from bench.clients import Adapter, Pair
 
+Work = Coroutine[Any, Any, None]
+
 _TICK = struct.Struct("d")
 _READ_BYTES = _TICK.size * 4096
 _HEAD_START_S = 0.2
 _GRACE_S = 20.0
+_WAITING_TASKS = 100
 _ROOT = Path(__file__).parents[1]
 
 
@@ -38,6 +44,7 @@ async def paced(adapter: Adapter, records: Iterator[Pair], rate: float, count: i
         ValueError: One was not acknowledged in time.
     """
     load = Load(adapter, records, count)
+    await load.crew.gather(_WAITING_TASKS)
     inward, outward = os.pipe()
     os.set_blocking(inward, False)
     metronome = await asyncio.create_subprocess_exec(
@@ -60,6 +67,7 @@ async def paced(adapter: Adapter, records: Iterator[Pair], rate: float, count: i
     except TimeoutError:
         pass  # `latencies` says how many are missing
     finally:
+        load.crew.dismiss()
         loop.remove_reader(inward)
         os.close(inward)
         with suppress(ProcessLookupError):
@@ -77,7 +85,7 @@ class Load:
         self._adapter = adapter
         self._records = records
         self._acknowledged = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.crew = Crew()
 
     @property
     def complete(self) -> bool:
@@ -90,13 +98,81 @@ class Load:
             self.due.append(moment)
             waiting = self._adapter.fire(next(self._records), lambda at=index: self._finish(at))
             if waiting is not None:
-                task = asyncio.get_running_loop().create_task(waiting)
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self.crew.run(waiting)
 
     def _finish(self, index: int) -> None:
         self.done[index] = time.monotonic()
         self._acknowledged += 1
+
+
+class Crew:
+    """Tasks that wait for something to do, and begin with it at once."""
+
+    def __init__(self) -> None:
+        self._idle: list[_Errand] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_over = False
+
+    async def gather(self, count: int) -> None:
+        """Has so many of them waiting."""
+        for _ in range(count):
+            self._enlist(None)
+        await asyncio.sleep(0)
+
+    def run(self, coroutine: Work) -> None:
+        """Runs it in a task, up to where it has to wait, before this returns; not to be called
+        in another task."""
+        if self._idle:
+            self._idle.pop().begin(coroutine)
+        else:
+            self._enlist(coroutine)  # a new one begins with the next turn of the loop
+
+    def dismiss(self) -> None:
+        """Ends those that wait; the others end with what they do."""
+        self._is_over = True
+        for errand in self._idle:
+            asyncio.get_running_loop().call_soon(errand.begin, None)
+
+    def _enlist(self, coroutine: Work | None) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(coroutine))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, coroutine: Work | None) -> None:
+        if coroutine is not None:
+            await coroutine
+        while not self._is_over:
+            errand = _Errand()
+            self._idle.append(errand)
+            if (coroutine := await errand) is not None:
+                await coroutine
+
+
+class _Errand:
+    """What a task waits for, as for a future; but it goes on where `begin` is called."""
+
+    def __init__(self) -> None:
+        self._asyncio_future_blocking = False  # by this a task knows what it may wait for
+        self._loop = asyncio.get_running_loop()
+        self._coroutine: Work | None = None
+
+    def __await__(self) -> Generator[_Errand, None, Work | None]:
+        self._asyncio_future_blocking = True
+        yield self
+        return self._coroutine
+
+    def begin(self, coroutine: Work | None) -> None:
+        self._coroutine = coroutine
+        self._context.run(self._callback, self)
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    def add_done_callback(self, callback: Callable[[_Errand], object], *, context: Context) -> None:
+        self._callback, self._context = callback, context
+
+    def result(self) -> None:
+        """Asked by the task when it goes on."""
 
 
 def main() -> None:

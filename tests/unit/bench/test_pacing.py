@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.pacing import Load, paced
+from bench.pacing import Crew, Load, paced
 
 RECORD = (b"value", None)
 
@@ -56,3 +56,46 @@ async def test_requests_are_sent_on_time_while_none_is_answered() -> None:
     assert len(found) == 20
     # The first waited for the whole schedule of 95 ms, each one after it 5 ms less.
     assert found[0] - found[-1] == pytest.approx(0.095, abs=0.001)
+
+
+async def test_a_waiting_task_begins_where_it_is_given_something_to_do() -> None:
+    done: list[str] = []
+    gate = asyncio.Event()
+
+    async def work(name: str) -> None:
+        done.append(f"{name} begins in {type(asyncio.current_task()).__name__}")
+        await gate.wait()
+        done.append(f"{name} ends")
+
+    crew = Crew()
+    await crew.gather(1)
+
+    def two_are_due() -> None:
+        crew.run(work("the first"))
+        assert done == ["the first begins in Task"]
+        crew.run(work("one too many"))
+        assert len(done) == 1
+
+    await call(two_are_due)
+    gate.set()
+    await asyncio.sleep(0.01)
+    assert done[1:] == ["one too many begins in Task", "the first ends", "one too many ends"]
+    await call(lambda: crew.run(work("the first again")))
+    assert done[4:] == ["the first again begins in Task", "the first again ends"]
+    crew.dismiss()
+    await asyncio.sleep(0.01)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def call(function: Callable[[], None]) -> None:
+    """Calls it as a loop does when it has read something: in no task."""
+    called = asyncio.get_running_loop().create_future()
+
+    def run() -> None:
+        try:
+            called.set_result(function())
+        except BaseException as error:
+            called.set_exception(error)
+
+    asyncio.get_running_loop().call_soon(run)
+    await called
