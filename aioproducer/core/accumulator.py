@@ -166,51 +166,51 @@ class RecordAccumulator:
     ) -> ProducerBatch | None:
         """A batch for a record that is to be sent without anybody knowing; None without memory.
 
-        Everything has to be `quiet`. Before anything is answered that the batch makes a difference
-        to, `note` is called. By then the batch is one of these:
+        Everything has to be `quiet`. The record is for the batch's builder; before anything is
+        answered that the batch makes a difference to, `note` is called. By then it is one of these:
 
         - just begun: to be given up (`give_up`);
-        - sent (`open_alone`): to be taken note of (`take_note`);
+        - sent, at `created_at`: to be taken note of (`take_note`);
         - acknowledged as well: to be let go (`forget_alone`).
         """
         buffer = self.pool.try_allocate(size)
         if buffer is None:
             return None
         self._incomplete.before_look = note
-        return self._new_batch(place, buffer, size, now)
+        batch = self._new_batch(place, buffer, size, now)
+        batch.take_one()
+        return batch
 
     def give_up(self, batch: ProducerBatch) -> None:
         """Nothing was sent with a batch that was begun."""
         self._incomplete.before_look = None
         self._deallocate(batch)
 
-    def open_alone(self, batch: ProducerBatch, now: float) -> None:
-        """A batch that was begun was sent with one record."""
-        batch.created_at = batch.last_attempt_at = batch.retry_at = now
-        batch.close()  # now: `send_many` writes to whatever builder is open
-        self._metadata.add_topic(batch.topic_partition.topic, now)
-
     def take_note(self, batch: ProducerBatch, encoded: EncodedBatch, leader_epoch: int) -> None:
-        """What `append_in_new_batch`, `drain` and `hold` do with a batch that was `open_alone`.
+        """What `append_in_new_batch`, `drain` and `hold` do with a batch that was sent alone.
 
         The sequencer has not been told (`on_sent`).
         """
         self._incomplete.before_look = None
+        batch.close()
         batch.encoded = encoded
+        batch.retry_at = batch.created_at
         batch.on_attempt(batch.created_at, leader_epoch)
+        self._metadata.add_topic(batch.topic_partition.topic, batch.created_at)
         self._enlist(batch, batch.created_at)
         self.hold(batch)
         if self.settings.guarantee_order:
             self._queue_of(*batch.topic_partition).muted = True
 
     def forget_alone(self, batch: ProducerBatch, numbers: tuple[int, int, int]) -> None:
-        """A batch that was `open_alone` has its outcome, and nobody has taken note of it."""
+        """A batch that was sent alone has its outcome, and nobody has taken note of it."""
         self._incomplete.before_look = None
+        self._metadata.add_topic(batch.topic_partition.topic, batch.created_at)
         self.sequencer.on_acknowledged_alone(batch.topic_partition, numbers)
         self._deallocate(batch)
 
     def settle(self) -> None:
-        """Lets what was `open_alone` be noted: before anybody looks at what was counted."""
+        """Lets what was sent alone be noted: before anybody looks at what was counted."""
         self._incomplete.settle()
 
     # -- what is due -----------------------------------------------------------------------------

@@ -213,6 +213,12 @@ class ProducerBatch:
         self.buffer, self.size = buffer, size
         return before
 
+    def take_one(self) -> None:
+        """Counts as full from now on; only its builder takes one record."""
+        self.full = True
+        if self.builder is not None:
+            self.builder.most = 1
+
     def close(self) -> None:
         """Takes no more records."""
         self.full = True

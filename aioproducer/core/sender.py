@@ -216,16 +216,17 @@ class Sender:
                 again=batch.attempts > 1,
             )
 
-    def on_sent_alone(self, node_id: int, batch: ProducerBatch, now: float) -> None:
+    def on_sent_alone(self, node_id: int, batch: ProducerBatch) -> None:
         """A request for one record, that no turn has decided on, is in the transport's hands."""
-        self._latencies.update(node_id, now, can_drain=True)
+        batch.last_attempt_at = batch.created_at
+        self._latencies.update(node_id, batch.created_at, can_drain=True)
         self.on_dispatched(node_id, [batch])
 
     def on_acknowledged_alone(
         self, node_id: int, batch: ProducerBatch, numbers: tuple[int, int, int], now: float
     ) -> None:
         """`on_sent_alone`, and the usual answer came at this time."""
-        self.on_sent_alone(node_id, batch, batch.created_at)
+        self.on_sent_alone(node_id, batch)
         batch.on_wire = False
         self._count_acknowledged(batch, 1, 0.0, now)
         self.accumulator.forget_alone(batch, numbers)

@@ -60,9 +60,11 @@ class FrameTap(asyncio.Protocol):
         """Called by the transport."""
         taken = 0 if self.unread else self._take(data)
         if taken < len(data):
-            rest = data[taken:] if taken else data
-            self.unread += len(rest)
-            self._streams.data_received(rest)
+            self._pass_on(data[taken:])
+
+    def _pass_on(self, data: bytes) -> None:
+        self.unread += len(data)
+        self._streams.data_received(data)
 
     def eof_received(self) -> bool | None:
         """Called by the transport."""
@@ -99,4 +101,7 @@ class _RoomyTap(FrameTap, asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Called by the transport."""
-        self.data_received(bytes(self._room[:nbytes]))
+        data = bytes(self._room[:nbytes])
+        taken = 0 if self.unread else self._take(data)
+        if taken < nbytes:
+            self._pass_on(data[taken:])

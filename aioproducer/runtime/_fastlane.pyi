@@ -48,6 +48,14 @@ class FastLane:
         partition: int | None,
         timestamp_ms: int | None,
     ) -> Delivery | None: ...
+    def delivery(
+        self,
+        batch: ProducerBatch,
+        index: int,
+        timestamp_ms: int,
+        key_size: int,
+        value_size: int,
+    ) -> Delivery: ...
     def adopt(
         self, meta: TopicMetadata, batch: ProducerBatch, sticky: BuiltInPartitioner | None
     ) -> None: ...

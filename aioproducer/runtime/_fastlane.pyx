@@ -263,7 +263,6 @@ cdef class FastLane:
         """Writes a checked record to the partition's open batch, if that has room."""
         cdef object found = lane.builders[partition]
         cdef RecordBatchBuilder builder
-        cdef Delivery delivery
         cdef int32_t index
         if found is None:
             return None
@@ -273,16 +272,24 @@ cdef class FastLane:
             return None
         if by_stickiness:
             lane.sticky_used += MAX_RECORD_OVERHEAD + contents
+        return self.delivery(
+            builder.owner, index, timestamp,
+            -1 if key is None else len(<bytes> key), -1 if value is None else len(<bytes> value),
+        )
+
+    cpdef delivery(self, batch, int32_t index, int64_t timestamp_ms, Py_ssize_t key_size,
+                   Py_ssize_t value_size):
+        """Counts a record that was appended; its `Delivery`."""
+        cdef Delivery delivery = Delivery.__new__(Delivery)
         self.appended += 1
         self.records_this_turn += 1
         if self.records_this_turn == self.records_per_turn:
             self.on_full_turn()
-        delivery = Delivery.__new__(Delivery)
-        delivery._batch = builder.owner
+        delivery._batch = batch
         delivery._index = index
-        delivery._timestamp_ms = timestamp
-        delivery._key_size = -1 if key is None else len(<bytes> key)
-        delivery._value_size = -1 if value is None else len(<bytes> value)
+        delivery._timestamp_ms = timestamp_ms
+        delivery._key_size = key_size
+        delivery._value_size = value_size
         return delivery
 
     cdef TopicLane topic_lane(self, topic):

@@ -173,17 +173,26 @@ class FastLane:
             return self._open_batch(lane.meta, partition, timestamp_ms, key, value, headers, size)
         if by_stickiness:
             lane.used += size
+        batch: Any = builder.owner
+        key_size = -1 if key is None else len(key)
+        return self.delivery(
+            batch, index, timestamp_ms, key_size, -1 if value is None else len(value)
+        )
+
+    def delivery(
+        self,
+        batch: ProducerBatch,
+        index: int,
+        timestamp_ms: int,
+        key_size: int,
+        value_size: int,
+    ) -> Delivery:
+        """Counts a record that was appended; its `Delivery`."""
         self.appended += 1
         self.records_this_turn += 1
         if self.records_this_turn == self._records_per_turn:
             self._on_full_turn()
-        return Delivery(
-            builder.owner,  # type: ignore[arg-type]
-            index,
-            timestamp_ms,
-            -1 if key is None else len(key),
-            -1 if value is None else len(value),
-        )
+        return Delivery(batch, index, timestamp_ms, key_size, value_size)
 
     def _is_current(self, topic: str, lane: _TopicLane) -> bool:
         cluster = self._metadata.cluster

@@ -17,10 +17,12 @@ class Alarm:
 
     Attributes:
         until: The loop time at which the sleeper wakes by itself; -inf while it is awake.
+        is_asleep: Whether the task sleeps, and nobody has rung.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.until: float = -inf
+        self.is_asleep: bool = False
         self._loop = loop
         self._future: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -29,7 +31,7 @@ class Alarm:
 
     def ring(self) -> None:
         """Something changed: the task is to have a turn soon."""
-        self._rung = True
+        self._rung, self.is_asleep = True, False
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
@@ -38,21 +40,17 @@ class Alarm:
         self._rung = False
         self.until = -inf
 
-    @property
-    def is_asleep(self) -> bool:
-        """Whether the task sleeps, and nobody has rung."""
-        return self._future is not None and not self._rung
-
     async def sleep(self, until: float) -> None:
         """Returns at this loop time, or when somebody has rung since the turn began."""
         if self._rung:
             return
         self._future = self._loop.create_future()
+        self.is_asleep = True
         self._wake_at(until)
         try:
             await self._future
         finally:
-            self._future = None
+            self._future, self.is_asleep = None, False
 
     def advance(self, until: float) -> None:
         """Who sleeps longer than that wakes at this loop time."""

@@ -122,6 +122,20 @@ class Lane(Protocol):
         """`append` for a caller that cannot be asked to pause."""
         ...
 
+    def delivery(
+        self,
+        batch: ProducerBatch,
+        index: int,
+        timestamp_ms: int,
+        key_size: int,
+        value_size: int,
+    ) -> Delivery:
+        """Counts a record that was appended elsewhere; its `Delivery`.
+
+        Sizes in bytes, -1 for None.
+        """
+        ...
+
     def adopt(
         self, meta: TopicMetadata, batch: ProducerBatch, sticky: BuiltInPartitioner | None
     ) -> None:

@@ -88,6 +88,7 @@ class _Flight:
         "header",
         "numbers",
         "received",
+        "usual_answer",
         "way",
     )
 
@@ -105,6 +106,7 @@ class _Flight:
         self.batch: ProducerBatch = batch
         self.builder: BatchBuilder = builder
         self.correlation_id: int = connection.next_correlation_id()
+        self.usual_answer: bytes = way.form.usual_answer(self.correlation_id)
         self.header: bytes = b""
         self.body: bytes | memoryview = b""
         self.frame: Sequence[Buffer] = ()
@@ -210,7 +212,7 @@ class LoneRecords:
 
         Args:
             place: topic and partition.
-            size: bytes of memory for its batch.
+            size: bytes that a batch of the record takes at most.
 
         Raises:
             SerializationError: key, value or headers are nothing that can be written.
@@ -218,9 +220,9 @@ class LoneRecords:
         if self._cluster is not self._metadata.cluster or not self._alarm.is_asleep:
             return None
         flight = self.ready
-        if flight is None or flight.way.place != place or flight.batch.size != size:
+        if flight is None or flight.way.place != place or flight.batch.size < size:
             self._accumulator.settle()
-            flight = self._prepare(place, size, now)
+            flight = self._prepare(place, self._accumulator.settings.first_size(size), now)
             if flight is None:
                 return None
         builder = flight.builder
@@ -231,17 +233,17 @@ class LoneRecords:
             self._accumulator.settle()
             raise SerializationError(str(error), topic=place[0]) from error
         flight.body = body = builder.body()
-        flight.header = header = header_alone(body, timestamp_ms, flight.numbers)
+        flight.batch.created_at = now
         self.ready, self._flight = None, flight
         try:
+            flight.header = header = header_alone(body, timestamp_ms, flight.numbers)
             failure = None
             try:
                 form = flight.way.form
-                flight.frame = frame = form.filled(flight.correlation_id, (header, body))
+                flight.frame = frame = form.filled(flight.correlation_id, header, body)
                 flight.connection.write(frame)
             except Exception as error:
                 failure = error
-            self._accumulator.open_alone(flight.batch, now)
             if failure is None:
                 if now + self._delivery_timeout < self._alarm.until:
                     self._alarm.advance(now + self._delivery_timeout)
@@ -258,7 +260,7 @@ class LoneRecords:
         flight = self._flight
         if flight is None:
             return False
-        stands = flight.way.form.glance(data, flight.correlation_id)
+        stands = flight.way.form.glance(data, flight.usual_answer)
         if stands is None:
             return False
         self.answered = True
@@ -357,7 +359,7 @@ class LoneRecords:
             partial(self._on_answer, way.node_id, [batch]),
         )
         flight.connection.track(request, sent_at=batch.created_at)
-        self._sender.on_sent_alone(way.node_id, batch, batch.created_at)
+        self._sender.on_sent_alone(way.node_id, batch)
 
     def _on_failed(self, flight: _Flight, failure: Exception) -> None:
         """The request could not be written."""

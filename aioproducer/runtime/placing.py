@@ -71,6 +71,8 @@ class Placing:
         self._loop = loop
         self._lone = sender_task.lone
         self._lingers = accumulator.settings.linger > 0
+        self._settled: BuiltInPartitioner | None = None
+        """One whose account the lane does not have; None as soon as it may."""
         self._opened_this_turn = 0
         self._turn_is_counted = False
         self.lane: FastLane = FastLane(
@@ -154,8 +156,10 @@ class Placing:
             sticky = None
             if record.partition is None and not batch.full:
                 sticky = self._stickiness.of(record.meta.name)
+                self._settled = None
             self.lane.adopt(record.meta, batch, sticky)
-        return self._handle(batch, record.timestamp_ms, record.key, record.value)
+        at = batch.count - 1
+        return self._handle(batch, at, record.timestamp_ms, record.key, record.value)
 
     def sticky_of(self, topic: str) -> BuiltInPartitioner:
         """The topic's built-in partitioner, with its account settled; the lane has it no more."""
@@ -164,6 +168,7 @@ class Placing:
 
     def forget_topics(self) -> None:
         """Drops what is kept per topic for those that expired from the metadata."""
+        self._settled = None
         self.lane.retain(self._metadata.cluster.topics)
         self._stickiness.forget_topics(self._metadata)
 
@@ -186,7 +191,7 @@ class Placing:
         if lone is not None and lone.ready is not None:
             alone = self._try_alone(lone, meta, partition, size, timestamp_ms, key, value, headers)
             if alone is not None:
-                return self._handle(alone, timestamp_ms, key, value)
+                return self._handle(alone, 0, timestamp_ms, key, value)
         record = OutgoingRecord(meta, partition, timestamp_ms, key, value, headers, size)
         batch = self.try_append(record)
         if batch is None:
@@ -197,7 +202,7 @@ class Placing:
             return None
         # One without room is nothing for the lane, which knows the topic.
         if batch.full:
-            return self._handle(batch, timestamp_ms, key, value)
+            return self._handle(batch, batch.count - 1, timestamp_ms, key, value)
         return self.delivery(record, batch)
 
     def _try_alone(
@@ -214,13 +219,14 @@ class Placing:
         """Sends the record, when nothing else is under way; it waits for no turn of the loop."""
         sticky = None
         if partition is None:
-            sticky = self.sticky_of(meta.name)
+            sticky = self._settled
+            if sticky is None or sticky.topic != meta.name:
+                sticky = self._settled = self.sticky_of(meta.name)
             partition = sticky.stays_at(meta)
         batch, now = None, self._loop.time()
         if partition is not None:
-            batch_size = self._accumulator.settings.first_size(size)
             batch = lone.try_send(
-                (meta.name, partition), batch_size, now, timestamp_ms, key, value, headers
+                (meta.name, partition), size, now, timestamp_ms, key, value, headers
             )
         if batch is None:
             self._accumulator.settle()
@@ -258,21 +264,16 @@ class Placing:
         return partition
 
     def _handle(
-        self, batch: ProducerBatch, timestamp_ms: int, key: bytes | None, value: bytes | None
+        self,
+        batch: ProducerBatch,
+        index: int,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
     ) -> Delivery:
-        """Counts the record, the last one of its batch."""
-        lane = self.lane
-        lane.appended += 1
-        lane.records_this_turn += 1
-        if lane.records_this_turn == RECORDS_PER_TURN:
-            self._count_till_next_turn()
-        return Delivery(
-            batch,
-            batch.count - 1,
-            timestamp_ms,
-            -1 if key is None else len(key),
-            -1 if value is None else len(value),
-        )
+        key_size = -1 if key is None else len(key)
+        value_size = -1 if value is None else len(value)
+        return self.lane.delivery(batch, index, timestamp_ms, key_size, value_size)
 
     def _on_opened(self, size: int, now: float) -> None:
         # Its partition may wait for a broker: then nothing else would wake the sender in time.

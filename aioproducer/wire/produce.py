@@ -14,7 +14,7 @@ version, and an `Acknowledgement` is what `ProduceResponse.decode` makes of the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
@@ -78,6 +78,9 @@ _ONE_TOPIC = bytes((0, _ONE))
 _ONE_PARTITION = Struct(">Bih")
 _NO_ERRORS = 1 << 24
 """No record errors, no message, no tags of the partition nor of the topic."""
+_SIZE_AND_ID = Struct(">ii")
+_STANDS = Struct(">qqq")
+"""Base offset, log append time, log start."""
 _ANSWER_END = Struct(">IiB").pack(_NO_ERRORS, 0, 0)
 """The same, no throttle time and no tags."""
 
@@ -138,10 +141,9 @@ class ProduceForm:
         "_answer_size",
         "_begin",
         "_end",
-        "_is_flexible",
         "_kind",
+        "_length",
         "_size",
-        "_usual",
     )
 
     def __init__(
@@ -165,49 +167,46 @@ class ProduceForm:
             timeout_ms=timeout_ms,
             topics=place,
         )
-        self._is_flexible = version >= _FIRST_FLEXIBLE
-        behind = len(_NO_RECORDS + _TAGS_BEHIND if self._is_flexible else _NO_RECORDS_CLASSIC)
+        is_flexible = version >= _FIRST_FLEXIBLE
+        behind = len(_NO_RECORDS + _TAGS_BEHIND if is_flexible else _NO_RECORDS_CLASSIC)
         _, self._kind, _ = _START.unpack_from(frame)
         self._begin = bytes(frame[_START.size : -behind])
-        self._end = _TAGS_BEHIND if self._is_flexible else b""
+        self._end = _TAGS_BEHIND if is_flexible else b""
+        self._length: Callable[[int], bytes] = _compact_length if is_flexible else _INDEX.pack
         self._size = _START.size - SIZE_BYTES + len(self._begin) + len(self._end)
         # Of the usual answer: its topic and partition, and that there was no error.
         name = topic_id.bytes if version >= _FIRST_BY_TOPIC_ID else _compact_name(topic)
         self._answer = _ONE_TOPIC + name + _ONE_PARTITION.pack(_ONE, partition, 0)
-        self._usual = Struct(f">ii{len(self._answer)}sqqq{len(_ANSWER_END)}s")
-        self._answer_size = self._usual.size if self._is_flexible else -1
+        stands_at = _SIZE_AND_ID.size + len(self._answer)
+        self._answer_size = stands_at + _STANDS.size + len(_ANSWER_END) if is_flexible else -1
 
-    def filled(self, correlation_id: int, records: Sequence[Buffer]) -> list[Buffer]:
-        """The frame with these pieces of a batch, as `encode_produce_request` has it."""
-        size = sum(map(len, records))
-        length = _compact_length(size) if self._is_flexible else _INDEX.pack(size)
+    def filled(self, correlation_id: int, header: bytes, body: Buffer) -> Sequence[Buffer]:
+        """The frame with the two pieces of a batch, as `encode_produce_request` has it."""
+        size = len(header) + len(body)
+        length = self._length(size)
         start = _START.pack(self._size + len(length) + size, self._kind, correlation_id)
         if size < JOIN_BELOW_BYTES:
-            return [b"".join((start, self._begin, length, *records, self._end))]
+            return (b"".join((start, self._begin, length, header, body, self._end)),)
         buffers: list[Buffer | bytearray] = []
         head = bytearray(start + self._begin + length)
-        tail = _add_records(records, buffers, head)
+        tail = _add_records((header, body), buffers, head)
         tail += self._end
         buffers.append(tail)
         return _sealed(head, buffers)
 
-    def glance(self, data: bytes, correlation_id: int) -> tuple[int, int, int] | None:
+    def usual_answer(self, correlation_id: int) -> bytes:
+        """What the usual answer begins with: for `glance`."""
+        return _SIZE_AND_ID.pack(self._answer_size - SIZE_BYTES, correlation_id) + self._answer
+
+    def glance(self, data: bytes, usual: bytes) -> tuple[int, int, int] | None:
         """Offset, log append time and log start, if the data is the usual answer and nothing else.
 
         None for any other answer, or of a version before 9.
         """
-        if len(data) != self._answer_size:
+        if len(data) != self._answer_size or not data.startswith(usual):
             return None
-        size, received, answer, offset, stamped, log_start, end = self._usual.unpack(data)
-        if (
-            received != correlation_id
-            or answer != self._answer
-            or size != self._answer_size - SIZE_BYTES
-            or end != _ANSWER_END
-            or offset < 0
-        ):
-            return None
-        return offset, stamped, log_start
+        stands: tuple[int, int, int] = _STANDS.unpack_from(data, len(usual))
+        return stands if stands[0] >= 0 and data.endswith(_ANSWER_END) else None
 
 
 @dataclass(slots=True)

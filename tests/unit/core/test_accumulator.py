@@ -265,7 +265,7 @@ def noted(core: Core, value: bytes = b"v") -> ProducerBatch:
     batch.builder.try_append(1, None, value, ())
     body = batch.builder.body()
     encoded = EncodedBatch(header_alone(body, 1, numbers), body, 1, CompressionType.NONE)
-    accumulator.open_alone(batch, core.now)
+    batch.created_at = core.now
     accumulator.settle()
     return batch
 

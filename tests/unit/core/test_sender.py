@@ -361,7 +361,8 @@ def test_a_request_that_was_sent_alone_counts_for_its_node() -> None:
     core = Core(latencies=latencies)
     batch = core.append()
     core.poll()
-    core.sender.on_sent_alone(1, batch, core.now + 100)
+    batch.created_at = core.now + 100
+    core.sender.on_sent_alone(1, batch)
     latencies.update(1, core.now + 104, can_drain=False)
     assert latencies.is_available(1)
 

@@ -202,6 +202,21 @@ def test_nobody_can_tell_whether_a_record_went_alone(
     assert story(steps, options, alone=True, fragments=fragments) == usual
 
 
+def test_what_a_burst_adds_to_a_partition_counts_for_the_lone_records_behind_it() -> None:
+    def record(size: int, awaited: bool = True) -> dict[str, Any]:
+        return {
+            "size": size,
+            "partition": None,
+            "pause": 0.01 if awaited else None,
+            "awaited": awaited,
+        }
+
+    lone, burst, behind = [record(0)] * 4, [record(150, awaited=False)] * 5, [record(300)] * 8
+    steps = [*lone, *burst, record(0), *behind]
+    usual = story(steps, {}, alone=False, fragments=False)
+    assert story(steps, {}, alone=True, fragments=False) == usual
+
+
 def transport_of(producer: Producer) -> asyncio.WriteTransport:
     """What the producer writes to for broker 1."""
     assert producer._engine is not None
