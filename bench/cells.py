@@ -19,6 +19,7 @@ BATCH_BYTES = 128 << 10
 TASKS = 1_000
 RATE = 1_000
 LATENCY_RECORDS = 4_000
+LATENCY_TURNS = 8
 FILL_TOPICS, FILL_PARTITIONS, FILL_RATE = 100, 12, 50_000
 KNOWN_MANY, KNOWN_FEW = 10_000, 10
 
@@ -101,6 +102,11 @@ class Cell:
     partitions: int = 6
     keyed: bool = False
     tuning: str = "common"
+
+    @property
+    def turns(self) -> int:
+        """In how many pieces a run is measured: those of a round take turns if it is several."""
+        return LATENCY_TURNS if self.mode == "latency" else 1
 
     @property
     def key(self) -> str:

@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 
 _WARM_SHARE, _WARM_MOST = 0.2, 100_000
 _LATENCY_WARM = 500
+_LATENCY_COLD = 10
+"""The first part of a turn, one of so many, that does not count: the client was idle before."""
 _FILL_STEP_S = 0.001
 _TIMEOUT_S = 150.0
 
 
 class Meter:
-    """Wall clock and CPU clock around a block."""
+    """Wall clock and CPU clock around blocks, added up."""
 
     def __init__(self) -> None:
         self.wall_s = 0.0
@@ -42,14 +44,20 @@ class Meter:
     def running(self) -> Iterator[None]:
         wall, cpu = time.perf_counter(), _cpu_s()
         yield
-        self.cpu_s = _cpu_s() - cpu
-        self.wall_s = time.perf_counter() - wall
+        self.cpu_s += _cpu_s() - cpu
+        self.wall_s += time.perf_counter() - wall
 
 
 def _ready() -> None:
     """Warm: go on when whoever counts at the server has done so, or when nobody does."""
     tell("warm")
     sys.stdin.readline()
+
+
+async def _await_turn(number: int) -> None:
+    """The same, and again after each turn; meanwhile the client's loop goes on."""
+    tell("warm" if number == 0 else f"turn {number}")
+    await asyncio.to_thread(sys.stdin.readline)
 
 
 def _cpu_s() -> float:
@@ -73,17 +81,27 @@ async def _throughput(adapter: Adapter, mode: str, records: int, meter: Meter) -
 
 
 async def _latency(adapter: Adapter, records: int, meter: Meter) -> dict[str, Any]:
-    from bench.cells import RATE
+    from bench.cells import LATENCY_TURNS, RATE
     from bench.clients import pairs
-    from bench.pacing import paced
+    from bench.pacing import Metronome
 
     endless = pairs(adapter.job)
-    await paced(adapter, endless, RATE, _LATENCY_WARM)
-    before = rss_of()
-    _ready()
-    with meter.running():
-        samples = await paced(adapter, endless, RATE, records)
-    return {"warm_records": _LATENCY_WARM, "idle_rss": before, "latencies_s": samples}
+    turns: list[list[float]] = []
+    each = records // LATENCY_TURNS
+    async with Metronome() as metronome:
+        await metronome.pace(adapter, endless, RATE, _LATENCY_WARM)
+        before = rss_of()
+        for number in range(LATENCY_TURNS):
+            await _await_turn(number)
+            with meter.running():
+                found = await metronome.pace(adapter, endless, RATE, each)
+            turns.append(found[each // _LATENCY_COLD :])
+    return {
+        "records": each * LATENCY_TURNS,
+        "warm_records": _LATENCY_WARM,
+        "idle_rss": before,
+        "latencies_s": turns,
+    }
 
 
 async def _fill(adapter: Any, records: int, meter: Meter) -> dict[str, Any]:
@@ -125,7 +143,7 @@ async def measure(
             found = await _fill(adapter, records, meter)
         else:
             found = await _throughput(adapter, mode, records, meter)
-    found |= {"records": records, "wall_s": meter.wall_s, "cpu_s": meter.cpu_s}
+    found = {"records": records, "wall_s": meter.wall_s, "cpu_s": meter.cpu_s} | found
     found["life_cpu_s"] = _cpu_s()
     tell("measured", peak_rss=peak_rss_of("self"), **found)
 

@@ -16,11 +16,12 @@ import os
 import struct
 import sys
 import time
+from asyncio.subprocess import PIPE
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import suppress
 from contextvars import Context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from bench.figures import due_times, latencies
 
@@ -38,42 +39,60 @@ _ROOT = Path(__file__).parents[1]
 
 
 async def paced(adapter: Adapter, records: Iterator[Pair], rate: float, count: int) -> list[float]:
-    """Send so many records at this rate; how late each was acknowledged, in seconds.
+    """`Metronome.pace` with one that is there for nothing else."""
+    async with Metronome() as metronome:
+        return await metronome.pace(adapter, records, rate, count)
 
-    Raises:
-        ValueError: One was not acknowledged in time.
-    """
-    load = Load(adapter, records, count)
-    await load.crew.gather(_WAITING_TASKS)
-    inward, outward = os.pipe()
-    os.set_blocking(inward, False)
-    metronome = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.pacing", str(rate), str(count), stdout=outward, cwd=_ROOT
-    )
-    os.close(outward)
-    loop = asyncio.get_running_loop()
 
-    def heard() -> None:
-        if moments := os.read(inward, _READ_BYTES):
-            load.tick(moments)
-        else:  # it has struck for the last time
-            loop.remove_reader(inward)
+class Metronome:
+    """A process that strikes when it is asked to, for the length of an `async with` block."""
 
-    loop.add_reader(inward, heard)
-    try:
-        async with asyncio.timeout(count / rate + _GRACE_S):
-            while not load.complete:  # noqa: ASYNC110 - a thread may complete it
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        pass  # `latencies` says how many are missing
-    finally:
-        load.crew.dismiss()
-        loop.remove_reader(inward)
-        os.close(inward)
+    async def __aenter__(self) -> Self:
+        self._inward, outward = os.pipe()
+        os.set_blocking(self._inward, False)
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "bench.pacing", stdin=PIPE, stdout=outward, cwd=_ROOT
+        )
+        os.close(outward)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        os.close(self._inward)
         with suppress(ProcessLookupError):
-            metronome.kill()
-        await metronome.wait()
-    return latencies(load.due, load.done)
+            self._process.kill()
+        await self._process.wait()
+
+    async def pace(
+        self, adapter: Adapter, records: Iterator[Pair], rate: float, count: int
+    ) -> list[float]:
+        """Send so many records at this rate; how late each was acknowledged, in seconds.
+
+        Raises:
+            ValueError: One was not acknowledged in time.
+        """
+        load = Load(adapter, records, count)
+        await load.crew.gather(_WAITING_TASKS)
+        loop = asyncio.get_running_loop()
+
+        def heard() -> None:
+            if moments := os.read(self._inward, _READ_BYTES):
+                load.tick(moments)
+            else:  # it has ended
+                loop.remove_reader(self._inward)
+
+        loop.add_reader(self._inward, heard)
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"%r %d\n" % (rate, count))
+        try:
+            async with asyncio.timeout(count / rate + _GRACE_S):
+                while not load.complete:  # noqa: ASYNC110 - a thread may complete it
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            pass  # `latencies` says how many are missing
+        finally:
+            load.crew.dismiss()
+            loop.remove_reader(self._inward)
+        return latencies(load.due, load.done)
 
 
 class Load:
@@ -176,13 +195,14 @@ class _Errand:
 
 
 def main() -> None:
-    rate, count = float(sys.argv[1]), int(sys.argv[2])
-    for moment in due_times(time.monotonic() + _HEAD_START_S, rate, count):
-        time.sleep(max(0.0, moment - time.monotonic()))
-        try:
-            os.write(sys.stdout.fileno(), _TICK.pack(moment))
-        except BrokenPipeError:
-            return
+    for request in iter(sys.stdin.readline, ""):
+        rate, count = request.split()
+        for moment in due_times(time.monotonic() + _HEAD_START_S, float(rate), int(count)):
+            time.sleep(max(0.0, moment - time.monotonic()))
+            try:
+                os.write(sys.stdout.fileno(), _TICK.pack(moment))
+            except BrokenPipeError:
+                return
 
 
 if __name__ == "__main__":

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import cast
 
 import pytest
 
-from bench.cells import Cell
-from bench.compare import WrongCountError, figures, run
+from bench.cells import CLIENTS, Cell, Client
+from bench.compare import Run, WrongCountError, figures, run_together
 from bench.java_client import _between, _mark
-from bench.servers import sink
+from bench.servers import Server, sink
 
 FOUND = {
     "records": 1_000,
@@ -42,8 +43,9 @@ def test_tasks_that_stop_in_time_are_counted_by_what_arrived() -> None:
 
 
 def test_latencies_become_percentiles_in_milliseconds() -> None:
-    found = figures(FOUND | {"latencies_s": [0.001] * 98 + [0.5, 1.0]}, 1_100)
-    assert (found["p50_ms"], found["p99_ms"], found["p999_ms"]) == (1.0, 500.0, 1_000.0)
+    turn, stopped = [0.001] * 98 + [0.5, 1.0], [2.0] * 100
+    found = figures(FOUND | {"latencies_s": [turn, turn, stopped]}, 1_100)
+    assert (found["p50_ms"], found["p99_ms"], found["p999_ms"]) == (1.0, 500.0, 2_000.0)
 
 
 def test_the_cpu_clock_of_a_process_is_read_from_outside() -> None:
@@ -52,6 +54,12 @@ def test_the_cpu_clock_of_a_process_is_read_from_outside() -> None:
     assert between["records"] == 20
     assert 0 < between["cpu_s"] < 10
     assert between["peak_rss"] >= between["idle_rss"] > 0
+
+
+async def run(server: Server, cell: Cell, records: int) -> Run:
+    (found,) = await run_together(server, [cell], records / cell.records)
+    assert not isinstance(found, Exception), found
+    return found
 
 
 @pytest.mark.parametrize("mode", ["each", "forget", "many", "tasks"])
@@ -69,3 +77,33 @@ async def test_the_sink_counts_foreign_clients_too(codec: str) -> None:
     async with sink() as server:
         cell = Cell("confluent", "each", server="sink", codec=codec, keyed=True)
         assert (await run(server, cell, 500))["records"] == 500
+
+
+async def test_clients_that_take_turns_are_measured_one_at_a_time() -> None:
+    cells = [
+        Cell("aioproducer", "latency", server="sink", partitions=1),
+        Cell("aioproducer-pure", "latency", server="sink", partitions=1),
+    ]
+    async with sink() as server:
+        first, second = await run_together(server, cells, share=84 / cells[0].records)
+    assert not isinstance(first, Exception)
+    assert not isinstance(second, Exception)
+    # Eight turns of ten each, with a metronome's head start.
+    assert first["records"] == second["records"] == 80
+    assert 0 < first["p50_ms"] <= first["p99_ms"] < 1000 * first["wall_s"]
+    assert 8 * 0.2 < first["wall_s"] < 20
+
+
+async def test_a_client_that_fails_does_not_stop_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(cast("dict[str, Client]", CLIENTS), "none", Client("no_such_module", ()))
+    cells = [
+        Cell("none", "latency", server="sink", partitions=1),
+        Cell("aioproducer", "latency", server="sink", partitions=1),
+    ]
+    async with sink() as server:
+        failed, run = await run_together(server, cells, share=80 / cells[0].records)
+    assert isinstance(failed, Exception)
+    assert not isinstance(run, Exception)
+    assert run["records"] == 80
