@@ -71,7 +71,8 @@ async def _throughput(adapter: Adapter, mode: str, records: int, meter: Meter) -
     endless = pairs(adapter.job)
     send = getattr(adapter, mode)
     warm = min(_WARM_MOST, int(records * _WARM_SHARE))
-    await send(adapter.prepare(mode, itertools.islice(endless, warm)))
+    # Tasks may have had no time for all of them.
+    warm = await send(adapter.prepare(mode, itertools.islice(endless, warm))) or warm
     prepared = adapter.prepare(mode, itertools.islice(endless, records))
     before = rss_of()
     _ready()

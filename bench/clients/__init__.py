@@ -107,20 +107,28 @@ class Adapter(ABC):
         for record in records:
             await self.ask(record)
 
-    async def tasks(self, records: Iterable[Pair]) -> None:
-        """Many tasks that `ask`, one record after the other, until there are none, or some time."""
+    async def tasks(self, records: Iterable[Pair]) -> int:
+        """Many tasks that `ask`, one record after the other, until there are none, or some time.
+
+        Returns:
+            How many records they sent.
+        """
         shared = iter(records)
         deadline = time.monotonic() + _TASKS_LIMIT_S
+        sent = 0
 
         async def one() -> None:
+            nonlocal sent
             for record in shared:
                 await self.ask(record)
+                sent += 1
                 if time.monotonic() > deadline:
                     return
 
         async with asyncio.TaskGroup() as group:
             for _ in range(TASKS):
                 group.create_task(one())
+        return sent
 
     def fire(self, record: Pair, done: Callable[[], None]) -> Coroutine[Any, Any, None] | None:
         """Send one record now; `done` is called when it is acknowledged.
