@@ -105,7 +105,7 @@ class Cell:
 
     @property
     def turns(self) -> int:
-        """In how many pieces a run is measured: those of a round take turns if it is several."""
+        """How many turns a run takes; with more than one, the clients of a round alternate."""
         return LATENCY_TURNS if self.mode == "latency" else 1
 
     @property

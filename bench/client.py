@@ -2,9 +2,10 @@
 
 Owns: warm-up, the clocks around the measured part. Must not know: how clients send.
 
-Arguments: the cell's client module, loop, core, mode, records, and the fields of `Job`. It reports
-`measured`. The process's CPU clock (all threads, and children that ended) starts behind the warm-up
-and stops when every outcome is there: start-up and end are left out.
+Arguments: the cell's client module, loop, core, mode, records, turns, and the fields of `Job`. It
+reports `warm`, each turn but the last one where there are several, and `measured`. The CPU clock of
+the process (all threads, and children that ended) starts behind the warm-up and stops when every
+outcome of the turn is there: start-up and end are left out, and so is what a metronome takes.
 """
 
 from __future__ import annotations
@@ -54,10 +55,13 @@ def _ready() -> None:
     sys.stdin.readline()
 
 
-async def _await_turn(number: int) -> None:
-    """The same, and again after each turn; meanwhile the client's loop goes on."""
+async def _await_turn(number: int, limit: asyncio.Timeout) -> None:
+    """The same, and again after each turn; meanwhile the client's loop goes on, no time counts."""
     tell("warm" if number == 0 else f"turn {number}")
-    await asyncio.to_thread(sys.stdin.readline)
+    limit.reschedule(None)
+    if not await asyncio.to_thread(sys.stdin.readline):
+        raise EOFError("nobody is there any more who could say whose turn it is")
+    limit.reschedule(asyncio.get_running_loop().time() + _TIMEOUT_S)
 
 
 def _cpu_s() -> float:
@@ -81,27 +85,29 @@ async def _throughput(adapter: Adapter, mode: str, records: int, meter: Meter) -
     return {"warm_records": warm, "idle_rss": before}
 
 
-async def _latency(adapter: Adapter, records: int, meter: Meter) -> dict[str, Any]:
-    from bench.cells import LATENCY_TURNS, RATE
+async def _latency(
+    adapter: Adapter, records: int, turns: int, meter: Meter, limit: asyncio.Timeout
+) -> dict[str, Any]:
+    from bench.cells import RATE
     from bench.clients import pairs
     from bench.pacing import Metronome
 
     endless = pairs(adapter.job)
-    turns: list[list[float]] = []
-    each = records // LATENCY_TURNS
+    samples: list[list[float]] = []
+    each = records // turns
     async with Metronome() as metronome:
         await metronome.pace(adapter, endless, RATE, _LATENCY_WARM)
         before = rss_of()
-        for number in range(LATENCY_TURNS):
-            await _await_turn(number)
+        for number in range(turns):
+            await _await_turn(number, limit)
             with meter.running():
                 found = await metronome.pace(adapter, endless, RATE, each)
-            turns.append(found[each // _LATENCY_COLD :])
+            samples.append(found[each // _LATENCY_COLD :])
     return {
-        "records": each * LATENCY_TURNS,
+        "records": each * turns,
         "warm_records": _LATENCY_WARM,
         "idle_rss": before,
-        "latencies_s": turns,
+        "latencies_s": samples,
     }
 
 
@@ -130,16 +136,21 @@ async def _fill(adapter: Any, records: int, meter: Meter) -> dict[str, Any]:
 
 
 async def measure(
-    module: str, mode: str, records: int, job: dict[str, Any], meter: Meter | None = None
+    module: str,
+    mode: str,
+    records: int,
+    job: dict[str, Any],
+    turns: int = 1,
+    meter: Meter | None = None,
 ) -> None:
     """One run; tells `measured`."""
     from bench.clients import Job
 
     client = importlib.import_module(f"bench.clients.{module}").Client
     meter = meter or Meter()
-    async with asyncio.timeout(_TIMEOUT_S), client(Job(**job)) as adapter:
+    async with asyncio.timeout(_TIMEOUT_S) as limit, client(Job(**job)) as adapter:
         if mode == "latency":
-            found = await _latency(adapter, records, meter)
+            found = await _latency(adapter, records, turns, meter, limit)
         elif mode == "fill":
             found = await _fill(adapter, records, meter)
         else:

@@ -18,8 +18,8 @@ import platform
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -177,13 +177,20 @@ async def run_together(
 ) -> list[Run | Exception]:
     """One run of each cell, and what became of it: all are open, and one at a time sends."""
     stage = asyncio.Lock()  # who has had his turn queues up behind the others
-    async with AsyncExitStack() as stack:
-        runs = []
-        for cell in cells:
-            count = FILL_TOPICS if cell.mode == "fill" else 1
-            topics = await stack.enter_async_context(server.topics(count, cell.partitions))
-            runs.append(_run(server, cell, int(cell.records * share), topics, stage))
-        found = await asyncio.gather(*runs, return_exceptions=True)
+    try:
+        async with AsyncExitStack() as stack:
+            topics = []
+            for cell in cells:
+                count = FILL_TOPICS if cell.mode == "fill" else 1
+                opening = server.topics(count, cell.partitions)
+                topics.append(await stack.enter_async_context(opening))
+            runs = [
+                _run(server, cell, int(cell.records * share), names, stage)
+                for cell, names in zip(cells, topics, strict=True)
+            ]
+            found = await asyncio.gather(*runs, return_exceptions=True)
+    except _FAILURES as error:
+        return [error] * len(cells)
     for outcome in found:
         if isinstance(outcome, BaseException) and not isinstance(outcome, _FAILURES):
             raise outcome
@@ -222,7 +229,8 @@ async def _measure(
     marks: list[int | None] = []
 
     async def warm() -> None:
-        marks.append(await server.requests())
+        # With several clients, what came is everybody's.
+        marks.append(await server.requests() if cell.turns == 1 else None)
 
     if cell.client == "java":
         program = java_client.fill if cell.mode == "fill" else java_client.performance
@@ -238,17 +246,18 @@ async def _measure(
             mode=cell.mode,
             records=records,
             job=asdict(job),
+            turns=cell.turns,
         )
         async with AsyncExitStack() as stack:
-            async with stage:
+            async with _turn(stage, stack):
                 process = await stack.enter_async_context(opening)
                 await process.report("warm", _RUN_S)
                 await warm()
             for number in range(1, cell.turns):
-                async with stage:
+                async with _turn(stage, stack):
                     process.say("go")
                     await process.report(f"turn {number}", _RUN_S)
-            async with stage:
+            async with _turn(stage, stack):
                 process.say("go")
                 found = await process.report("measured", _RUN_S)
                 await stack.aclose()
@@ -256,6 +265,17 @@ async def _measure(
     if marks and marks[0] is not None and after is not None:
         found = found | {"requests": after - marks[0]}
     return found
+
+
+@asynccontextmanager
+async def _turn(stage: asyncio.Lock, stack: AsyncExitStack) -> AsyncIterator[None]:
+    """Nobody else is measured meanwhile, nor while one that has failed comes to its end."""
+    async with stage:
+        try:
+            yield
+        except BaseException:
+            await stack.aclose()
+            raise
 
 
 def figures(found: dict[str, Any], arrived: int, *, exact: bool = True) -> Run:

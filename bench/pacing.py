@@ -71,7 +71,6 @@ class Metronome:
             ValueError: One was not acknowledged in time.
         """
         load = Load(adapter, records, count)
-        await load.crew.gather(_WAITING_TASKS)
         loop = asyncio.get_running_loop()
 
         def heard() -> None:
@@ -80,10 +79,11 @@ class Metronome:
             else:  # it has ended
                 loop.remove_reader(self._inward)
 
-        loop.add_reader(self._inward, heard)
-        assert self._process.stdin is not None
-        self._process.stdin.write(b"%r %d\n" % (rate, count))
         try:
+            await load.crew.gather(_WAITING_TASKS)
+            loop.add_reader(self._inward, heard)
+            assert self._process.stdin is not None
+            self._process.stdin.write(b"%r %d\n" % (rate, count))
             async with asyncio.timeout(count / rate + _GRACE_S):
                 while not load.complete:  # noqa: ASYNC110 - a thread may complete it
                     await asyncio.sleep(0.05)
@@ -174,6 +174,7 @@ class _Errand:
         self._asyncio_future_blocking = False  # by this a task knows what it may wait for
         self._loop = asyncio.get_running_loop()
         self._coroutine: Work | None = None
+        self._callback: Callable[[_Errand], object] | None = None
 
     def __await__(self) -> Generator[_Errand, None, Work | None]:
         self._asyncio_future_blocking = True
@@ -181,14 +182,21 @@ class _Errand:
         return self._coroutine
 
     def begin(self, coroutine: Work | None) -> None:
-        self._coroutine = coroutine
-        self._context.run(self._callback, self)
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            self._coroutine = coroutine
+            self._context.run(callback, self)
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         return self._loop
 
     def add_done_callback(self, callback: Callable[[_Errand], object], *, context: Context) -> None:
         self._callback, self._context = callback, context
+
+    def cancel(self, msg: object = None) -> bool:
+        """The task is to go on, and to find out."""
+        self._loop.call_soon(self.begin, None)
+        return False
 
     def result(self) -> None:
         """Asked by the task when it goes on."""

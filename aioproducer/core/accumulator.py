@@ -176,6 +176,7 @@ class RecordAccumulator:
         buffer = self.pool.try_allocate(size)
         if buffer is None:
             return None
+        self._metadata.add_topic(place.topic, now)
         self._incomplete.before_look = note
         batch = self._new_batch(place, buffer, size, now)
         batch.take_one()
@@ -196,7 +197,6 @@ class RecordAccumulator:
         batch.encoded = encoded
         batch.retry_at = batch.created_at
         batch.on_attempt(batch.created_at, leader_epoch)
-        self._metadata.add_topic(batch.topic_partition.topic, batch.created_at)
         self._enlist(batch, batch.created_at)
         self.hold(batch)
         if self.settings.guarantee_order:

@@ -100,7 +100,7 @@ class _RoomyTap(FrameTap, asyncio.BufferedProtocol):
         return self._room
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Called by the transport."""
+        """Called by the transport; `data_received` without another call."""
         data = bytes(self._room[:nbytes])
         taken = 0 if self.unread else self._take(data)
         if taken < nbytes:

@@ -228,7 +228,8 @@ class LoneRecords:
         builder = flight.builder
         try:
             if builder.try_append(timestamp_ms, key, value, headers) < 0:
-                raise ValueError(f"a buffer of {size} bytes does not hold the record it is for")
+                held = flight.batch.size
+                raise ValueError(f"a buffer of {held} bytes does not hold the record it is for")
         except (TypeError, ValueError) as error:
             self._accumulator.settle()
             raise SerializationError(str(error), topic=place[0]) from error

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import cast
 
 import pytest
 
+from aioproducer.errors import KafkaError
 from bench.cells import CLIENTS, Cell, Client
-from bench.compare import Run, WrongCountError, figures, run_together
+from bench.clients import Job
+from bench.compare import Run, WrongCountError, compare, figures, run_together
 from bench.java_client import _between, _mark
-from bench.servers import Server, sink
+from bench.servers import SERVERS, Server, sink
 
 FOUND = {
     "records": 1_000,
@@ -92,6 +101,7 @@ async def test_clients_that_take_turns_are_measured_one_at_a_time() -> None:
     assert first["records"] == second["records"] == 80
     assert 0 < first["p50_ms"] <= first["p99_ms"] < 1000 * first["wall_s"]
     assert 8 * 0.2 < first["wall_s"] < 20
+    assert "records_per_request" not in first
 
 
 async def test_a_client_that_fails_does_not_stop_the_others(
@@ -107,3 +117,39 @@ async def test_a_client_that_fails_does_not_stop_the_others(
     assert isinstance(failed, Exception)
     assert not isinstance(run, Exception)
     assert run["records"] == 80
+
+
+async def test_topics_that_cannot_be_made_are_the_problem_of_the_cell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Broken(Server):
+        @asynccontextmanager
+        async def topics(self, count: int, partitions: int) -> AsyncIterator[list[str]]:
+            raise KafkaError("no topic for you")
+            yield []
+
+    @asynccontextmanager
+    async def broken() -> AsyncIterator[Server]:
+        yield Broken("127.0.0.1:1", "broken")
+
+    monkeypatch.setitem(cast("dict[str, object]", SERVERS), "kafka", broken)
+    found = await compare([Cell("aioproducer", "each"), Cell("confluent", "each")], 1, 0.001)
+    assert ["no topic for you" in entry["problem"] for entry in found["cells"].values()] == [
+        True,
+        True,
+    ]
+
+
+async def test_a_client_that_nobody_asks_any_more_ends() -> None:
+    async with sink() as server, server.topics(1, 1) as topics:
+        job = Job(server.bootstrap, topics, 100, "none", keyed=False, tuning="common", linger_ms=0)
+        given = {"module": "ours", "loop": "asyncio", "core": "pure", "mode": "latency"}
+        given |= {"records": 4_000, "turns": 8, "job": asdict(job)}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "bench.client", json.dumps(given), stdin=PIPE, stdout=PIPE
+        )
+        assert process.stdin is not None
+        process.stdin.close()
+        out, _ = await asyncio.wait_for(process.communicate(), 20)
+    assert process.returncode != 0
+    assert b"turn" not in out

@@ -87,6 +87,16 @@ async def test_a_waiting_task_begins_where_it_is_given_something_to_do() -> None
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
+async def test_a_task_that_waits_for_something_to_do_can_be_cancelled() -> None:
+    crew = Crew()
+    await crew.gather(2)
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    next(iter(tasks)).cancel()
+    crew.dismiss()
+    ends = await asyncio.gather(*tasks, return_exceptions=True)
+    assert {type(end) for end in ends} == {asyncio.CancelledError, type(None)}
+
+
 async def call(function: Callable[[], None]) -> None:
     """Calls it as a loop does when it has read something: in no task."""
     called = asyncio.get_running_loop().create_future()
