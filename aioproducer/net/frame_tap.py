@@ -60,11 +60,9 @@ class FrameTap(asyncio.Protocol):
         """Called by the transport."""
         taken = 0 if self.unread else self._take(data)
         if taken < len(data):
-            self._pass_on(data[taken:])
-
-    def _pass_on(self, data: bytes) -> None:
-        self.unread += len(data)
-        self._streams.data_received(data)
+            rest = data[taken:] if taken else data
+            self.unread += len(rest)
+            self._streams.data_received(rest)
 
     def eof_received(self) -> bool | None:
         """Called by the transport."""
@@ -100,8 +98,5 @@ class _RoomyTap(FrameTap, asyncio.BufferedProtocol):
         return self._room
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Called by the transport; `data_received` without another call."""
-        data = bytes(self._room[:nbytes])
-        taken = 0 if self.unread else self._take(data)
-        if taken < nbytes:
-            self._pass_on(data[taken:])
+        """Called by the transport."""
+        self.data_received(bytes(self._room[:nbytes]))

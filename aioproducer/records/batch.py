@@ -42,8 +42,6 @@ __all__ = [
     "read_batches",
 ]
 
-_BEHIND_LENGTH = HEADER_SIZE - LENGTH_END
-
 
 @dataclass(slots=True)
 class EncodedBatch:
@@ -140,10 +138,7 @@ def header_alone(
         timestamp_ms: the record's.
         numbers: producer id, epoch and base sequence.
     """
-    crc32c = _checksum()
-    tail = TAIL.pack(0, 0, timestamp_ms, timestamp_ms, *numbers, 1)
-    checksum = crc32c(body, crc32c(tail, 0))
-    return FRONT.pack(0, _BEHIND_LENGTH + len(body), -1, MAGIC, checksum) + tail
+    return _header(-1, TAIL.pack(0, 0, timestamp_ms, timestamp_ms, *numbers, 1), body)
 
 
 @cache
@@ -156,5 +151,5 @@ def _checksum() -> Callable[[bytes | memoryview, int], int]:
 
 def _header(leader_epoch: int, tail: bytes, body: bytes | memoryview) -> bytes:
     crc32c = _checksum()
-    length = _BEHIND_LENGTH + len(body)
+    length = HEADER_SIZE - LENGTH_END + len(body)
     return FRONT.pack(0, length, leader_epoch, MAGIC, crc32c(body, crc32c(tail, 0))) + tail
