@@ -12,6 +12,7 @@ begin a turn of the loop later, and that turn would show in the latency of async
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import struct
 import sys
@@ -35,6 +36,7 @@ _READ_BYTES = _TICK.size * 4096
 _HEAD_START_S = 0.2
 _GRACE_S = 20.0
 _WAITING_TASKS = 100
+_PR_SET_TIMERSLACK = 29
 _ROOT = Path(__file__).parents[1]
 
 
@@ -202,7 +204,15 @@ class _Errand:
         """Asked by the task when it goes on."""
 
 
+def sleep_exactly() -> None:
+    """Has the kernel end this process's sleeps when they are over, not when it suits it: Linux adds
+    up to 50 us to each, a quarter of what a request takes."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
+
+
 def main() -> None:
+    sleep_exactly()
     for request in iter(sys.stdin.readline, ""):
         rate, count = request.split()
         for moment in due_times(time.monotonic() + _HEAD_START_S, float(rate), int(count)):
