@@ -3,7 +3,7 @@
 Owns: the choice between the native core and its pure-Python twin (`AIOPRODUCER_IMPL` = `native` or
 `pure`; unset = native where it is compiled). Must not know: sockets, policy, batching decisions.
 
-    _native.pyx / _pure.py   RecordBatchBuilder, murmur2, record_size_bound (see protocol.py)
+    _native.pyx / _pure.py   RecordBatchBuilder, murmur2, record_size_bound, request_alone
     batch.py                 batch header, CRC, reader
     codecs.py                compression
 
@@ -61,6 +61,7 @@ if TYPE_CHECKING or IMPLEMENTATION == "native":
         murmur2,
         murmur2_partition,
         record_size_bound,
+        request_alone,
     )
 else:
     from aioproducer.records._pure import (
@@ -68,6 +69,7 @@ else:
         murmur2,
         murmur2_partition,
         record_size_bound,
+        request_alone,
     )
 
 if TYPE_CHECKING:
@@ -84,4 +86,5 @@ __all__ = [
     "murmur2",
     "murmur2_partition",
     "record_size_bound",
+    "request_alone",
 ]

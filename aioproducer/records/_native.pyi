@@ -1,4 +1,4 @@
-from aioproducer.records.protocol import Payload
+from aioproducer.records.protocol import BatchBuilder, Payload
 from aioproducer.types import HeaderPairs
 
 class RecordBatchBuilder:
@@ -32,6 +32,13 @@ class RecordBatchBuilder:
     def release(self) -> None: ...
     def body(self) -> memoryview: ...
 
+def request_alone(
+    builder: BatchBuilder,
+    front: bytes,
+    numbers: tuple[int, int, int],
+    back: bytes,
+    is_flexible: bool,
+) -> bytes: ...
 def record_size_bound(key: Payload | None, value: Payload | None, headers: HeaderPairs) -> int: ...
 def murmur2(data: Payload) -> int: ...
 def murmur2_partition(key: Payload, partition_count: int) -> int: ...

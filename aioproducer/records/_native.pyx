@@ -2,8 +2,9 @@
 # cython: binding=False, embedsignature=False, auto_pickle=False
 """The native core: records encoded straight into the batch's buffer, and the murmur2 hash.
 
-Owns: the hot path of the library, `RecordBatchBuilder.try_append`. Must not know: batch headers,
-compression, sockets. `_pure.py` is its twin: same names, same bytes, same errors.
+Owns: the hot path of the library, `RecordBatchBuilder.try_append`, and the request of a record that
+is sent alone. Must not know: compression, sockets. `_pure.py` is its twin: same names, same bytes,
+same errors.
 
 Invariants:
 - everything that can fail happens in the measuring pass; the writing pass cannot fail, so a record
@@ -14,7 +15,12 @@ Invariants:
 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check, PyBytes_GET_SIZE
+from cpython.bytes cimport (
+    PyBytes_AS_STRING,
+    PyBytes_Check,
+    PyBytes_FromStringAndSize,
+    PyBytes_GET_SIZE,
+)
 from cpython.ref cimport PyObject
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_Check
@@ -35,6 +41,8 @@ cdef extern from "Python.h":
     PyObject *PyTuple_GET_ITEM(object pair, Py_ssize_t index) noexcept
     int64_t PyLong_AsLongLong(object number) except? -1
     int PyLong_Check(object number) noexcept
+    object PyMemoryView_FromMemory(char *start, Py_ssize_t size, int flags)
+    enum: PyBUF_READ
 
 cdef enum:
     NULL_LENGTH = 1  # the varint of -1
@@ -199,6 +207,60 @@ cdef class RecordBatchBuilder:
         if not self.has_buffer:
             raise released_error()
         return memoryview(<object> self.buffer.obj)[: self.size]
+
+
+cdef object crc32c = None  # imported with the first request: see `batch._checksum`
+
+
+cdef uint8_t *put_int(uint8_t *out, uint64_t value, Py_ssize_t size) noexcept:
+    """Writes the low bytes of an integer, big-endian."""
+    cdef Py_ssize_t at
+    for at in range(size):
+        out[size - 1 - at] = <uint8_t> (value >> (8 * at))
+    return out + size
+
+
+def request_alone(RecordBatchBuilder builder, bytes front, tuple numbers, bytes back,
+                  bint is_flexible):
+    """See `_pure.py`."""
+    global crc32c
+    cdef int64_t producer_id
+    cdef int32_t producer_epoch, base_sequence
+    cdef Py_ssize_t size = HEADER_SIZE + builder.size
+    cdef Py_ssize_t total = len(front) + len(back) + size + (
+        varint_size(<uint64_t> size + 1) if is_flexible else 4
+    )
+    cdef bytes request
+    cdef uint8_t *out
+    cdef uint8_t *crc
+    if not builder.has_buffer:
+        raise released_error()
+    if crc32c is None:
+        from crc32c import crc32c
+    producer_id, producer_epoch, base_sequence = numbers
+    request = PyBytes_FromStringAndSize(NULL, total)
+    out = <uint8_t *> PyBytes_AS_STRING(request)
+    memcpy(out, PyBytes_AS_STRING(front), len(front))
+    put_int(out, total - 4, 4)
+    out += len(front)
+    out = put_varint(out, <uint64_t> size + 1) if is_flexible else put_int(out, size, 4)
+    out = put_int(out, 0, 8)  # base offset
+    out = put_int(out, size - 12, 4)
+    out = put_int(out, <uint64_t> -1, 4)  # leader epoch
+    out[0] = 2  # the format's version
+    crc = out + 1
+    out = put_int(crc + 4, 0, 6)  # attributes, last offset delta
+    out = put_int(out, builder.base_timestamp, 8)
+    out = put_int(out, builder.max_timestamp, 8)
+    out = put_int(out, producer_id, 8)
+    out = put_int(out, producer_epoch, 2)
+    out = put_int(out, base_sequence, 4)
+    out = put_int(out, 1, 4)  # records
+    memcpy(out, builder.start, builder.size)
+    out += builder.size
+    memcpy(out, PyBytes_AS_STRING(back), len(back))
+    put_int(crc, crc32c(PyMemoryView_FromMemory(<char *> crc + 4, out - crc - 4, PyBUF_READ)), 4)
+    return request
 
 
 def record_size_bound(object key, object value, object headers):

@@ -1,7 +1,7 @@
 """The pure-Python twin of the native core: same names, same bytes, no compiler needed.
 
-Owns: encoding of records (KIP-98 record format v2) and the murmur2 hash. Must not know: batch
-headers, compression, sockets.
+Owns: encoding of records (KIP-98 record format v2), the murmur2 hash, the request of a record that
+is sent alone. Must not know: compression, sockets.
 
 How it stays quick: varints below 8192 come from a table; consecutive records of one millisecond
 share their encoded timestamp; a record is one `bytes.join`; records reach the buffer in `body()`,
@@ -13,6 +13,7 @@ from __future__ import annotations
 from functools import lru_cache
 from struct import Struct
 
+from aioproducer._varints import varint
 from aioproducer.records._validation import (
     MAX_TIMESTAMP_MS,
     buffer_error,
@@ -22,7 +23,8 @@ from aioproducer.records._validation import (
     released_error,
     timestamp_error,
 )
-from aioproducer.records.protocol import Payload
+from aioproducer.records.batch import encode_batch
+from aioproducer.records.protocol import BatchBuilder, Payload
 from aioproducer.types import HeaderPairs
 
 # Java: DefaultRecord.MAX_RECORD_OVERHEAD = length (5) + attributes (1) + timestamp (10) +
@@ -32,6 +34,7 @@ _MAX_RECORD_OVERHEAD = 21
 _MOST_RECORDS = 2**31 - 1
 _MAX_BODY_SIZE = 2**31 - 1 - 61
 
+_INT32 = Struct(">i")
 _NULL = b"\x01"  # the varint of -1: a length that says "null"
 _NO_HEADERS = b"\x00"
 
@@ -225,6 +228,39 @@ class RecordBatchBuilder:
             self._pending.clear()
             self._flushed = self.size
         return self._view[: self.size]
+
+
+def request_alone(
+    builder: BatchBuilder,
+    front: bytes,
+    numbers: tuple[int, int, int],
+    back: bytes,
+    is_flexible: bool,
+) -> bytes:
+    """The Produce request of a builder's one record, not compressed and of no transaction.
+
+    Args:
+        front: what comes before the length of the batch; begins with the frame's size, to be set.
+        numbers: producer id, epoch and base sequence.
+        back: what comes behind the batch.
+        is_flexible: whether the length is a compact one (KIP-482).
+
+    Raises:
+        ValueError: the builder has released its buffer.
+    """
+    body, (producer_id, producer_epoch, base_sequence) = builder.body(), numbers
+    encoded = encode_batch(
+        body,
+        count=1,
+        base_timestamp=builder.base_timestamp,
+        max_timestamp=builder.max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+    length = varint(encoded.size + 1) if is_flexible else _INT32.pack(encoded.size)
+    rest = b"".join((front[_INT32.size :], length, encoded.header, body, back))
+    return _INT32.pack(len(rest)) + rest
 
 
 def record_size_bound(key: Payload | None, value: Payload | None, headers: HeaderPairs) -> int:

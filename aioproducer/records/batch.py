@@ -128,19 +128,6 @@ def encode_batch(
     return EncodedBatch(_header(leader_epoch, tail, body), body, count, codec)
 
 
-def header_alone(
-    body: bytes | memoryview, timestamp_ms: int, numbers: tuple[int, int, int]
-) -> bytes:
-    """The header that `encode_batch` puts before one record, not compressed, of no transaction.
-
-    Args:
-        body: the record, as there.
-        timestamp_ms: the record's.
-        numbers: producer id, epoch and base sequence.
-    """
-    return _header(-1, TAIL.pack(0, 0, timestamp_ms, timestamp_ms, *numbers, 1), body)
-
-
 @cache
 def _checksum() -> Callable[[bytes | memoryview, int], int]:
     """Imported with the first batch: `import aioproducer` loads no third-party package."""

@@ -39,8 +39,8 @@ from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.errors import KafkaError, SerializationError
 from aioproducer.net.in_flight import InFlightRequest
 from aioproducer.net.versions import BrokerVersions
-from aioproducer.records.batch import EncodedBatch, header_alone
-from aioproducer.records.codecs import CompressionType
+from aioproducer.records import request_alone
+from aioproducer.records.batch import EncodedBatch, encode_batch
 from aioproducer.records.layout import MAGIC
 from aioproducer.records.message_set import magic_for
 from aioproducer.types import HeaderPairs, TopicPartition
@@ -59,6 +59,9 @@ if TYPE_CHECKING:
     from aioproducer.runtime.alarm import Alarm
     from aioproducer.wire.primitives import Buffer
 
+
+_COPIED_BYTES = 4096
+"""A record up to this size is copied into its request: one piece is written sooner than three."""
 
 OnAnswer = Callable[[int, Sequence[ProducerBatch], Message | None, KafkaError | None], None]
 
@@ -80,12 +83,12 @@ class _Flight:
     __slots__ = (
         "answered_at",
         "batch",
-        "body",
         "builder",
         "connection",
         "correlation_id",
+        "encoded",
         "frame",
-        "header",
+        "front",
         "numbers",
         "received",
         "usual_answer",
@@ -107,12 +110,26 @@ class _Flight:
         self.builder: BatchBuilder = builder
         self.correlation_id: int = connection.next_correlation_id()
         self.usual_answer: bytes = way.form.usual_answer(self.correlation_id)
-        self.header: bytes = b""
-        self.body: bytes | memoryview = b""
+        self.front: bytes = way.form.front(self.correlation_id)
+        self.encoded: EncodedBatch | None = None
         self.frame: Sequence[Buffer] = ()
         self.answered_at: float | None = None
         self.received: int = 0
         """Bytes of the answer."""
+
+    def encode(self) -> EncodedBatch:
+        """The batch as the sender would have it, in pieces."""
+        producer_id, producer_epoch, base_sequence = self.numbers
+        self.encoded = encode_batch(
+            self.builder.body(),
+            count=1,
+            base_timestamp=self.builder.base_timestamp,
+            max_timestamp=self.builder.max_timestamp,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+        )
+        return self.encoded
 
 
 class LoneRecords:
@@ -233,15 +250,20 @@ class LoneRecords:
         except (TypeError, ValueError) as error:
             self._accumulator.settle()
             raise SerializationError(str(error), topic=place[0]) from error
-        flight.body = body = builder.body()
         flight.batch.created_at = now
         self.ready, self._flight = None, flight
         try:
-            flight.header = header = header_alone(body, timestamp_ms, flight.numbers)
-            failure = None
+            failure, form = None, flight.way.form
             try:
-                form = flight.way.form
-                flight.frame = frame = form.filled(flight.correlation_id, header, body)
+                if builder.size <= _COPIED_BYTES:
+                    frame: Sequence[Buffer] = (
+                        request_alone(
+                            builder, flight.front, flight.numbers, form.back, form.is_flexible
+                        ),
+                    )
+                else:
+                    frame = form.filled(flight.correlation_id, flight.encode().buffers)
+                flight.frame = frame
                 flight.connection.write(frame)
             except Exception as error:
                 failure = error
@@ -341,9 +363,8 @@ class LoneRecords:
         if flight is None:
             raise RuntimeError("no record is in the air")
         way, batch = flight.way, flight.batch
-        encoded = EncodedBatch(flight.header, flight.body, 1, CompressionType.NONE)
         flight.connection.watch(None)
-        self._accumulator.take_note(batch, encoded, way.leader_epoch)
+        self._accumulator.take_note(batch, flight.encoded or flight.encode(), way.leader_epoch)
         batch.topic_id = way.topic_id
         self._accumulator.sequencer.on_sent(batch, flight.numbers)
         return flight

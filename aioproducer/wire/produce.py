@@ -14,7 +14,7 @@ version, and an `Acknowledgement` is what `ProduceResponse.decode` makes of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
@@ -132,18 +132,28 @@ def encode_produce_request(
 class ProduceForm:
     """A Produce request for one batch of one partition, no transaction's, made but for the batch.
 
+    Attributes:
+        back: what comes behind the batch.
+        is_flexible: whether the batch's length is a compact one.
+
     Raises:
         UnsupportedVersionError, ValueError: as `encode_produce_request`.
     """
 
     __slots__ = (
+        "_acks",
         "_answer",
         "_answer_size",
         "_begin",
-        "_end",
+        "_client_id",
         "_kind",
-        "_length",
-        "_size",
+        "_partition",
+        "_timeout_ms",
+        "_topic",
+        "_topic_id",
+        "_version",
+        "back",
+        "is_flexible",
     )
 
     def __init__(
@@ -157,42 +167,44 @@ class ProduceForm:
         topic_id: UUID,
         partition: int,
     ) -> None:
-        place = [ProduceTopic(topic, topic_id, [ProducePartition(partition, ())])]
-        (frame,) = encode_produce_request(
-            version,
-            0,
-            client_id,
-            transactional_id=None,
-            acks=acks,
-            timeout_ms=timeout_ms,
-            topics=place,
-        )
-        is_flexible = version >= _FIRST_FLEXIBLE
-        behind = len(_NO_RECORDS + _TAGS_BEHIND if is_flexible else _NO_RECORDS_CLASSIC)
+        self._version = version
+        self._client_id = client_id
+        self._acks = acks
+        self._timeout_ms = timeout_ms
+        self._topic = topic
+        self._topic_id = topic_id
+        self._partition = partition
+        (frame,) = self._encode(0, [ProducePartition(partition, ())])
+        self.is_flexible: bool = version >= _FIRST_FLEXIBLE
+        self.back: bytes = _TAGS_BEHIND if self.is_flexible else b""
+        nothing = _NO_RECORDS if self.is_flexible else _NO_RECORDS_CLASSIC
         _, self._kind, _ = _START.unpack_from(frame)
-        self._begin = bytes(frame[_START.size : -behind])
-        self._end = _TAGS_BEHIND if is_flexible else b""
-        self._length: Callable[[int], bytes] = _compact_length if is_flexible else _INDEX.pack
-        self._size = _START.size - SIZE_BYTES + len(self._begin) + len(self._end)
+        self._begin = bytes(frame[_START.size : -len(nothing + self.back)])
         # Of the usual answer: its topic and partition, and that there was no error.
         name = topic_id.bytes if version >= _FIRST_BY_TOPIC_ID else _compact_name(topic)
         self._answer = _ONE_TOPIC + name + _ONE_PARTITION.pack(_ONE, partition, 0)
         stands_at = _SIZE_AND_ID.size + len(self._answer)
-        self._answer_size = stands_at + _STANDS.size + len(_ANSWER_END) if is_flexible else -1
+        size = stands_at + _STANDS.size + len(_ANSWER_END)
+        self._answer_size = size if self.is_flexible else -1
 
-    def filled(self, correlation_id: int, header: bytes, body: Buffer) -> Sequence[Buffer]:
-        """The frame with the two pieces of a batch, as `encode_produce_request` has it."""
-        size = len(header) + len(body)
-        length = self._length(size)
-        start = _START.pack(self._size + len(length) + size, self._kind, correlation_id)
-        if size < JOIN_BELOW_BYTES:
-            return (b"".join((start, self._begin, length, header, body, self._end)),)
-        buffers: list[Buffer | bytearray] = []
-        head = bytearray(start + self._begin + length)
-        tail = _add_records((header, body), buffers, head)
-        tail += self._end
-        buffers.append(tail)
-        return _sealed(head, buffers)
+    def front(self, correlation_id: int) -> bytes:
+        """What comes before the length of the batch; the frame's size is still to be set."""
+        return _START.pack(0, self._kind, correlation_id) + self._begin
+
+    def filled(self, correlation_id: int, records: Sequence[Buffer]) -> list[Buffer]:
+        """The frame with the pieces of a batch in it, uncopied."""
+        return self._encode(correlation_id, [ProducePartition(self._partition, records)])
+
+    def _encode(self, correlation_id: int, partitions: list[ProducePartition]) -> list[Buffer]:
+        return encode_produce_request(
+            self._version,
+            correlation_id,
+            self._client_id,
+            transactional_id=None,
+            acks=self._acks,
+            timeout_ms=self._timeout_ms,
+            topics=[ProduceTopic(self._topic, self._topic_id, partitions)],
+        )
 
     def usual_answer(self, correlation_id: int) -> bytes:
         """What the usual answer begins with: for `glance`."""

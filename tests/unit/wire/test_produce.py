@@ -166,11 +166,11 @@ def test_a_form_that_is_filled_equals_a_request_made_at_once(
     name, topic_id, partition = place[0], UUID(int=place[1]), place[2]
     known = {name: value for name, value in head.items() if name != "transactional_id"}
     form = ProduceForm(version, topic=name, topic_id=topic_id, partition=partition, **known)
-    for number, (header, body) in enumerate(batches):
-        topics = [ProduceTopic(name, topic_id, [ProducePartition(partition, (header, body))])]
+    for number, records in enumerate(batches):
+        topics = [ProduceTopic(name, topic_id, [ProducePartition(partition, records)])]
         id_ = (correlation_id + number) % 2**31
         expected = encode_produce_request(version, id_, topics=topics, **head)
-        assert [*form.filled(id_, header, body)] == expected
+        assert form.filled(id_, records) == expected
 
 
 @pytest.mark.parametrize("version", [3, 12])
