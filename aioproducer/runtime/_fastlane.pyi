@@ -8,6 +8,7 @@ from aioproducer.core.partitioners import BuiltInPartitioner
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.runtime._puredelivery import Delivery
 from aioproducer.runtime.lane import LaneSettings, OpenBatch
+from aioproducer.runtime.lone import LoneRecords
 from aioproducer.types import HeadersInput
 
 def wall_clock_ms() -> int: ...
@@ -57,7 +58,11 @@ class FastLane:
         value_size: int,
     ) -> Delivery: ...
     def adopt(
-        self, meta: TopicMetadata, batch: ProducerBatch, sticky: BuiltInPartitioner | None
+        self,
+        meta: TopicMetadata,
+        batch: ProducerBatch,
+        sticky: BuiltInPartitioner | None,
+        lone: LoneRecords | None = None,
     ) -> None: ...
     def settle(self, topic: str) -> None: ...
     def forget(self, topic: str) -> None: ...

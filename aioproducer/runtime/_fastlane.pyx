@@ -155,6 +155,8 @@ cdef class FastLane:
     cdef bint hashes_keys
     cdef bint sticks
     cdef dict topics
+    cdef object lone  # sends the record that `alone` gets, at once
+    cdef RecordBatchBuilder alone
 
     def __init__(self, settings, *, metadata, loop, wall_ms, on_full_turn, open_batch):
         self.loop = loop
@@ -261,19 +263,31 @@ cdef class FastLane:
     cdef put(self, TopicLane lane, Py_ssize_t partition, bint by_stickiness, int64_t timestamp,
              key, value, headers, Py_ssize_t contents):
         """Writes a checked record to the partition's open batch, if that has room."""
-        cdef object found = lane.builders[partition]
+        cdef object found = lane.builders[partition], lone = self.lone, batch
         cdef RecordBatchBuilder builder
         cdef int32_t index
         if found is None:
             return None
         builder = <RecordBatchBuilder> found
+        if lone is not None and (
+            builder is not self.alone
+            or lane.cluster is not lone.cluster
+            or not lone.alarm.is_asleep
+        ):
+            return None
         index = builder.put(timestamp, key, value, headers, contents)
         if index < 0:
             return None
+        batch = builder.owner
         if by_stickiness:
             lane.sticky_used += MAX_RECORD_OVERHEAD + contents
+        if lone is not None:
+            if by_stickiness:
+                lane.sticky_used += HEADER_SIZE
+            self.lone = self.alone = None
+            lone.launch()
         return self.delivery(
-            builder.owner, index, timestamp,
+            batch, index, timestamp,
             -1 if key is None else len(<bytes> key), -1 if value is None else len(<bytes> value),
         )
 
@@ -303,12 +317,10 @@ cdef class FastLane:
             lane.cluster = cluster
         return lane
 
-    def adopt(self, meta, batch, sticky):
-        """A record was appended to `batch`: what follows may come in here.
-
-        `sticky` is the partitioner that chose the partition, None when it was chosen otherwise.
-        """
+    def adopt(self, meta, batch, sticky, lone=None):
+        """See `lane.Lane`."""
         cdef TopicLane lane = self.topics.get(meta.name)
+        self.lone = self.alone = None
         if not self.open:
             return
         if lane is None or lane.meta is not meta:
@@ -319,8 +331,11 @@ cdef class FastLane:
             lane.builders = [None] * len(meta.partitions)
             lane.sticky_partition = -1
         self.thread = PyThread_get_thread_ident()
-        if batch.full or type(batch.builder) is not RecordBatchBuilder:
+        if (batch.full and lone is None) or type(batch.builder) is not RecordBatchBuilder:
             return
+        if lone is not None:
+            self.lone = lone
+            self.alone = batch.builder
         lane.builders[<Py_ssize_t> batch.topic_partition.partition] = batch.builder
         batch.builder.owner = batch
         if sticky is not None and self.sticks:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aioproducer.core.producer_batch import ProducerBatch
     from aioproducer.records.protocol import BatchBuilder
     from aioproducer.runtime.lane import LaneSettings, OpenBatch
+    from aioproducer.runtime.lone import LoneRecords
 
 _TIMESTAMPS = 2**63
 
@@ -82,6 +83,9 @@ class FastLane:
         self._on_full_turn = on_full_turn
         self._open_batch = open_batch
         self._topics: dict[str, _TopicLane] = {}
+        self._lone: LoneRecords | None = None
+        """Sends the record that `_alone` gets, at once."""
+        self._alone: BatchBuilder | None = None
 
     def append(
         self,
@@ -165,15 +169,26 @@ class FastLane:
             by_stickiness = True
             partition = lane.partition if lane.used + size < lane.room else None
         builder = None if partition is None else lane.builders[partition]
-        index = -1
+        index, lone = -1, self._lone
+        if lone is not None and (
+            builder is not self._alone
+            or lane.cluster is not lone.cluster
+            or not lone.alarm.is_asleep
+        ):
+            builder = None
         if builder is not None:
             index = builder.try_append(timestamp_ms, key, value, headers)
         if builder is None or index < 0:
             partition, size = None if by_stickiness else partition, size + HEADER_SIZE
             return self._open_batch(lane.meta, partition, timestamp_ms, key, value, headers, size)
+        batch: Any = builder.owner
         if by_stickiness:
             lane.used += size
-        batch: Any = builder.owner
+        if lone is not None:
+            if by_stickiness:
+                lane.used += HEADER_SIZE
+            self._lone = self._alone = None
+            lone.launch()
         key_size = -1 if key is None else len(key)
         return self.delivery(
             batch, index, timestamp_ms, key_size, -1 if value is None else len(value)
@@ -203,12 +218,14 @@ class FastLane:
         return True
 
     def adopt(
-        self, meta: TopicMetadata, batch: ProducerBatch, sticky: BuiltInPartitioner | None
+        self,
+        meta: TopicMetadata,
+        batch: ProducerBatch,
+        sticky: BuiltInPartitioner | None,
+        lone: LoneRecords | None = None,
     ) -> None:
-        """A record was appended to `batch`: what follows may come in here.
-
-        `sticky` is the partitioner that chose the partition, None when it was chosen otherwise.
-        """
+        """See `lane.Lane`."""
+        self._lone = self._alone = None
         if not self.open:
             return
         lane = self._topics.get(meta.name)
@@ -216,8 +233,10 @@ class FastLane:
             self.forget(meta.name)
             lane = self._topics[meta.name] = _TopicLane(meta, self._metadata.cluster)
         builder = batch.builder
-        if batch.full or builder is None:
+        if (batch.full and lone is None) or builder is None:
             return
+        if lone is not None:
+            self._lone, self._alone = lone, builder
         lane.builders[batch.topic_partition.partition] = builder
         builder.owner = batch
         if sticky is not None and self._settings.sticks:

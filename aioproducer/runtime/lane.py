@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from aioproducer.core.partitioners import BuiltInPartitioner
     from aioproducer.core.producer_batch import ProducerBatch
     from aioproducer.runtime._puredelivery import Delivery
+    from aioproducer.runtime.lone import LoneRecords
 
 __all__ = [
     "LANE_IMPLEMENTATION",
@@ -137,11 +138,17 @@ class Lane(Protocol):
         ...
 
     def adopt(
-        self, meta: TopicMetadata, batch: ProducerBatch, sticky: BuiltInPartitioner | None
+        self,
+        meta: TopicMetadata,
+        batch: ProducerBatch,
+        sticky: BuiltInPartitioner | None,
+        lone: LoneRecords | None = None,
     ) -> None:
         """A record was appended to `batch`: what follows may come in here.
 
-        `sticky` is the partitioner that chose the partition, None when it was chosen otherwise.
+        Args:
+            sticky: the partitioner that chose the partition, None when it was chosen otherwise.
+            lone: the batch is `ready` there, and is `launch`ed when it has got its record.
         """
         ...
 

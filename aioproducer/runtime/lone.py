@@ -43,7 +43,7 @@ from aioproducer.records import request_alone
 from aioproducer.records.batch import EncodedBatch, encode_batch
 from aioproducer.records.layout import MAGIC
 from aioproducer.records.message_set import magic_for
-from aioproducer.types import HeaderPairs, TopicPartition
+from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.produce import ProduceRequest
 from aioproducer.wire.produce import ProduceForm
 from aioproducer.wire.schema import Message
@@ -51,6 +51,7 @@ from aioproducer.wire.schema import Message
 if TYPE_CHECKING:
     from aioproducer.core.cluster import ClusterSnapshot
     from aioproducer.core.metadata import Metadata
+    from aioproducer.core.outgoing import OutgoingRecord
     from aioproducer.core.sender import Sender
     from aioproducer.net.client import NetworkClient
     from aioproducer.net.connection import Connection
@@ -145,6 +146,9 @@ class LoneRecords:
     Attributes:
         ready: what the next record goes out with; None when somebody has looked since the last one.
         answered: whether there was an answer that nobody has followed up.
+        cluster: the metadata for which records may go out like that.
+        alarm: the sender's; none goes out while that is awake.
+        on_ready: told of a batch: its builder may get one record, if `launch` follows at once.
     """
 
     def __init__(
@@ -168,7 +172,7 @@ class LoneRecords:
         self._accumulator = sender.accumulator
         self._client = client
         self._metadata = metadata
-        self._alarm = alarm
+        self.alarm: Alarm = alarm
         self._client_id = client_id
         self._acks = acks
         self._timeout = timeout
@@ -183,13 +187,14 @@ class LoneRecords:
         self._on_answer = on_answer
         self._on_failure = on_failure
         self._on_interrupt = on_interrupt
-        self._cluster: ClusterSnapshot | None = None
+        self.cluster: ClusterSnapshot | None = None
+        self.on_ready: Callable[[ProducerBatch], None] = lambda batch: None
         self._ways: dict[tuple[str, int], _Way] = {}
 
     def learn(self, node_id: int, batch: ProducerBatch, version: int) -> None:
         """A batch went out alone, the usual way: the next record may follow it."""
-        if self._cluster is not self._metadata.cluster:
-            self._cluster = self._metadata.cluster
+        if self.cluster is not self._metadata.cluster:
+            self.cluster = self._metadata.cluster
             self._ways.clear()
         place, link = batch.topic_partition, self._client.link(node_id)
         if link is None or link.versions is None or self._metadata.leader_of(place) != node_id:
@@ -213,47 +218,47 @@ class LoneRecords:
                 node_id, link, link.versions, version, place, topic_id, epoch, form
             )
 
-    def try_send(
-        self,
-        place: tuple[str, int],
-        size: int,
-        now: float,
-        timestamp_ms: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: HeaderPairs,
-    ) -> ProducerBatch | None:
+    def try_send(self, record: OutgoingRecord, partition: int, now: float) -> ProducerBatch | None:
         """Writes the record's request; None if it has to queue.
 
         To be asked when the accumulator is `quiet`, or this is `ready`.
 
-        Args:
-            place: topic and partition.
-            size: bytes that a batch of the record takes at most.
-
         Raises:
             SerializationError: key, value or headers are nothing that can be written.
         """
-        if self._cluster is not self._metadata.cluster or not self._alarm.is_asleep:
+        if self.cluster is not self._metadata.cluster or not self.alarm.is_asleep:
             return None
-        flight = self.ready
-        if flight is None or flight.way.place != place or flight.batch.size < size:
+        topic, flight = record.meta.name, self.ready
+        if (
+            flight is None
+            or flight.way.place != (topic, partition)
+            or flight.batch.size < record.size
+        ):
             self._accumulator.settle()
-            flight = self._prepare(place, self._accumulator.settings.first_size(size), now)
+            size = self._accumulator.settings.first_size(record.size)
+            flight = self._prepare((topic, partition), size, now)
             if flight is None:
                 return None
-        builder = flight.builder
+        parts = (record.timestamp_ms, record.key, record.value, record.headers)
         try:
-            if builder.try_append(timestamp_ms, key, value, headers) < 0:
+            if flight.builder.try_append(*parts) < 0:
                 held = flight.batch.size
                 raise ValueError(f"a buffer of {held} bytes does not hold the record it is for")
         except (TypeError, ValueError) as error:
             self._accumulator.settle()
-            raise SerializationError(str(error), topic=place[0]) from error
-        flight.batch.created_at = now
+            raise SerializationError(str(error), topic=topic) from error
+        self.launch()
+        return flight.batch
+
+    def launch(self) -> None:
+        """What was `ready` has got its record: writes the request."""
+        flight = self.ready
+        if flight is None:
+            raise RuntimeError("nothing was ready for a record")
+        flight.batch.created_at = now = self._loop_time()
         self.ready, self._flight = None, flight
         try:
-            failure, form = None, flight.way.form
+            failure, builder, form = None, flight.builder, flight.way.form
             try:
                 if builder.size <= _COPIED_BYTES:
                     frame: Sequence[Buffer] = (
@@ -268,15 +273,14 @@ class LoneRecords:
             except Exception as error:
                 failure = error
             if failure is None:
-                if now + self._delivery_timeout < self._alarm.until:
-                    self._alarm.advance(now + self._delivery_timeout)
+                if now + self._delivery_timeout < self.alarm.until:
+                    self.alarm.advance(now + self._delivery_timeout)
                 flight.connection.postpone(now + self._timeout)
             else:
                 self._on_failed(self._note(), failure)
         except BaseException as interrupt:
             self._on_interrupt(interrupt)
             raise
-        return flight.batch
 
     def is_answered_by(self, data: bytes) -> bool:
         """Whether that was the usual answer, and all; who awaits the record may go on then."""
@@ -311,9 +315,13 @@ class LoneRecords:
         if flight.batch.size > self._usual_size:
             return False
         try:
-            return self._prepare(way.place, self._usual_size, flight.answered_at) is not None
+            ready = self._prepare(way.place, self._usual_size, flight.answered_at)
         except KafkaError:
             return False  # the producer is being closed
+        if ready is None:
+            return False
+        self.on_ready(ready.batch)
+        return True
 
     def take_note(self) -> None:
         """Somebody is about to look: leaves everything as the sender would have left it."""

@@ -71,8 +71,8 @@ class Placing:
         self._loop = loop
         self._lone = sender_task.lone
         self._lingers = accumulator.settings.linger > 0
-        self._settled: BuiltInPartitioner | None = None
-        """One whose account the lane does not have; None as soon as it may."""
+        if self._lone is not None:
+            self._lone.on_ready = self._lend
         self._opened_this_turn = 0
         self._turn_is_counted = False
         self.lane: FastLane = FastLane(
@@ -106,10 +106,7 @@ class Placing:
         """
         lone = self._lone
         if (lone is not None and lone.ready is not None) or self._accumulator.quiet:
-            if lone is None:
-                return None
-            parts = (record.timestamp_ms, record.key, record.value, record.headers)
-            return self._try_alone(lone, record.meta, record.partition, record.size, *parts)
+            return None if lone is None else self._try_alone(lone, record)
         if record.partition is None:
             batch = self._try_append_stickily(record)
         else:
@@ -156,7 +153,6 @@ class Placing:
             sticky = None
             if record.partition is None and not batch.full:
                 sticky = self._stickiness.of(record.meta.name)
-                self._settled = None
             self.lane.adopt(record.meta, batch, sticky)
         at = batch.count - 1
         return self._handle(batch, at, record.timestamp_ms, record.key, record.value)
@@ -168,7 +164,6 @@ class Placing:
 
     def forget_topics(self) -> None:
         """Drops what is kept per topic for those that expired from the metadata."""
-        self._settled = None
         self.lane.retain(self._metadata.cluster.topics)
         self._stickiness.forget_topics(self._metadata)
 
@@ -187,11 +182,6 @@ class Placing:
         """See `lane.OpenBatch`: for a record that the fast lane has checked."""
         if not self._check.takes_headers:
             return None
-        lone = self._lone
-        if lone is not None and lone.ready is not None:
-            alone = self._try_alone(lone, meta, partition, size, timestamp_ms, key, value, headers)
-            if alone is not None:
-                return self._handle(alone, 0, timestamp_ms, key, value)
         record = OutgoingRecord(meta, partition, timestamp_ms, key, value, headers, size)
         batch = self.try_append(record)
         if batch is None:
@@ -205,37 +195,34 @@ class Placing:
             return self._handle(batch, batch.count - 1, timestamp_ms, key, value)
         return self.delivery(record, batch)
 
-    def _try_alone(
-        self,
-        lone: LoneRecords,
-        meta: TopicMetadata,
-        partition: int | None,
-        size: int,
-        timestamp_ms: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: HeaderPairs,
-    ) -> ProducerBatch | None:
+    def _try_alone(self, lone: LoneRecords, record: OutgoingRecord) -> ProducerBatch | None:
         """Sends the record, when nothing else is under way; it waits for no turn of the loop."""
-        sticky = None
+        meta, partition, sticky = record.meta, record.partition, None
         if partition is None:
-            sticky = self._settled
-            if sticky is None or sticky.topic != meta.name:
-                sticky = self._settled = self.sticky_of(meta.name)
+            sticky = self.sticky_of(meta.name)
             partition = sticky.stays_at(meta)
         batch, now = None, self._loop.time()
         if partition is not None:
-            batch = lone.try_send(
-                (meta.name, partition), size, now, timestamp_ms, key, value, headers
-            )
+            batch = lone.try_send(record, partition, now)
         if batch is None:
             self._accumulator.settle()
         elif sticky is not None and partition is not None:
-            if len(meta.partitions) > 1:
-                self._stickiness.weigh(sticky, meta, now)
+            self._stickiness.weigh(sticky, meta, now)
             # It had room until then.
-            sticky.update(partition, size, meta, enable_switch=False)
+            sticky.update(partition, record.size, meta, enable_switch=False)
         return batch
+
+    def _lend(self, batch: ProducerBatch) -> None:
+        """A batch is ready for a lone record, which may come on the fast lane."""
+        topic, partition = batch.topic_partition
+        meta = self._metadata.topic(topic)
+        if meta is None:
+            return
+        sticky = self.sticky_of(topic)
+        sticks = sticky.stays_at(meta) == partition
+        if sticks:
+            self._stickiness.weigh(sticky, meta, self._loop.time())
+        self.lane.adopt(meta, batch, sticky if sticks else None, self._lone)
 
     def _try_append_stickily(self, record: OutgoingRecord) -> ProducerBatch | None:
         sticky = self.sticky_of(record.meta.name)

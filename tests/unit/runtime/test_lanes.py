@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import closing
+from dataclasses import replace
 from math import inf
+from random import Random
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from aioproducer.core.partitioners import BuiltInPartitioner
 from aioproducer.core.producer_batch import BatchOutcome
 from aioproducer.errors import KafkaError
+from aioproducer.records import record_size_bound
+from aioproducer.records.batch import HEADER_SIZE
+from aioproducer.types import TopicPartition
 
 from .lanes import NOW_MS, Bench
 
@@ -336,4 +342,64 @@ async def overtaking(work):
     await asyncio.gather(*tasks)
     assert bench.lane.appended == len(work)
     assert bench.appender.waiting == 0
+    bench.end()
+
+
+class Lone:
+    """Is ready for one record, and counts how often it was told to send it."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.cluster = bench.metadata.cluster
+        self.alarm = SimpleNamespace(is_asleep=True)
+        self.launched = 0
+        size = bench.config.batch_size
+        self.batch = bench.accumulator.begin_alone(
+            TopicPartition("a", 0), size, bench.loop.time(), note=lambda: None
+        )
+        self.meta = self.cluster.topics["a"]
+        self.sticky = BuiltInPartitioner("a", size, False, Random(1))
+
+    def launch(self) -> None:
+        assert self.batch.count == 1
+        self.launched += 1
+
+
+@pytest.mark.parametrize("partition", [None, 0])
+async def test_a_record_for_a_batch_that_is_ready_for_one_is_launched(partition):
+    bench = Bench(batch_size=300)
+    bench.know(a=1)
+    lone = Lone(bench)
+    bench.lane.adopt(lone.meta, lone.batch, lone.sticky, lone)
+    delivery = await bench.producer.send("a", b"v", partition=partition)
+    assert (lone.launched, delivery._batch, delivery._index) == (1, lone.batch, 0)
+    # As the first record of any batch it counts with the batch's header, if it was chosen for.
+    bench.lane.settle("a")
+    header_and_bound = HEADER_SIZE + record_size_bound(None, b"v", ())
+    used = 2 * 300 - lone.sticky.room
+    assert used == (header_and_bound if partition is None else 0)
+    bench.end()
+
+
+def metadata_are_new(bench: Bench, lone: Lone) -> None:
+    bench.metadata.cluster = replace(bench.metadata.cluster)  # with the same topic
+
+
+def the_sender_is_awake(bench: Bench, lone: Lone) -> None:
+    lone.alarm.is_asleep = False
+
+
+def it_is_given_up(bench: Bench, lone: Lone) -> None:
+    bench.accumulator.give_up(lone.batch)
+
+
+@pytest.mark.parametrize("happens", [metadata_are_new, the_sender_is_awake, it_is_given_up])
+async def test_a_batch_that_was_ready_gets_nothing_when(happens):
+    bench = Bench(batch_size=300)
+    bench.know(a=1)
+    lone = Lone(bench)
+    bench.lane.adopt(lone.meta, lone.batch, lone.sticky, lone)
+    happens(bench, lone)
+    delivery = await bench.producer.send("a", b"v")
+    assert (lone.launched, lone.batch.count) == (0, 0)
+    assert delivery._batch is not lone.batch
     bench.end()
