@@ -14,6 +14,7 @@ from aioproducer.core.produce_rules import DUPLICATE_SEQUENCE_NUMBER
 from aioproducer.core.producer_batch import BatchOutcome
 from aioproducer.errors import KafkaError, error_from_code
 from aioproducer.types import TopicPartition
+from aioproducer.wire.produce import STANDS
 
 if TYPE_CHECKING:
     from aioproducer.core.producer_batch import ProducerBatch
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from aioproducer.wire.produce import Acknowledgement
 
 _new_tuple = tuple.__new__
-_BLAMELESS = BatchOutcome().record_errors
+BLAMELESS = BatchOutcome().record_errors
+"""Of a batch that was accepted."""
 
 Answers = Mapping[TopicPartition, "PartitionProduceResponse"]
 
@@ -78,6 +80,23 @@ def success_outcome(answer: PartitionProduceResponse | Acknowledgement) -> Batch
     return standing_at(answer.base_offset, answer.log_append_time_ms, answer.log_start_offset)
 
 
+def usual_outcome(data: bytes, front: bytes, back: bytes) -> BatchOutcome | None:
+    """The outcome of a batch whose answer says nothing but where it stands; None for any other.
+
+    Args:
+        data: what was received.
+        front: `ProduceForm.usual_answer` of the request.
+        back: `USUAL_END`.
+    """
+    at = len(front)
+    if len(data) != at + STANDS.size + len(back):
+        return None
+    if not data.startswith(front) or not data.endswith(back):
+        return None
+    base_offset, stamped, log_start = STANDS.unpack_from(data, at)
+    return None if base_offset < 0 else standing_at(base_offset, stamped, log_start)
+
+
 def standing_at(base_offset: int, stamped: int, log_start: int) -> BatchOutcome:
     """The outcome of a batch with this offset, log append time and log start as answered."""
     # What a NamedTuple's own `__new__` does, without that call.
@@ -87,7 +106,7 @@ def standing_at(base_offset: int, stamped: int, log_start: int) -> BatchOutcome:
             base_offset,
             stamped if stamped >= 0 else None,
             None,
-            _BLAMELESS,
+            BLAMELESS,
             log_start if log_start >= 0 else None,
         ),
     )

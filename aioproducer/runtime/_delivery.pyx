@@ -2,8 +2,8 @@
 # cython: binding=False, embedsignature=False, auto_pickle=False
 """Deliveries in native code: small when nobody looks, quick to wake when many wait.
 
-Owns: the native `Delivery`, its await, the resumption of everybody whom one answer concerns. Must
-not know: how records are appended, sent or answered. `_puredelivery.py` is its twin and says what a
+Owns: the native `Delivery`, its await, the outcome that a usual answer has, the resumption of
+everybody whom one answer concerns. Must not know: how records are appended or sent. `_puredelivery.py` is its twin and says what a
 delivery is; what is not here is taken from there.
 
 Ownership and lifetime
@@ -17,14 +17,19 @@ Ownership and lifetime
 """
 
 cimport cython
+from cpython.bytes cimport PyBytes_CheckExact
 from cpython.contextvars cimport PyContext_Enter, PyContext_Exit
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
+from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memcmp
 
 from asyncio import CancelledError, InvalidStateError, Task, current_task
 from asyncio import _get_running_loop as running_loop
 from sys import version_info
 
+from aioproducer.core.produce_answers import BLAMELESS
+from aioproducer.core.producer_batch import BatchOutcome
 from aioproducer.runtime._puredelivery import Delivery as Twin
 from aioproducer.types import RecordMetadata, TimestampType
 
@@ -45,6 +50,7 @@ cdef extern from *:
 
 cdef enum:
     AT_ONCE = 500  # awaiters resumed in one go: see `core.crowd`
+    STANDS_SIZE = 24  # base offset, log append time, log start
 
 
 cdef object known_loop_type = None
@@ -111,6 +117,39 @@ cdef class Receipt:
             self.last_timestamp = delivery._timestamp_ms
             self.last_timestamp_ms = delivery._timestamp_ms
         return self.last_timestamp
+
+
+def usual_outcome(data, bytes front, bytes back):
+    """See `core.produce_answers`."""
+    cdef Py_ssize_t at = len(front)
+    cdef const uint8_t *seen
+    cdef int64_t base_offset, stamped, log_start
+    cdef object outcome
+    if not PyBytes_CheckExact(data) or len(<bytes> data) != at + STANDS_SIZE + len(back):
+        return None
+    seen = <bytes> data
+    if memcmp(seen, <const char *> front, at):
+        return None
+    if memcmp(seen + at + STANDS_SIZE, <const char *> back, len(back)):
+        return None
+    base_offset, stamped, log_start = int64(seen + at), int64(seen + at + 8), int64(seen + at + 16)
+    if base_offset < 0:
+        return None
+    outcome = new_tuple(BatchOutcome, 5)
+    set_item(outcome, 0, base_offset)
+    set_item(outcome, 1, stamped if stamped >= 0 else None)
+    set_item(outcome, 2, None)
+    set_item(outcome, 3, BLAMELESS)
+    set_item(outcome, 4, log_start if log_start >= 0 else None)
+    return outcome
+
+
+cdef int64_t int64(const uint8_t *seen) noexcept:
+    cdef uint64_t number = 0
+    cdef Py_ssize_t at
+    for at in range(8):
+        number = number << 8 | seen[at]
+    return <int64_t> number
 
 
 cdef inline void set_item(object items, Py_ssize_t index, object item) noexcept:

@@ -34,7 +34,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from aioproducer.core.produce_answers import standing_at
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.errors import KafkaError, SerializationError
 from aioproducer.net.in_flight import InFlightRequest
@@ -43,9 +42,10 @@ from aioproducer.records import request_alone
 from aioproducer.records.batch import EncodedBatch, encode_batch
 from aioproducer.records.layout import MAGIC
 from aioproducer.records.message_set import magic_for
+from aioproducer.runtime.delivery import usual_outcome
 from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.produce import ProduceRequest
-from aioproducer.wire.produce import ProduceForm
+from aioproducer.wire.produce import USUAL_END, ProduceForm
 from aioproducer.wire.schema import Message
 
 if TYPE_CHECKING:
@@ -287,14 +287,14 @@ class LoneRecords:
         flight = self._flight
         if flight is None:
             return False
-        stands = flight.way.form.glance(data, flight.usual_answer)
-        if stands is None:
+        outcome = usual_outcome(data, flight.usual_answer, USUAL_END)
+        if outcome is None:
             return False
         self.answered = True
         flight.received = len(data)
         flight.answered_at = self._loop_time()
         self._before_answer()
-        flight.batch.complete(standing_at(*stands))
+        flight.batch.complete(outcome)
         self._resume()
         return True
 

@@ -79,10 +79,10 @@ _ONE_PARTITION = Struct(">Bih")
 _NO_ERRORS = 1 << 24
 """No record errors, no message, no tags of the partition nor of the topic."""
 _SIZE_AND_ID = Struct(">ii")
-_STANDS = Struct(">qqq")
-"""Base offset, log append time, log start."""
-_ANSWER_END = Struct(">IiB").pack(_NO_ERRORS, 0, 0)
-"""The same, no throttle time and no tags."""
+STANDS = Struct(">qqq")
+"""Where an acknowledged batch stands: base offset, log append time, log start."""
+USUAL_END = Struct(">IiB").pack(_NO_ERRORS, 0, 0)
+"""No errors, no throttle time and no tags."""
 
 
 class ProducePartition(NamedTuple):
@@ -184,7 +184,7 @@ class ProduceForm:
         name = topic_id.bytes if version >= _FIRST_BY_TOPIC_ID else _compact_name(topic)
         self._answer = _ONE_TOPIC + name + _ONE_PARTITION.pack(_ONE, partition, 0)
         stands_at = _SIZE_AND_ID.size + len(self._answer)
-        size = stands_at + _STANDS.size + len(_ANSWER_END)
+        size = stands_at + STANDS.size + len(USUAL_END)
         self._answer_size = size if self.is_flexible else -1
 
     def front(self, correlation_id: int) -> bytes:
@@ -207,18 +207,11 @@ class ProduceForm:
         )
 
     def usual_answer(self, correlation_id: int) -> bytes:
-        """What the usual answer begins with: for `glance`."""
-        return _SIZE_AND_ID.pack(self._answer_size - SIZE_BYTES, correlation_id) + self._answer
+        """What the usual answer begins with; `STANDS` and `USUAL_END` follow.
 
-    def glance(self, data: bytes, usual: bytes) -> tuple[int, int, int] | None:
-        """Offset, log append time and log start, if the data is the usual answer and nothing else.
-
-        None for any other answer, or of a version before 9.
+        No answer of a version before 9 does.
         """
-        if len(data) != self._answer_size or not data.startswith(usual):
-            return None
-        stands: tuple[int, int, int] = _STANDS.unpack_from(data, len(usual))
-        return stands if stands[0] >= 0 and data.endswith(_ANSWER_END) else None
+        return _SIZE_AND_ID.pack(self._answer_size - SIZE_BYTES, correlation_id) + self._answer
 
 
 @dataclass(slots=True)

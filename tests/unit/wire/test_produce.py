@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -236,83 +235,3 @@ def test_the_usual_answer_is_seen_at_a_glance(version: int) -> None:
     assert seen is not None
     assert seen.whole() == answer
     assert decode_acknowledgement(frame, version, 8) is None
-
-
-@given(
-    answer=answers(), version=st.integers(10, 13), cut=st.integers(-60, 3), flip=st.integers(0, 99)
-)
-def test_a_form_sees_its_answer_at_a_glance_or_nothing(
-    answer: ProduceResponse, version: int, cut: int, flip: int
-) -> None:
-    for topic in answer.responses:
-        topic.name = topic.name if version < 13 else ""
-        topic.topic_id = topic.topic_id if version >= 13 else UUID(int=0)
-    data = encode_response(answer, version, 7)
-    if cut:
-        data = data[:cut] if cut < 0 else data + bytes(cut)
-    elif flip < len(data):
-        data = data[:flip] + bytes((data[flip] ^ 1,)) + data[flip + 1 :]
-    first = answer.responses[0]
-    place = first.topic_id, first.partition_responses[0].index
-    seen = glance(form(version, *place, topic=first.name), data, 7)
-    if seen is not None:
-        assert frame_size(data[:4]) == len(data) - 4
-        whole = decode_response(ProduceRequest, version, data[4:])[1]
-        assert isinstance(whole, ProduceResponse)
-        ((one,),) = (topic.partition_responses for topic in whole.responses)
-        assert not whole.throttle_time_ms
-        assert not one.error_code
-        assert seen == (one.base_offset, one.log_append_time_ms, one.log_start_offset)
-
-
-def test_a_form_sees_no_answer_but_its_own() -> None:
-    topic_id = UUID(int=9)
-    data = usual_answer()
-    assert glance(form(13, topic_id, 3), data, 7) == (2**40, -1, 5)
-    assert glance(form(13, topic_id, 3), data, 8) is None
-    assert glance(form(13, topic_id, 4), data, 7) is None
-    assert glance(form(13, UUID(int=10), 3), data, 7) is None
-    assert glance(form(12, topic_id, 3), data, 7) is None
-    assert glance(form(8, topic_id, 3), data, 7) is None
-
-
-@pytest.mark.parametrize("version", range(9, 13))
-def test_a_form_sees_the_answer_of_a_broker_that_names_the_topic(version: int) -> None:
-    data = usual_answer(version=version)
-    assert glance(form(version, UUID(int=9), 3), data, 7) == (2**40, -1, 5)
-    assert glance(form(version, UUID(int=9), 3, topic="u"), data, 7) is None
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        pytest.param(lambda: usual_answer(offset=-1), id="of a duplicate"),
-        pytest.param(lambda: usual_answer(error_code=1), id="an error"),
-        pytest.param(lambda: usual_answer(throttle_ms=1), id="to be obeyed"),
-        pytest.param(lambda: usual_answer()[:3] + b"~" + usual_answer()[4:], id="of another size"),
-        pytest.param(lambda: usual_answer()[:-1], id="cut"),
-        pytest.param(lambda: 2 * usual_answer(), id="two"),
-    ],
-)
-def test_a_form_leaves_what_is_not_the_usual_answer_to_others(data: Callable[[], bytes]) -> None:
-    assert glance(form(13, UUID(int=9), 3), data(), 7) is None
-
-
-def usual_answer(
-    *, offset: int = 2**40, error_code: int = 0, throttle_ms: int = 0, version: int = 13
-) -> bytes:
-    parts = [PartitionProduceResponse(3, error_code, offset, -1, 5)]
-    topic = TopicProduceResponse("t", partition_responses=parts)
-    if version >= 13:
-        topic = TopicProduceResponse(topic_id=UUID(int=9), partition_responses=parts)
-    return encode_response(ProduceResponse([topic], throttle_ms), version, 7)
-
-
-def glance(form: ProduceForm, data: bytes, correlation_id: int) -> tuple[int, int, int] | None:
-    return form.glance(data, form.usual_answer(correlation_id))
-
-
-def form(version: int, topic_id: UUID, partition: int, *, topic: str = "t") -> ProduceForm:
-    return ProduceForm(
-        version, None, acks=-1, timeout_ms=1, topic=topic, topic_id=topic_id, partition=partition
-    )
