@@ -80,7 +80,7 @@ def success_outcome(answer: PartitionProduceResponse | Acknowledgement) -> Batch
     return standing_at(answer.base_offset, answer.log_append_time_ms, answer.log_start_offset)
 
 
-def usual_outcome(data: bytes, front: bytes, back: bytes) -> BatchOutcome | None:
+def usual_outcome(data: bytes, front: bytes, back: bytes, /) -> BatchOutcome | None:
     """The outcome of a batch whose answer says nothing but where it stands; None for any other.
 
     Args:

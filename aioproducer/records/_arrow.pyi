@@ -6,7 +6,7 @@ class ArrowChunk:
     """Rows of an Arrow source; see `aioproducer.records.bulk.Rows`."""
 
     def __len__(self) -> int: ...
-    def topics(self, start: int, stop: int) -> list[str | None]:
+    def topics(self, start: int, stop: int, /) -> list[str | None]:
         """The topics that these rows name; None for rows that name none."""
 
     def fill(
@@ -18,6 +18,7 @@ class ArrowChunk:
         timestamp_ms: int,
         size_limit: int,
         budget: int,
+        /,
     ) -> tuple[int, bool]:
         """Writes rows into open batches."""
 

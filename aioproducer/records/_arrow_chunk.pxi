@@ -238,7 +238,7 @@ cdef class ArrowChunk:
 
     # -- into batches ----------------------------------------------------------------------------
 
-    def topics(self, int64_t start, int64_t stop):
+    def topics(self, int64_t start, int64_t stop, /):
         """See `arrow.py`."""
         cdef Column *column = &self.columns[TOPIC]
         cdef dict ids = {}
@@ -276,6 +276,7 @@ cdef class ArrowChunk:
         int64_t timestamp_ms,
         int64_t size_limit,
         int64_t budget,
+        /,
     ):
         """See `arrow.py`."""
         cdef Spread **spreads

@@ -4,7 +4,7 @@ class Share:
     """Which rows of one call stand where in one batch."""
 
     def __init__(self, builder: BatchBuilder) -> None: ...
-    def add(self, row: int, index: int) -> None:
+    def add(self, row: int, index: int, /) -> None:
         """Notes a record that was appended otherwise."""
 
     @property
@@ -26,10 +26,10 @@ class OpenBatches:
     """The batches of one topic that rows may be written to."""
 
     def __init__(self, partitions: int, hashes_keys: bool) -> None: ...
-    def adopt(self, partition: int, share: Share) -> None:
+    def adopt(self, partition: int, share: Share, /) -> None:
         """Rows of this partition go to the batch of `share` from now on."""
 
-    def stick(self, partition: int, room: int) -> None:
+    def stick(self, partition: int, room: int, /) -> None:
         """Rows that nothing else decides go to this partition while less than `room` is used."""
 
     def settle(self) -> int:
@@ -45,5 +45,6 @@ def fill_items(
     timestamp_ms: int,
     size_limit: int,
     budget: int,
+    /,
 ) -> tuple[int, bool]:
     """`Rows.fill` for items of one topic; `partition` is for those that name none."""

@@ -54,7 +54,7 @@ cdef class Share:
     def __dealloc__(self):
         free(self.place.runs)
 
-    def add(self, int64_t row, int32_t index):
+    def add(self, int64_t row, int32_t index, /):
         """Notes a record that was appended otherwise."""
         if not reserve_run(&self.place):
             raise MemoryError
@@ -104,14 +104,14 @@ cdef class OpenBatches:
     def __dealloc__(self):
         free(self.spread.places)
 
-    def adopt(self, Py_ssize_t partition, Share share not None):
+    def adopt(self, Py_ssize_t partition, Share share not None, /):
         """Rows of this partition go to the batch of `share` from now on."""
         if not 0 <= partition < self.spread.partitions:
             raise IndexError(partition)
         self.shares[partition] = share
         self.spread.places[partition] = &share.place
 
-    def stick(self, Py_ssize_t partition, int64_t room):
+    def stick(self, Py_ssize_t partition, int64_t room, /):
         """Rows that nothing else decides go to this partition while less than `room` is used."""
         if partition >= self.spread.partitions:
             raise IndexError(partition)
@@ -217,6 +217,7 @@ def fill_items(
     int64_t timestamp_ms,
     Py_ssize_t size_limit,
     int64_t budget,
+    /,
 ):
     """See `bulk.py`."""
     cdef Py_ssize_t index = start

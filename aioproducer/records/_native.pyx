@@ -4,7 +4,7 @@
 
 Owns: the hot path of the library, `RecordBatchBuilder.try_append`, and the request of a record that
 is sent alone. Must not know: compression, sockets. `_pure.py` is its twin: same names, same bytes,
-same errors.
+same errors. What takes several arguments takes them by position: names would make the wheel larger.
 
 Invariants:
 - everything that can fail happens in the measuring pass; the writing pass cannot fail, so a record
@@ -24,7 +24,7 @@ from cpython.bytes cimport (
 from cpython.ref cimport PyObject
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_Check
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from aioproducer.records._validation import (
@@ -124,7 +124,7 @@ cdef class RecordBatchBuilder:
         if self.has_buffer:
             PyBuffer_Release(&self.buffer)
 
-    def try_append(self, object timestamp_ms, object key, object value, object headers):
+    def try_append(self, object timestamp_ms, object key, object value, object headers, /):
         """Append one record and return its index in the batch, -1 when the buffer has no room."""
         cdef int64_t timestamp = checked_timestamp(timestamp_ms)
         if key is not None and not PyBytes_Check(key):
@@ -220,12 +220,10 @@ cdef uint8_t *put_int(uint8_t *out, uint64_t value, Py_ssize_t size) noexcept:
     return out + size
 
 
-def request_alone(RecordBatchBuilder builder, bytes front, tuple numbers, bytes back,
-                  bint is_flexible):
+def request_alone(RecordBatchBuilder builder, bytes front, bytes back, bint is_flexible,
+                  int64_t producer_id, int16_t producer_epoch, int32_t base_sequence, /):
     """See `_pure.py`."""
     global crc32c
-    cdef int64_t producer_id
-    cdef int32_t producer_epoch, base_sequence
     cdef Py_ssize_t size = HEADER_SIZE + builder.size
     cdef Py_ssize_t total = len(front) + len(back) + size + (
         varint_size(<uint64_t> size + 1) if is_flexible else 4
@@ -237,7 +235,6 @@ def request_alone(RecordBatchBuilder builder, bytes front, tuple numbers, bytes 
         raise released_error()
     if crc32c is None:
         from crc32c import crc32c
-    producer_id, producer_epoch, base_sequence = numbers
     request = PyBytes_FromStringAndSize(NULL, total)
     out = <uint8_t *> PyBytes_AS_STRING(request)
     memcpy(out, PyBytes_AS_STRING(front), len(front))
@@ -263,7 +260,7 @@ def request_alone(RecordBatchBuilder builder, bytes front, tuple numbers, bytes 
     return request
 
 
-def record_size_bound(object key, object value, object headers):
+def record_size_bound(object key, object value, object headers, /):
     """The most bytes one record can take in any batch, all varints included.
 
     Java: `DefaultRecord.recordSizeUpperBound`.
@@ -331,7 +328,7 @@ def murmur2(object data):
     return murmur2_of(data)
 
 
-def murmur2_partition(object key, Py_ssize_t partition_count):
+def murmur2_partition(object key, Py_ssize_t partition_count, /):
     """The partition Java's default partitioner gives `key` (`BuiltInPartitioner`)."""
     if partition_count == 0:
         raise ZeroDivisionError("a topic without partitions has none for a key")

@@ -134,6 +134,7 @@ class RecordBatchBuilder:
         key: Payload | None,
         value: Payload | None,
         headers: HeaderPairs,
+        /,
     ) -> int:
         """Append one record and return its index in the batch, -1 when the buffer has no room."""
         count = self.count
@@ -233,22 +234,25 @@ class RecordBatchBuilder:
 def request_alone(
     builder: BatchBuilder,
     front: bytes,
-    numbers: tuple[int, int, int],
     back: bytes,
     is_flexible: bool,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    /,
 ) -> bytes:
     """The Produce request of a builder's one record, not compressed and of no transaction.
 
     Args:
         front: what comes before the length of the batch; begins with the frame's size, to be set.
-        numbers: producer id, epoch and base sequence.
         back: what comes behind the batch.
         is_flexible: whether the length is a compact one (KIP-482).
+        producer_id, producer_epoch, base_sequence: as in `encode_batch`.
 
     Raises:
         ValueError: the builder has released its buffer.
     """
-    body, (producer_id, producer_epoch, base_sequence) = builder.body(), numbers
+    body = builder.body()
     encoded = encode_batch(
         body,
         count=1,
@@ -263,7 +267,7 @@ def request_alone(
     return _INT32.pack(len(rest)) + rest
 
 
-def record_size_bound(key: Payload | None, value: Payload | None, headers: HeaderPairs) -> int:
+def record_size_bound(key: Payload | None, value: Payload | None, headers: HeaderPairs, /) -> int:
     """The most bytes one record can take in any batch, all varints included.
 
     Java: `DefaultRecord.recordSizeUpperBound`.
@@ -313,6 +317,6 @@ def murmur2(data: Payload) -> int:
     return h - 0x100000000 if h & 0x80000000 else h
 
 
-def murmur2_partition(key: Payload, partition_count: int) -> int:
+def murmur2_partition(key: Payload, partition_count: int, /) -> int:
     """The partition Java's default partitioner gives `key` (`BuiltInPartitioner`)."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count

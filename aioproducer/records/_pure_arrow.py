@@ -122,7 +122,7 @@ class ArrowChunk(UnfilledRows):
         self._length = 0
         _release(self._array)
 
-    def topics(self, start: int, stop: int) -> list[str | None]:
+    def topics(self, start: int, stop: int, /) -> list[str | None]:
         """See `Rows`: nothing is filled in, so that no topic has to be known before its row."""
         del start, stop
         return [None]

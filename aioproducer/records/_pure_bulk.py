@@ -19,7 +19,7 @@ class Share:
         self.records: int = 0
         self._runs: list[list[int]] = []
 
-    def add(self, row: int, index: int) -> None:
+    def add(self, row: int, index: int, /) -> None:
         """Notes a record that was appended otherwise."""
         self.records += 1
         if self._runs:
@@ -53,10 +53,10 @@ class OpenBatches:
     def __init__(self, partitions: int, hashes_keys: bool) -> None:
         """Nothing is kept."""
 
-    def adopt(self, partition: int, share: Share) -> None:
+    def adopt(self, partition: int, share: Share, /) -> None:
         """Rows of this partition go to the batch of `share` from now on."""
 
-    def stick(self, partition: int, room: int) -> None:
+    def stick(self, partition: int, room: int, /) -> None:
         """Rows that nothing else decides go to this partition while less than `room` is used."""
 
     def settle(self) -> int:
@@ -74,6 +74,7 @@ def fill_items(
     timestamp_ms: int,
     size_limit: int,
     budget: int,
+    /,
 ) -> tuple[int, bool]:
     """Leaves every row to the caller."""
     del items, batches, partition, stop, number, timestamp_ms, size_limit, budget

@@ -29,7 +29,7 @@ __all__ = ["BULK_IMPLEMENTATION", "OpenBatches", "Rows", "Share", "UnfilledRows"
 class Rows(Protocol):
     """What `fill` and its kin are for: rows that are numbered from 0."""
 
-    def topics(self, start: int, stop: int) -> list[str | None]:
+    def topics(self, start: int, stop: int, /) -> list[str | None]:
         """The topics that these rows name; None for rows that name none."""
         ...
 
@@ -42,6 +42,7 @@ class Rows(Protocol):
         timestamp_ms: int,
         size_limit: int,
         budget: int,
+        /,
     ) -> tuple[int, bool]:
         """Writes rows, in order, as long as nothing has to be decided.
 
@@ -72,6 +73,7 @@ class UnfilledRows:
         timestamp_ms: int,
         size_limit: int,
         budget: int,
+        /,
     ) -> tuple[int, bool]:
         """See `Rows`."""
         del batches, stop, number, timestamp_ms, size_limit, budget

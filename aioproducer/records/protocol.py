@@ -64,6 +64,7 @@ class BatchBuilder(Protocol):
         key: Payload | None,
         value: Payload | None,
         headers: HeaderPairs,
+        /,
     ) -> int:
         """Append one record and return its index in the batch, -1 when the buffer has no room.
 

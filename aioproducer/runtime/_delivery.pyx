@@ -119,7 +119,7 @@ cdef class Receipt:
         return self.last_timestamp
 
 
-def usual_outcome(data, bytes front, bytes back):
+def usual_outcome(data, bytes front, bytes back, /):
     """See `core.produce_answers`."""
     cdef Py_ssize_t at = len(front)
     cdef const uint8_t *seen
@@ -217,7 +217,7 @@ cdef class Wait:
         """What a coroutine that delegates to this calls."""
         return resumed(self, value, wait_resume)
 
-    def throw(self, kind, value=None, traceback=None):
+    def throw(self, kind, value=None, traceback=None, /):
         """The awaiter is cancelled: nobody else is."""
         self.close()
         raise thrown(kind, value, traceback)

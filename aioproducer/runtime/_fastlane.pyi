@@ -39,6 +39,7 @@ class FastLane:
         headers: HeadersInput,
         partition: int | None,
         timestamp_ms: int | None,
+        /,
     ) -> Delivery | None: ...
     def append_nowait(
         self,
@@ -48,6 +49,7 @@ class FastLane:
         headers: HeadersInput,
         partition: int | None,
         timestamp_ms: int | None,
+        /,
     ) -> Delivery | None: ...
     def delivery(
         self,
@@ -63,11 +65,12 @@ class FastLane:
         batch: ProducerBatch,
         sticky: BuiltInPartitioner | None,
         lone: LoneRecords | None = None,
+        /,
     ) -> None: ...
     def settle(self, topic: str) -> None: ...
     def forget(self, topic: str) -> None: ...
     def retain(self, topics: Container[str]) -> None: ...
     def close(self) -> None: ...
     def method(
-        self, producer: object, function: Callable[..., Any], waits: bool
+        self, producer: object, function: Callable[..., Any], waits: bool, /
     ) -> Callable[..., Any] | None: ...

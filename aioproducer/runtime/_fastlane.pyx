@@ -174,11 +174,11 @@ cdef class FastLane:
         if version_info < (3, 12) and not hasattr(loop, "_thread_id"):
             self.is_running = loop.is_running
 
-    def append(self, topic, value, key, headers, partition, timestamp_ms):
+    def append(self, topic, value, key, headers, partition, timestamp_ms, /):
         """The record's delivery, or None when the general lane has to take it."""
         return self.try_append(topic, value, key, headers, partition, timestamp_ms, True)
 
-    def append_nowait(self, topic, value, key, headers, partition, timestamp_ms):
+    def append_nowait(self, topic, value, key, headers, partition, timestamp_ms, /):
         """`append` for a caller that cannot be asked to pause."""
         return self.try_append(topic, value, key, headers, partition, timestamp_ms, False)
 
@@ -317,7 +317,7 @@ cdef class FastLane:
             lane.cluster = cluster
         return lane
 
-    def adopt(self, meta, batch, sticky, lone=None):
+    def adopt(self, meta, batch, sticky, lone=None, /):
         """See `lane.Lane`."""
         cdef TopicLane lane = self.topics.get(meta.name)
         self.lone = self.alone = None
@@ -365,7 +365,7 @@ cdef class FastLane:
         self.open = False
         self.topics.clear()
 
-    def method(self, producer, function, bint waits):
+    def method(self, producer, function, bint waits, /):
         """`function`, a method of the producer, as an attribute of its own that tries here first.
 
         Args:
@@ -496,7 +496,7 @@ cdef class SendCall:
         """See `collections.abc.Coroutine`."""
         return resumed(self, value, call_resume)
 
-    def throw(self, kind, value=None, traceback=None):
+    def throw(self, kind, value=None, traceback=None, /):
         """See `collections.abc.Coroutine`."""
         if self.state != DELEGATED:
             self.state = OVER

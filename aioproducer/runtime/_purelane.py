@@ -95,6 +95,7 @@ class FastLane:
         headers: Any,
         partition: int | None,
         timestamp_ms: int | None,
+        /,
     ) -> Delivery | None:
         """The record's delivery, or None when the general lane has to take it."""
         if self.records_this_turn >= self._records_per_turn:
@@ -109,6 +110,7 @@ class FastLane:
         headers: Any,
         partition: int | None,
         timestamp_ms: int | None,
+        /,
     ) -> Delivery | None:
         """`append` for a caller that cannot be asked to pause."""
         if (
@@ -223,6 +225,7 @@ class FastLane:
         batch: ProducerBatch,
         sticky: BuiltInPartitioner | None,
         lone: LoneRecords | None = None,
+        /,
     ) -> None:
         """See `lane.Lane`."""
         self._lone = self._alone = None
@@ -267,7 +270,7 @@ class FastLane:
         self._topics.clear()
 
     def method(
-        self, producer: object, function: Callable[..., Any], waits: bool
+        self, producer: object, function: Callable[..., Any], waits: bool, /
     ) -> Callable[..., Any] | None:
         """There is none: the method itself asks the lane first."""
         del producer, function, waits

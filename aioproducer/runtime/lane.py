@@ -107,6 +107,7 @@ class Lane(Protocol):
         headers: HeadersInput,
         partition: int | None,
         timestamp_ms: int | None,
+        /,
     ) -> Delivery | None:
         """The record's `Delivery`, or None when the general lane has to take it."""
         ...
@@ -119,6 +120,7 @@ class Lane(Protocol):
         headers: HeadersInput,
         partition: int | None,
         timestamp_ms: int | None,
+        /,
     ) -> Delivery | None:
         """`append` for a caller that cannot be asked to pause."""
         ...
@@ -143,6 +145,7 @@ class Lane(Protocol):
         batch: ProducerBatch,
         sticky: BuiltInPartitioner | None,
         lone: LoneRecords | None = None,
+        /,
     ) -> None:
         """A record was appended to `batch`: what follows may come in here.
 
@@ -169,7 +172,7 @@ class Lane(Protocol):
         ...
 
     def method(
-        self, producer: object, function: Callable[..., Any], waits: bool
+        self, producer: object, function: Callable[..., Any], waits: bool, /
     ) -> Callable[..., Any] | None:
         """A quicker form of a producer's method; None when there is none.
 

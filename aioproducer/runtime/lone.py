@@ -263,7 +263,7 @@ class LoneRecords:
                 if builder.size <= _COPIED_BYTES:
                     frame: Sequence[Buffer] = (
                         request_alone(
-                            builder, flight.front, flight.numbers, form.back, form.is_flexible
+                            builder, flight.front, form.back, form.is_flexible, *flight.numbers
                         ),
                     )
                 else:
