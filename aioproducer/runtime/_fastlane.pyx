@@ -13,6 +13,8 @@ Ownership and lifetime
 - A builder in `TopicLane.builders` may outlive its batch: whoever closes a batch closes its
   builder, which then has no room and no `owner`. So the lane keeps no batch alive, and never
   writes to a buffer that was given back.
+- `alone` and `lone` go together: the one builder that whoever gets a record into it has to have
+  launched. Given up, that builder is closed, too.
 - Every `object` field is a counted reference; nothing here is borrowed across a call into Python.
   The result handed out through `am_send` is the only reference counted by hand.
 """

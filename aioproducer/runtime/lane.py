@@ -15,6 +15,8 @@ Invariants
   and `OpenBatch` raise here, as they do there.
 - The lane passes nobody who waits for memory (`waiting`), and pauses as often as the general lane
   (`records_this_turn`).
+- A batch that is lent for one record (`adopt` with `lone`) is the only one open then: its record is
+  launched at once, and nothing else goes into it.
 - The account of a topic's sticky partitioner is in one place at a time: `adopt` lends it to the
   lane, `settle` takes it back.
 """

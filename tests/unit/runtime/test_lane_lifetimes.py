@@ -10,7 +10,9 @@ from itertools import pairwise
 
 import pytest
 
-from aioproducer.core.producer_batch import ProducerBatch
+from aioproducer.core.produce_answers import BLAMELESS
+from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
+from aioproducer.testing.virtual import VirtualKafka, run_virtual
 
 from .lanes import Bench
 
@@ -64,6 +66,29 @@ async def test_references_to_what_was_sent_are_given_back():
     assert [abs(b - a) < 50 for a, b in zip(before, after, strict=True)] == [True] * len(before)
     assert before[: len(watched)] == after[: len(watched)]
     bench.end()
+
+
+def test_references_to_lone_records_are_given_back():
+    value, key, pairs = b"v" * 50, b"key-of-its-own", [("name-of-its-own", b"header-value")]
+
+    async def send(kafka: VirtualKafka) -> None:
+        kafka.world.network.fragments = False
+        async with kafka.producer(linger_ms=0) as producer:
+            engine = producer._engine
+            lone, lane = engine.sender_task.lone, engine.appender.lane
+            watched = [value, key, pairs, BatchOutcome, BLAMELESS, lone, lane, lone.launch.__func__]
+            for rounds in (20, 400):
+                before = [sys.getrefcount(thing) for thing in watched]
+                batches = len(all_of(ProducerBatch))
+                for _ in range(rounds):
+                    await producer.send_and_wait("t", value, key, headers=pairs)
+                    await asyncio.sleep(0.001)
+                assert lone.ready is not None
+            gc.collect()
+            assert [sys.getrefcount(thing) for thing in watched] == before
+            assert len(all_of(ProducerBatch)) == batches
+
+    run_virtual(send, brokers=1, topics={"t": 1})
 
 
 @pytest.mark.skipif(not sys.getallocatedblocks(), reason="only Python's own allocator counts")
