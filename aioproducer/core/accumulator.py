@@ -176,7 +176,6 @@ class RecordAccumulator:
         buffer = self.pool.try_allocate(size)
         if buffer is None:
             return None
-        self._metadata.add_topic(place.topic, now)
         self._incomplete.before_look = note
         batch = self._new_batch(place, buffer, size, now)
         batch.take_one()
@@ -205,7 +204,6 @@ class RecordAccumulator:
     def forget_alone(self, batch: ProducerBatch, numbers: tuple[int, int, int]) -> None:
         """A batch that was sent alone has its outcome, and nobody has taken note of it."""
         self._incomplete.before_look = None
-        self._metadata.add_topic(batch.topic_partition.topic, batch.created_at)
         self.sequencer.on_acknowledged_alone(batch.topic_partition, numbers)
         self._deallocate(batch)
 

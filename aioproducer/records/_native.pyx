@@ -220,7 +220,7 @@ cdef uint8_t *put_int(uint8_t *out, uint64_t value, Py_ssize_t size) noexcept:
     return out + size
 
 
-def request_alone(RecordBatchBuilder builder, bytes front, bytes back, bint is_flexible,
+def request_alone(RecordBatchBuilder builder not None, bytes front, bytes back, bint is_flexible,
                   int64_t producer_id, int16_t producer_epoch, int32_t base_sequence, /):
     """See `_pure.py`."""
     global crc32c

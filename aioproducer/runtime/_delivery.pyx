@@ -3,8 +3,8 @@
 """Deliveries in native code: small when nobody looks, quick to wake when many wait.
 
 Owns: the native `Delivery`, its await, the outcome that a usual answer has, the resumption of
-everybody whom one answer concerns. Must not know: how records are appended or sent. `_puredelivery.py` is its twin and says what a
-delivery is; what is not here is taken from there.
+everybody whom one answer concerns. Must not know: how records are appended or sent.
+`_puredelivery.py` is its twin and says what a delivery is; what is not here is taken from there.
 
 Ownership and lifetime
 - Every `object` field is a counted reference; nothing here is borrowed across a call into Python.

@@ -3,7 +3,7 @@
 """The fast lane of `send()` in native code: from arguments to an appended record.
 
 Owns: the path of a record that needs no wait, the object that `producer.send(...)` returns on that
-path. Must not know: how batches are opened, sent or answered.
+path. Must not know: how batches are opened, sent or answered; it says when a lone one may be.
 `_purelane.py` is its twin; `lane.py` has the contract of both, and says when a record may take the
 lane.
 
@@ -273,6 +273,7 @@ cdef class FastLane:
         builder = <RecordBatchBuilder> found
         if lone is not None and (
             builder is not self.alone
+            or HEADER_SIZE + MAX_RECORD_OVERHEAD + contents > builder.capacity
             or lane.cluster is not lone.cluster
             or not lone.alarm.is_asleep
         ):

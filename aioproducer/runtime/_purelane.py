@@ -1,7 +1,7 @@
 """The pure-Python twin of the native fast lane: same names, same records, no compiler needed.
 
 Owns: the quick path of a record that needs no wait. Must not know: how batches are opened, sent or
-answered. See `lane.py` for the contract.
+answered; it says when a lone one may be. See `lane.py` for the contract.
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ class FastLane:
         self._lone: LoneRecords | None = None
         """Sends the record that `_alone` gets, at once."""
         self._alone: BatchBuilder | None = None
+        self._alone_room = 0
 
     def append(
         self,
@@ -174,6 +175,7 @@ class FastLane:
         index, lone = -1, self._lone
         if lone is not None and (
             builder is not self._alone
+            or HEADER_SIZE + size > self._alone_room
             or lane.cluster is not lone.cluster
             or not lone.alarm.is_asleep
         ):
@@ -239,7 +241,7 @@ class FastLane:
         if (batch.full and lone is None) or builder is None:
             return
         if lone is not None:
-            self._lone, self._alone = lone, builder
+            self._lone, self._alone, self._alone_room = lone, builder, batch.size
         lane.builders[batch.topic_partition.partition] = builder
         builder.owner = batch
         if sticky is not None and self._settings.sticks:

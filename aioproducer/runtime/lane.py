@@ -149,11 +149,12 @@ class Lane(Protocol):
         lone: LoneRecords | None = None,
         /,
     ) -> None:
-        """A record was appended to `batch`: what follows may come in here.
+        """Records for this batch, which is open, may come in here.
 
         Args:
             sticky: the partitioner that chose the partition, None when it was chosen otherwise.
-            lone: the batch is `ready` there, and is `launch`ed when it has got its record.
+            lone: whose `ready` batch that is: one record may come, in the cluster known there and
+                while the sender sleeps, and then it is to `launch` the batch.
         """
         ...
 

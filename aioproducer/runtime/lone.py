@@ -272,6 +272,7 @@ class LoneRecords:
                 flight.connection.write(frame)
             except Exception as error:
                 failure = error
+            self._metadata.add_topic(flight.way.place.topic, now)
             if failure is None:
                 if now + self._delivery_timeout < self.alarm.until:
                     self.alarm.advance(now + self._delivery_timeout)
@@ -309,7 +310,9 @@ class LoneRecords:
             return flight is not None
         self._acknowledge(flight, flight.answered_at)
         way = flight.way
-        if way.link.steady_connection is not flight.connection or not self._accumulator.quiet:
+        if self.cluster is not self._metadata.cluster or not self._accumulator.quiet:
+            return False
+        if way.link.steady_connection is not flight.connection:
             return False
         # Larger memory is made for a record, not kept for one that may never come.
         if flight.batch.size > self._usual_size:

@@ -216,7 +216,7 @@ class Placing:
         """A batch is ready for a lone record, which may come on the fast lane."""
         topic, partition = batch.topic_partition
         meta = self._metadata.topic(topic)
-        if meta is None:
+        if meta is None or not self._check.takes_headers:
             return
         sticky = self.sticky_of(topic)
         sticks = sticky.stays_at(meta) == partition

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import sys
 from collections.abc import Callable
 from dataclasses import fields
 from math import inf
@@ -18,7 +19,7 @@ from aioproducer import Producer
 from aioproducer.core.incomplete import IncompleteBatches
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.core.stats import ProducerStats
-from aioproducer.errors import KafkaError, ProducerFencedError
+from aioproducer.errors import KafkaError, ProducerFencedError, UnsupportedVersionError
 from aioproducer.net.frame_tap import FrameTap
 from aioproducer.runtime.engine import ProducerEngine
 from aioproducer.testing import TopicSpec
@@ -31,9 +32,10 @@ COUNTED = {*ProducerStats().__dataclass_fields__} - {"count_appended", "delivery
 STEPS = st.one_of(
     st.builds(
         dict,
-        size=st.sampled_from([0, 30, 300, 900, 1500]),
+        # Some about as large as a batch, and some that are not copied into their request.
+        size=st.sampled_from([0, 30, 300, 900, 1500, 5000]) | st.integers(900, 940),
         partition=st.sampled_from([None, None, 0, 1]),
-        pause=st.sampled_from([None, 0, 0, 0.0005, 0.01]),
+        pause=st.sampled_from([None, 0, 0, 0.0005, 0.01, 0.01]),
         awaited=st.sampled_from([True, True, True, False]),
     ),
     st.sampled_from(
@@ -216,6 +218,44 @@ def test_what_a_burst_adds_to_a_partition_counts_for_the_lone_records_behind_it(
     steps = [*lone, *burst, record(0), *behind]
     usual = story(steps, {}, alone=False, fragments=False)
     assert story(steps, {}, alone=True, fragments=False) == usual
+
+
+@pytest.mark.parametrize("partition", [None, 0])
+@pytest.mark.parametrize("key", [None, b"k"])
+def test_what_is_ready_for_a_lone_record_is_lent_to_the_fast_lane(
+    key: bytes | None, partition: int | None
+) -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        kafka.world.network.fragments = False
+        async with kafka.producer(linger_ms=0) as producer:
+            await producer.warm_up(["t"])
+            for _ in range(4):
+                called: list[str] = []
+                sys.setprofile(lambda frame, *_, to=called: to.append(frame.f_code.co_name))
+                delivery = producer.send_nowait("t", b"v", key, partition=partition)
+                sys.setprofile(None)
+                await delivery
+                await asyncio.sleep(0.01)
+            assert "launch" in called
+            assert not {"_append_checked", "_try_alone", "try_send"} & {*called}
+
+    run_virtual(run, brokers=1, topics={"t": 1})
+
+
+def test_headers_that_the_brokers_lack_do_not_pass_with_what_is_ready() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        kafka.world.network.fragments = False
+        async with kafka.producer(linger_ms=0) as producer:
+            await producer.send_and_wait("t", b"v")  # their versions are known then
+            assert producer._engine is not None
+            producer._engine.appender.takes_headers = False
+            for _ in range(3):
+                await producer.send_and_wait("t", b"v")
+                await asyncio.sleep(0.01)
+                with pytest.raises(UnsupportedVersionError):
+                    await producer.send("t", b"v", headers=[("h", b"v")])
+
+    run_virtual(run, brokers=1, topics={"t": 1})
 
 
 @pytest.mark.parametrize("alone", [False, True])
