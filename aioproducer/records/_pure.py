@@ -23,7 +23,7 @@ from aioproducer.records._validation import (
     released_error,
     timestamp_error,
 )
-from aioproducer.records.batch import encode_batch
+from aioproducer.records.batch import encode_alone
 from aioproducer.records.protocol import BatchBuilder, Payload
 from aioproducer.types import HeaderPairs
 
@@ -252,18 +252,9 @@ def request_alone(
     Raises:
         ValueError: the builder has released its buffer.
     """
-    body = builder.body()
-    encoded = encode_batch(
-        body,
-        count=1,
-        base_timestamp=builder.base_timestamp,
-        max_timestamp=builder.max_timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-    )
+    encoded = encode_alone(builder, producer_id, producer_epoch, base_sequence)
     length = varint(encoded.size + 1) if is_flexible else _INT32.pack(encoded.size)
-    rest = b"".join((front[_INT32.size :], length, encoded.header, body, back))
+    rest = b"".join((front[_INT32.size :], length, *encoded.buffers, back))
     return _INT32.pack(len(rest)) + rest
 
 

@@ -23,6 +23,7 @@ from aioproducer.records.layout import (
     TAIL,
     TRANSACTIONAL,
 )
+from aioproducer.records.protocol import BatchBuilder
 from aioproducer.records.reader import (
     MAX_DECOMPRESSED_BYTES,
     DecodedRecord,
@@ -37,6 +38,7 @@ __all__ = [
     "DecodedRecord",
     "EncodedBatch",
     "RecordBatch",
+    "encode_alone",
     "encode_batch",
     "parse_header",
     "read_batches",
@@ -126,6 +128,21 @@ def encode_batch(
         count,
     )
     return EncodedBatch(_header(leader_epoch, tail, body), body, count, codec)
+
+
+def encode_alone(
+    builder: BatchBuilder, producer_id: int, producer_epoch: int, base_sequence: int
+) -> EncodedBatch:
+    """A builder's records as a batch that is not compressed and of no transaction."""
+    return encode_batch(
+        builder.body(),
+        count=builder.count,
+        base_timestamp=builder.base_timestamp,
+        max_timestamp=builder.max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
 
 
 @cache

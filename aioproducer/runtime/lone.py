@@ -39,7 +39,7 @@ from aioproducer.errors import KafkaError, SerializationError
 from aioproducer.net.in_flight import InFlightRequest
 from aioproducer.net.versions import BrokerVersions
 from aioproducer.records import request_alone
-from aioproducer.records.batch import EncodedBatch, encode_batch
+from aioproducer.records.batch import EncodedBatch, encode_alone
 from aioproducer.records.layout import MAGIC
 from aioproducer.records.message_set import magic_for
 from aioproducer.runtime.delivery import usual_outcome
@@ -120,16 +120,7 @@ class _Flight:
 
     def encode(self) -> EncodedBatch:
         """The batch as the sender would have it, in pieces."""
-        producer_id, producer_epoch, base_sequence = self.numbers
-        self.encoded = encode_batch(
-            self.builder.body(),
-            count=1,
-            base_timestamp=self.builder.base_timestamp,
-            max_timestamp=self.builder.max_timestamp,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=base_sequence,
-        )
+        self.encoded = encode_alone(self.builder, *self.numbers)
         return self.encoded
 
 

@@ -174,7 +174,7 @@ class ProduceForm:
         self._topic = topic
         self._topic_id = topic_id
         self._partition = partition
-        (frame,) = self._encode(0, [ProducePartition(partition, ())])
+        (frame,) = self.filled(0, ())
         self.is_flexible: bool = version >= _FIRST_FLEXIBLE
         self.back: bytes = _TAGS_BEHIND if self.is_flexible else b""
         nothing = _NO_RECORDS if self.is_flexible else _NO_RECORDS_CLASSIC
@@ -193,9 +193,7 @@ class ProduceForm:
 
     def filled(self, correlation_id: int, records: Sequence[Buffer]) -> list[Buffer]:
         """The frame with the pieces of a batch in it, uncopied."""
-        return self._encode(correlation_id, [ProducePartition(self._partition, records)])
-
-    def _encode(self, correlation_id: int, partitions: list[ProducePartition]) -> list[Buffer]:
+        partitions = [ProducePartition(self._partition, records)]
         return encode_produce_request(
             self._version,
             correlation_id,

@@ -8,7 +8,7 @@ import pytest
 
 from aioproducer.core.idempotence import IdempotentSequencer, ProducerIdentity
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
-from aioproducer.records.batch import EncodedBatch, encode_batch
+from aioproducer.records.batch import EncodedBatch, encode_alone, encode_batch
 from aioproducer.types import TopicPartition
 
 from .support import Core
@@ -262,16 +262,7 @@ def noted(core: Core, value: bytes = b"v") -> ProducerBatch:
     assert batch is not None
     assert batch.builder is not None
     batch.builder.try_append(1, None, value, ())
-    body = batch.builder.body()
-    encoded = encode_batch(
-        body,
-        count=1,
-        base_timestamp=1,
-        max_timestamp=1,
-        producer_id=numbers[0],
-        producer_epoch=numbers[1],
-        base_sequence=numbers[2],
-    )
+    encoded = encode_alone(batch.builder, *numbers)
     batch.created_at = core.now
     accumulator.settle()
     return batch
