@@ -161,13 +161,11 @@ class RecordAccumulator:
         self.readiness.replan(queue)
         return batch
 
-    def begin_alone(
-        self, place: TopicPartition, size: int, now: float, *, note: Callable[[], None]
-    ) -> ProducerBatch | None:
+    def begin_alone(self, place: TopicPartition, size: int, now: float) -> ProducerBatch | None:
         """A batch for a record that is to be sent without anybody knowing; None without memory.
 
-        Everything has to be `quiet`. The record is for the batch's builder; before anything is
-        answered that the batch makes a difference to, `note` is called. By then it is one of these:
+        Whatever else is not `quiet` has to be of this kind. The record is for the batch's builder.
+        When somebody looks (`watch`), the batch is one of these:
 
         - just begun: to be given up (`give_up`);
         - sent, at `created_at`: to be taken note of (`take_note`);
@@ -176,14 +174,19 @@ class RecordAccumulator:
         buffer = self.pool.try_allocate(size)
         if buffer is None:
             return None
-        self._incomplete.before_look = note
         batch = self._new_batch(place, buffer, size, now)
         batch.take_one()
         return batch
 
+    def watch(self, note: Callable[[], None] | None) -> None:
+        """Calls it before anything is answered that a batch of `begin_alone` makes a difference to.
+
+        To be set to None when none is left, and before the first one is taken note of.
+        """
+        self._incomplete.before_look = note
+
     def give_up(self, batch: ProducerBatch) -> None:
         """Nothing was sent with a batch that was begun."""
-        self._incomplete.before_look = None
         self._deallocate(batch)
 
     def take_note(self, batch: ProducerBatch, encoded: EncodedBatch, leader_epoch: int) -> None:
@@ -191,7 +194,6 @@ class RecordAccumulator:
 
         The sequencer has not been told (`on_sent`).
         """
-        self._incomplete.before_look = None
         batch.close()
         batch.encoded = encoded
         batch.retry_at = batch.created_at
@@ -203,7 +205,6 @@ class RecordAccumulator:
 
     def forget_alone(self, batch: ProducerBatch, numbers: tuple[int, int, int]) -> None:
         """A batch that was sent alone has its outcome, and nobody has taken note of it."""
-        self._incomplete.before_look = None
         self.sequencer.on_acknowledged_alone(batch.topic_partition, numbers)
         self._deallocate(batch)
 
@@ -373,10 +374,17 @@ class RecordAccumulator:
         return not self._holds and not self._incomplete
 
     @property
-    def in_use(self) -> bool:
-        """Whether some batch is in a transport's hands, or on its way there."""
+    def held(self) -> int:
+        """How many batches are in a transport's hands, or on their way there."""
         self.settle()
-        return self._holds > 0
+        return self._holds
+
+    @property
+    def trickles(self) -> bool:
+        """Whether one record waits behind those in a transport's hands, each alone in its batch."""
+        return len(self._incomplete) == self._holds + 1 and all(
+            batch.count == 1 for batch in self._incomplete
+        )
 
     def incomplete(self) -> Iterator[ProducerBatch]:
         """The batches that have no outcome yet."""
@@ -416,7 +424,7 @@ class RecordAccumulator:
         size: int,
         now: float,
     ) -> ProducerBatch:
-        return ProducerBatch(
+        batch = ProducerBatch(
             place,
             buffer,
             size,
@@ -426,6 +434,8 @@ class RecordAccumulator:
             on_unretrieved=self._on_unretrieved,
             most=self.settings.batch_records,
         )
+        self._ordinal += 1
+        return batch
 
     def _begin(
         self,
@@ -441,7 +451,6 @@ class RecordAccumulator:
         return batch
 
     def _enlist(self, batch: ProducerBatch, now: float) -> None:
-        self._ordinal += 1
         self._incomplete.add(batch)
         self._metadata.add_topic(batch.topic_partition.topic, now)
         self.sequencer.on_opened(batch.topic_partition)

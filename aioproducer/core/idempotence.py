@@ -72,10 +72,15 @@ class Sequencer:
         """Whether the batch, the first of its queue, may go out now."""
         return True
 
-    def numbers_of_next(self, topic_partition: TopicPartition) -> tuple[int, int, int] | None:
-        """Producer id, epoch and sequence of a new batch that goes out now, with none in flight.
+    def numbers_of_next(
+        self, topic_partition: TopicPartition, behind: int = 0
+    ) -> tuple[int, int, int] | None:
+        """Producer id, epoch and sequence of a new batch of one record that goes out now.
 
         None if it may not go out.
+
+        Args:
+            behind: how many such batches of the partition are in flight; there is no other one.
         """
         return NO_NUMBERS
 
@@ -207,8 +212,10 @@ class IdempotentSequencer(Sequencer):
             and len(partition.in_flight) < self._max_in_flight
         )
 
-    def numbers_of_next(self, topic_partition: TopicPartition) -> tuple[int, int, int] | None:
-        """What `on_drained` would give a batch of this partition now, with none in flight.
+    def numbers_of_next(
+        self, topic_partition: TopicPartition, behind: int = 0
+    ) -> tuple[int, int, int] | None:
+        """What `on_drained` would give a batch of this partition now.
 
         None as well when the partition has to start over, which is left to `may_drain`.
         """
@@ -220,7 +227,9 @@ class IdempotentSequencer(Sequencer):
         identity = partition.identity
         if identity is None or identity != self.identity or not partition.is_whole:
             return None  # the usual way makes it fresh
-        return (*identity, partition.next_sequence)
+        if behind >= self._max_in_flight:
+            return None
+        return (*identity, sequence_after(partition.next_sequence, behind))
 
     def on_sent(self, batch: ProducerBatch, numbers: tuple[int, int, int]) -> None:
         """The batch is in flight with the next numbers of its partition."""
@@ -234,7 +243,7 @@ class IdempotentSequencer(Sequencer):
     def on_acknowledged_alone(
         self, topic_partition: TopicPartition, numbers: tuple[int, int, int]
     ) -> None:
-        """The batch with the next numbers stands in the log, and no other one is in flight."""
+        """The batch with the next numbers stands in the log, and none is known to be in flight."""
         if numbers is not NO_NUMBERS:
             partition = self._partitions[topic_partition]
             partition.next_sequence = sequence_after(numbers[2], 1)

@@ -32,10 +32,10 @@ class IncompleteBatches:
         self._whole: OrderedDict[ProducerBatch, None] = OrderedDict()
         self._parts: dict[ProducerBatch, None] = {}
         self.before_look: Callable[[], None] | None = None
-        """Adds a batch that nobody has asked for so far; called before anything is answered."""
+        """Adds batches that nobody has asked for so far; called before anything is answered."""
 
     def settle(self) -> None:
-        """Lets `before_look` add its batch, if there is one."""
+        """Lets `before_look` add its batches, if there are any."""
         if self.before_look is not None:
             self.before_look()
 

@@ -21,7 +21,7 @@ Invariants
   reuses a buffer that could still be written (KAFKA-19012).
 - Buffers are never copied here and stay referenced while their request is in flight.
 - What was written may be unnoted until somebody looks (`watch`): whatever asks for the requests in
-  flight, writes another one or ends the connection has it noted first.
+  flight, writes one that is to be noted or ends the connection has it noted first.
 - One reader task, one timer (the earliest deadline) and at most one flush task per connection.
 """
 
@@ -148,7 +148,8 @@ class Connection:
 
     def takes_more(self, max_in_flight: int) -> bool:
         """Whether fewer requests than that are in flight, and `can_write`."""
-        if len(self._awaiting) + len(self._unflushed) >= max_in_flight:
+        unnoted = 0 if self._unnoted is None else self._unnoted.in_flight(self)
+        if unnoted + len(self._tracked) + len(self._unflushed) >= max_in_flight:
             return False
         return not self._transport.get_write_buffer_size() or self.can_write
 
@@ -196,8 +197,8 @@ class Connection:
     def write(self, buffers: Sequence[bytes | memoryview]) -> None:
         """Hands a framed request to the transport; nobody else hears of it yet.
 
-        `settle` comes before; `track`, `postpone` or, for what the transport raises, `broken_by`
-        has to follow.
+        `track`, with `settle` before the write, `postpone` or, for what the transport raises,
+        `broken_by` has to follow.
 
         Raises:
             KafkaConnectionError: as `send`.
@@ -227,7 +228,6 @@ class Connection:
 
     def forget(self, buffers: Sequence[Buffer], sent_at: float, received: int, now: float) -> None:
         """What was postponed is answered: it counts, and that is all."""
-        self._unnoted = None
         self._last_used = now
         size = sum(map(len, buffers))
         self._bytes_written += size
@@ -364,7 +364,7 @@ class Connection:
         done = 0
         try:
             unnoted = self._unnoted
-            if unnoted is not None and unnoted.is_answered_by(data):
+            if unnoted is not None and unnoted.is_answered_by(self, data):
                 self._observer.capacity_freed()
                 return len(data)
             awaiting = self._awaiting

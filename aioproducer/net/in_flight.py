@@ -1,7 +1,7 @@
 """A request between its first byte and its answer.
 
-Owns: what a connection remembers of it, how its end is told. Must not know: sockets, frames, when
-it ends.
+Owns: what a connection remembers of it, how its end is told and read. Must not know: sockets,
+frames, when it ends.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from aioproducer.errors import KafkaError
+from aioproducer.errors import KafkaError, NodeDisconnectedError, ProducerFailedError
 from aioproducer.wire.schema import Message
 
 OnEnd = Callable[[Message | None, KafkaError | None], None]
@@ -56,3 +56,13 @@ class InFlightRequest:
                 self.future.set_result(None)
             else:
                 self.future.set_exception(error)
+
+
+def outcome_of(future: asyncio.Future[Message | None]) -> tuple[KafkaError | None, Message | None]:
+    """The error or the answer of a request, whatever ended it."""
+    if future.cancelled():
+        return NodeDisconnectedError("the request was cancelled"), None
+    error = future.exception()
+    if error is not None:
+        return error if isinstance(error, KafkaError) else ProducerFailedError(repr(error)), None
+    return None, future.result()

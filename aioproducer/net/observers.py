@@ -33,13 +33,17 @@ class ConnectionObserver(Protocol):
 
 
 class Unnoted(Protocol):
-    """A request that was written and is not remembered by its connection yet."""
+    """Requests that were written and are not remembered by their connections yet."""
 
     def take_note(self) -> None:
-        """Somebody is about to look: `Connection.track` it, or `forget` it when it is answered."""
+        """Somebody is about to look: `Connection.track` them, or `forget` those with an answer."""
 
-    def is_answered_by(self, data: bytes) -> bool:
-        """Whether the data is its answer and nothing else; who waits for it is told.
+    def in_flight(self, connection: Connection) -> int:
+        """How many wait for their answer on this connection."""
+        ...
+
+    def is_answered_by(self, connection: Connection, data: bytes) -> bool:
+        """Whether the data answers the oldest of this connection, no more; who waits is told.
 
         `Connection.forget` is to follow, at the latest when somebody looks.
         """

@@ -9,7 +9,12 @@ is not moved to a later time: it rings nobody then, and goes on to the time that
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from math import inf
+
+_BURST_S = 0.0001
+"""A few calls of `send()`."""
 
 
 class Alarm:
@@ -18,16 +23,27 @@ class Alarm:
     Attributes:
         until: The loop time at which the sleeper wakes by itself; -inf while it is awake.
         is_asleep: Whether the task sleeps, and nobody has rung.
+        clock: Seconds, finer than uvloop's own: that is a turn's, and in whole milliseconds.
+        acted_at: When the task, or who does it for it, was last done with something, or an answer
+            came, by this clock.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.until: float = -inf
         self.is_asleep: bool = False
+        is_fine = isinstance(loop, asyncio.BaseEventLoop)
+        self.clock: Callable[[], float] = loop.time if is_fine else time.monotonic
+        self.acted_at: float = -inf
         self._loop = loop
         self._future: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
         self._rung = False
+
+    @property
+    def is_burst(self) -> bool:
+        """Whether what comes now comes right behind that, and probably not alone."""
+        return self.clock() - self.acted_at < _BURST_S
 
     def ring(self) -> None:
         """Something changed: the task is to have a turn soon."""

@@ -1,8 +1,7 @@
-"""A record that finds nothing under way: its request is written in its `send()`, without a turn.
+"""Records that find nothing else under way: their requests are written in `send()`, without a turn.
 
-Owns: what the requests of one partition have in common, when a record may go out with it, what is
-put off until somebody looks, the reading of its usual answer. Must not know: how a batch is
-accounted for, what becomes of a request that fails.
+Owns: when a record may go out alone, what is put off until somebody looks, the reading of its usual
+answer. Must not know: how a batch is accounted for, what becomes of a request that fails.
 
 An ordinary batch is queued, found due, drained and encoded for its node, together with what else is
 due there: some 130 calls, which a lone record pays alone, and all of them between `send()` and the
@@ -13,7 +12,8 @@ record goes on, the record is accounted for behind his back, and everything is p
     nothing --a record, nothing under way--> ready --it is written--> in the air --> answered
     answered --followed up--> ready
 
-Whoever asks the accumulator or the connection for anything that depends on it (`before_look`,
+Another one may follow while some are in the air, unless it is part of a burst, which gathers.
+Whoever asks the accumulator or the connection for anything that depends on them (`before_look`,
 `Connection.watch`) is looking, and gets to see what he would have seen always:
 
     ready: what was prepared is given up               in the air: batch and request are noted
@@ -22,8 +22,10 @@ Whoever asks the accumulator or the connection for anything that depends on it (
 Invariants
 - Noted, it is as the sender would have left it: the same batch, held, numbered and in flight. So
   nobody can tell, and whatever goes wrong goes the usual way.
-- While it is ready or in the air, nobody has looked: nothing else is under way, no batch waits, the
-  identity and the sequences are those it was made with.
+- While it is ready or in the air, nobody has looked: nothing is under way that is not of this kind,
+  no batch waits, the identity and the sequences are those it was made with.
+- In the air they are in the order in which they were written, which is that of their sequences and,
+  on each connection, of their answers.
 - What is kept of a partition is believed for the metadata and the connection it was learned with.
 """
 
@@ -31,19 +33,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
-from uuid import UUID
+from typing import TYPE_CHECKING
 
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.errors import KafkaError, SerializationError
 from aioproducer.net.in_flight import InFlightRequest
-from aioproducer.net.versions import BrokerVersions
 from aioproducer.records import request_alone
-from aioproducer.records.batch import EncodedBatch, encode_alone
 from aioproducer.records.layout import MAGIC
 from aioproducer.records.message_set import magic_for
 from aioproducer.runtime.delivery import usual_outcome
-from aioproducer.types import TopicPartition
+from aioproducer.runtime.flight import Flight, Way
 from aioproducer.wire.messages.produce import ProduceRequest
 from aioproducer.wire.produce import USUAL_END, ProduceForm
 from aioproducer.wire.schema import Message
@@ -55,8 +54,6 @@ if TYPE_CHECKING:
     from aioproducer.core.sender import Sender
     from aioproducer.net.client import NetworkClient
     from aioproducer.net.connection import Connection
-    from aioproducer.net.link import BrokerLink
-    from aioproducer.records.protocol import BatchBuilder
     from aioproducer.runtime.alarm import Alarm
     from aioproducer.wire.primitives import Buffer
 
@@ -65,63 +62,6 @@ _COPIED_BYTES = 4096
 """A record up to this size is copied into its request: one piece is written sooner than three."""
 
 OnAnswer = Callable[[int, Sequence[ProducerBatch], Message | None, KafkaError | None], None]
-
-
-class _Way(NamedTuple):
-    node_id: int
-    link: BrokerLink
-    versions: BrokerVersions
-    version: int
-    place: TopicPartition
-    topic_id: UUID
-    leader_epoch: int
-    form: ProduceForm
-
-
-class _Flight:
-    """One record's way to its broker and back; made before there is a record, where that can be."""
-
-    __slots__ = (
-        "answered_at",
-        "batch",
-        "builder",
-        "connection",
-        "correlation_id",
-        "encoded",
-        "frame",
-        "front",
-        "numbers",
-        "received",
-        "usual_answer",
-        "way",
-    )
-
-    def __init__(
-        self,
-        way: _Way,
-        connection: Connection,
-        numbers: tuple[int, int, int],
-        batch: ProducerBatch,
-        builder: BatchBuilder,
-    ) -> None:
-        self.way: _Way = way
-        self.connection: Connection = connection
-        self.numbers: tuple[int, int, int] = numbers
-        self.batch: ProducerBatch = batch
-        self.builder: BatchBuilder = builder
-        self.correlation_id: int = connection.next_correlation_id()
-        self.usual_answer: bytes = way.form.usual_answer(self.correlation_id)
-        self.front: bytes = way.form.front(self.correlation_id)
-        self.encoded: EncodedBatch | None = None
-        self.frame: Sequence[Buffer] = ()
-        self.answered_at: float | None = None
-        self.received: int = 0
-        """Bytes of the answer."""
-
-    def encode(self) -> EncodedBatch:
-        """The batch as the sender would have it, in pieces."""
-        self.encoded = encode_alone(self.builder, *self.numbers)
-        return self.encoded
 
 
 class LoneRecords:
@@ -135,8 +75,9 @@ class LoneRecords:
         on_interrupt: called with what is no `Exception`: whose batch it was is nobody's any more.
 
     Attributes:
-        ready: what the next record goes out with; None when somebody has looked since the last one.
-        answered: whether there was an answer that nobody has followed up.
+        ready: what the next record goes out with, while none is in the air; None when somebody has
+            looked since the last one.
+        answered: what has got its answer, that nobody has followed up.
         cluster: the metadata for which records may go out like that.
         alarm: the sender's; none goes out while that is awake.
         on_ready: told of a batch: its builder may get one record, if `launch` follows at once.
@@ -169,9 +110,9 @@ class LoneRecords:
         self._timeout = timeout
         self._delivery_timeout = self._accumulator.settings.delivery_timeout
         self._usual_size = self._accumulator.settings.first_size(0)
-        self._flight: _Flight | None = None
-        self.ready: _Flight | None = None
-        self.answered: bool = False
+        self._air: list[Flight] = []
+        self.ready: Flight | None = None
+        self.answered: list[Flight] = []
         self._loop_time = loop_time
         self._before_answer = before_answer
         self._resume = resume
@@ -180,7 +121,7 @@ class LoneRecords:
         self._on_interrupt = on_interrupt
         self.cluster: ClusterSnapshot | None = None
         self.on_ready: Callable[[ProducerBatch], None] = lambda batch: None
-        self._ways: dict[tuple[str, int], _Way] = {}
+        self._ways: dict[tuple[str, int], Way] = {}
 
     def learn(self, node_id: int, batch: ProducerBatch, version: int) -> None:
         """A batch went out alone, the usual way: the next record may follow it."""
@@ -205,14 +146,19 @@ class LoneRecords:
                 partition=place.partition,
             )
             epoch = self._metadata.leader_epoch(*place)
-            self._ways[place] = _Way(
+            self._ways[place] = Way(
                 node_id, link, link.versions, version, place, topic_id, epoch, form
             )
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether something is ready or in the air, and nothing else is under way."""
+        return self.ready is not None or bool(self._air)
 
     def try_send(self, record: OutgoingRecord, partition: int, now: float) -> ProducerBatch | None:
         """Writes the record's request; None if it has to queue.
 
-        To be asked when the accumulator is `quiet`, or this is `ready`.
+        To be asked when the accumulator is `quiet`, or this `is_under_way`.
 
         Raises:
             SerializationError: key, value or headers are nothing that can be written.
@@ -225,7 +171,10 @@ class LoneRecords:
             or flight.way.place != (topic, partition)
             or flight.batch.size < record.size
         ):
-            self._accumulator.settle()
+            if self._air and self.alarm.is_burst:
+                return None
+            self._give_up_ready()
+            self._follow_up_all()
             size = self._accumulator.settings.first_size(record.size)
             flight = self._prepare((topic, partition), size, now)
             if flight is None:
@@ -247,7 +196,8 @@ class LoneRecords:
         if flight is None:
             raise RuntimeError("nothing was ready for a record")
         flight.batch.created_at = now = self._loop_time()
-        self.ready, self._flight = None, flight
+        self.ready = None
+        self._air.append(flight)
         try:
             failure, builder, form = None, flight.builder, flight.way.form
             try:
@@ -263,53 +213,65 @@ class LoneRecords:
                 flight.connection.write(frame)
             except Exception as error:
                 failure = error
+            self.alarm.acted_at = self.alarm.clock()
             self._metadata.add_topic(flight.way.place.topic, now)
             if failure is None:
                 if now + self._delivery_timeout < self.alarm.until:
                     self.alarm.advance(now + self._delivery_timeout)
                 flight.connection.postpone(now + self._timeout)
             else:
-                self._on_failed(self._note(), failure)
+                self._on_failed(flight, failure)
         except BaseException as interrupt:
             self._on_interrupt(interrupt)
             raise
 
-    def is_answered_by(self, data: bytes) -> bool:
+    def in_flight(self, connection: Connection) -> int:
+        """See `Unnoted`."""
+        air = self._air
+        return len([flight for flight in air if flight.connection is connection]) if air else 0
+
+    def is_answered_by(self, connection: Connection, data: bytes) -> bool:
         """Whether that was the usual answer, and all; who awaits the record may go on then."""
-        flight = self._flight
-        if flight is None:
+        for flight in self._air:
+            if flight.connection is connection:
+                break
+        else:
             return False
         outcome = usual_outcome(data, flight.usual_answer, USUAL_END)
         if outcome is None:
             return False
-        self.answered = True
+        self._air.remove(flight)
+        self.answered.append(flight)
         flight.received = len(data)
         flight.answered_at = self._loop_time()
+        if self._air:
+            self.alarm.acted_at = self.alarm.clock()
         self._before_answer()
         flight.batch.complete(outcome)
         self._resume()
         return True
 
     def follow_up(self) -> bool:
-        """Leaves an acknowledged record as the sender would have left it; who awaited it went on.
+        """Leaves acknowledged records as the sender would have left them; who awaited them went on.
 
-        True if there is nothing to do then but to wait for the next one, or for its answer.
+        True if there is nothing to do then but to wait for the next one, or for an answer.
         """
-        self.answered = False
-        flight = self._flight
-        if flight is None or flight.answered_at is None:
-            return flight is not None
-        self._acknowledge(flight, flight.answered_at)
-        way = flight.way
-        if self.cluster is not self._metadata.cluster or not self._accumulator.quiet:
+        if not self.answered:
+            return bool(self._air)
+        last = self.answered[-1]
+        self._follow_up_all()
+        way, now = last.way, last.answered_at
+        if self.cluster is not self._metadata.cluster:
             return False
-        if way.link.steady_connection is not flight.connection:
+        if self._air:
+            return True
+        if not self._accumulator.quiet or way.link.steady_connection is not last.connection:
             return False
         # Larger memory is made for a record, not kept for one that may never come.
-        if flight.batch.size > self._usual_size:
+        if last.batch.size > self._usual_size:
             return False
         try:
-            ready = self._prepare(way.place, self._usual_size, flight.answered_at)
+            ready = self._prepare(way.place, self._usual_size, now)
         except KafkaError:
             return False  # the producer is being closed
         if ready is None:
@@ -319,23 +281,27 @@ class LoneRecords:
 
     def take_note(self) -> None:
         """Somebody is about to look: leaves everything as the sender would have left it."""
-        flight, ready = self._flight, self.ready
-        if ready is not None:
-            self.ready = None
-            ready.connection.watch(None)
-            self._accumulator.give_up(ready.batch)
-        elif flight is not None and flight.answered_at is not None:
-            self._acknowledge(flight, flight.answered_at)
-        elif flight is not None:
-            try:
-                self._track(self._note())
-            except BaseException as interrupt:
-                self._on_interrupt(interrupt)
-                raise
+        self._give_up_ready()
+        self._follow_up_all()
+        air, self._air = self._air, []
+        self._accumulator.watch(None)
+        for flight in air:
+            flight.connection.watch(None)
+        try:
+            while air:
+                flight = air.pop(0)
+                self._note(flight)
+                self._track(flight)
+        except BaseException as interrupt:
+            if air:
+                self._air = air
+                self._accumulator.watch(self.take_note)
+            self._on_interrupt(interrupt)
+            raise
 
     # -- private ---------------------------------------------------------------------------------
 
-    def _prepare(self, place: tuple[str, int], size: int, now: float) -> _Flight | None:
+    def _prepare(self, place: tuple[str, int], size: int, now: float) -> Flight | None:
         """Makes everything `ready` for a record of this partition, if it may go out now."""
         way = self._ways.get(place)
         if way is None or way.link.versions is not way.versions:
@@ -343,35 +309,50 @@ class LoneRecords:
         connection = way.link.ready_connection(now)
         if connection is None:
             return None
-        numbers = self._accumulator.sequencer.numbers_of_next(way.place)
+        air = self._air
+        behind = len([flight for flight in air if flight.way.place == place]) if air else 0
+        numbers = self._accumulator.sequencer.numbers_of_next(way.place, behind)
         if numbers is None:
             return None
-        batch = self._accumulator.begin_alone(way.place, size, now, note=self.take_note)
+        batch = self._accumulator.begin_alone(way.place, size, now)
         if batch is None or batch.builder is None:
             return None
+        self._accumulator.watch(self.take_note)
         connection.watch(self)
-        self.ready = _Flight(way, connection, numbers, batch, batch.builder)
+        self.ready = Flight(way, connection, numbers, batch, batch.builder)
         return self.ready
 
-    def _acknowledge(self, flight: _Flight, answered_at: float) -> None:
-        self._flight = None
-        node_id, batch = flight.way.node_id, flight.batch
-        flight.connection.forget(flight.frame, batch.created_at, flight.received, answered_at)
-        self._sender.on_acknowledged_alone(node_id, batch, flight.numbers, answered_at)
+    def _give_up_ready(self) -> None:
+        ready, self.ready = self.ready, None
+        if ready is not None:
+            self._accumulator.give_up(ready.batch)
+            self._forget(ready.connection)
 
-    def _note(self) -> _Flight:
-        """Notes a record that was written: its batch is in flight."""
-        flight, self._flight = self._flight, None
-        if flight is None:
-            raise RuntimeError("no record is in the air")
+    def _follow_up_all(self) -> None:
+        while self.answered:
+            flight = self.answered.pop(0)
+            batch, answered_at = flight.batch, flight.answered_at
+            self._forget(flight.connection)
+            flight.connection.forget(flight.frame, batch.created_at, flight.received, answered_at)
+            self._sender.on_acknowledged_alone(
+                flight.way.node_id, batch, flight.numbers, answered_at
+            )
+
+    def _forget(self, connection: Connection) -> None:
+        """One less is unnoted that was on this connection."""
+        if not self._air and not self.answered:
+            self._accumulator.watch(None)
+        if not self.in_flight(connection):
+            connection.watch(None)
+
+    def _note(self, flight: Flight) -> None:
+        """A record was written: its batch is in flight."""
         way, batch = flight.way, flight.batch
-        flight.connection.watch(None)
         self._accumulator.take_note(batch, flight.encoded or flight.encode(), way.leader_epoch)
         batch.topic_id = way.topic_id
         self._accumulator.sequencer.on_sent(batch, flight.numbers)
-        return flight
 
-    def _track(self, flight: _Flight) -> None:
+    def _track(self, flight: Flight) -> None:
         """Has the connection wait for the answer."""
         way, batch = flight.way, flight.batch
         request = InFlightRequest(
@@ -385,8 +366,12 @@ class LoneRecords:
         flight.connection.track(request, sent_at=batch.created_at)
         self._sender.on_sent_alone(way.node_id, batch)
 
-    def _on_failed(self, flight: _Flight, failure: Exception) -> None:
+    def _on_failed(self, flight: Flight, failure: Exception) -> None:
         """The request could not be written."""
+        self._air.remove(flight)
+        self.take_note()  # of those before it
+        flight.connection.watch(None)
+        self._note(flight)
         if isinstance(failure, OSError | RuntimeError):
             # Not sooner: it is told at once to others, who may send.
             failure = flight.connection.broken_by(failure)

@@ -105,7 +105,7 @@ class Placing:
             SerializationError: key, value or headers are nothing that can be written.
         """
         lone = self._lone
-        if (lone is not None and lone.ready is not None) or self._accumulator.quiet:
+        if (lone is not None and lone.is_under_way) or self._accumulator.quiet:
             return None if lone is None else self._try_alone(lone, record)
         if record.partition is None:
             batch = self._try_append_stickily(record)

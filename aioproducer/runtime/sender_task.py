@@ -6,7 +6,8 @@ task ends. Must not know: which batch is due, what an answer means.
 Invariants
 - Responses are handled where they are read, not in tasks: nothing to leak.
 - What is due while nothing is under way leaves at once, without a turn of the task (`hurry`). As
-  with Nagle's rule (RFC 896), what comes behind it gathers: here until the task's turn.
+  with Nagle's rule (RFC 896), what comes behind it gathers: here until the task's turn. Not so a
+  record that comes some time behind others that are alone in their requests.
 - However this task ends (close, cancellation by a framework, a bug), `on_end` runs and every waiter
   learns why: nobody is left hanging on a dead sender.
 """
@@ -32,9 +33,9 @@ from aioproducer.errors import (
     error_from_code,
 )
 from aioproducer.net.client import NetworkClient, PreparedRequest
+from aioproducer.net.in_flight import outcome_of
 from aioproducer.records.message_set import magic_for
 from aioproducer.runtime.alarm import Alarm
-from aioproducer.runtime.answers import outcome_of
 from aioproducer.runtime.encoder import BatchEncoder
 from aioproducer.runtime.lone import LoneRecords
 from aioproducer.runtime.old_brokers import without_producer_ids
@@ -166,8 +167,9 @@ class SenderTask:
 
         True if now. May be called by whoever appends, so that nothing is raised here.
         """
-        sender = self._sender
-        if sender.accumulator.in_use or not self._alarm.is_asleep:
+        sender, alarm = self._sender, self._alarm
+        held = sender.accumulator.held
+        if not alarm.is_asleep or (held and (alarm.is_burst or not sender.accumulator.trickles)):
             self.wake()
             return False
         try:
@@ -184,7 +186,7 @@ class SenderTask:
             self.wake()
         else:
             self._alarm.advance(deadline)
-        return sender.accumulator.in_use
+        return sender.accumulator.held > held
 
     def _break(self, error: BaseException) -> None:
         self._broken = _died_of(error)
@@ -262,6 +264,7 @@ class SenderTask:
                     self._prepare(node_id, batches, now)
                 case RequestIdentity():
                     self._request_identity(now)
+        self._alarm.acted_at = self._alarm.clock()
 
     # -- the producer id -------------------------------------------------------------------------
 
@@ -371,6 +374,7 @@ class SenderTask:
         failure: KafkaError | None,
     ) -> None:
         if isinstance(answer, _ANSWERS):
+            self._alarm.acted_at = self._alarm.clock()
             self._before_answer()
             self._answered = True
             self._sender.on_response(node_id, batches, answer, self._now())

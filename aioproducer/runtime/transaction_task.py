@@ -31,8 +31,8 @@ from aioproducer.errors import (
     ProducerFailedError,
 )
 from aioproducer.net.client import NetworkClient, NodeState, PreparedRequest
+from aioproducer.net.in_flight import outcome_of
 from aioproducer.runtime.alarm import Alarm
-from aioproducer.runtime.answers import outcome_of
 from aioproducer.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,

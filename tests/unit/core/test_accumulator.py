@@ -255,10 +255,12 @@ def noted(core: Core, value: bytes = b"v") -> ProducerBatch:
 
     def note() -> None:
         assert batch is not None
+        accumulator.watch(None)
         accumulator.take_note(batch, encoded, core.metadata.leader_epoch("t", 0))
         accumulator.sequencer.on_sent(batch, numbers)
 
-    batch = accumulator.begin_alone(place, size, core.now, note=note)
+    batch = accumulator.begin_alone(place, size, core.now)
+    accumulator.watch(note)
     assert batch is not None
     assert batch.builder is not None
     batch.builder.try_append(1, None, value, ())
@@ -293,7 +295,7 @@ def test_what_was_sent_alone_is_as_if_it_had_been_drained(idempotent: bool) -> N
     assert batch.encoded is not None
     assert batch.encoded == encoded(other)
     for each in (alone, usual):
-        assert each.accumulator.in_use
+        assert each.accumulator.held
         queue = each.accumulator.queue("t", 0)
         assert queue is None or queue.muted
         each.append()
@@ -326,5 +328,7 @@ def test_who_is_not_sure_of_the_next_numbers_gives_none() -> None:
     assert sequencer.numbers_of_next(place) is None  # it is in flight
     sequencer.on_acknowledged(batch)
     assert sequencer.numbers_of_next(place) == (9, 3, 1)
+    assert sequencer.numbers_of_next(place, behind=4) == (9, 3, 5)
+    assert sequencer.numbers_of_next(place, behind=5) is None  # so many may be in flight
     sequencer.on_recreated("t")
     assert sequencer.numbers_of_next(place) is None  # the partition starts over

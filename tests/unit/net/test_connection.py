@@ -501,7 +501,10 @@ class Postponed:
         self._connection.watch(None)
         self._connection.track(self.request, sent_at=self.sent_at)
 
-    def is_answered_by(self, data: bytes) -> bool:
+    def in_flight(self, connection: Connection) -> int:
+        return 1 - self.is_noted
+
+    def is_answered_by(self, connection: Connection, data: bytes) -> bool:
         return data == self.expects
 
 
@@ -514,7 +517,6 @@ async def postponed_on(it: Fixture, timeout_s: float = 30.0) -> Postponed:
 
 LOOKS: dict[str, Callable[[Connection], object]] = {
     "counts what is in flight": lambda connection: connection.in_flight,
-    "asks for room": lambda connection: connection.takes_more(1),
     "grants more time": lambda connection: connection.extend_deadlines(1.0),
     "settles": lambda connection: connection.settle(),
 }
@@ -529,6 +531,18 @@ async def test_a_postponed_request_is_noted_when_somebody_looks(look: str) -> No
         LOOKS[look](it.connection)
         assert postponed.is_noted
         assert it.connection.in_flight == 1
+        await it.answer()
+        await postponed.future
+
+
+@virtual_time
+async def test_a_postponed_request_takes_its_place_among_those_in_flight() -> None:
+    async with connected() as it:
+        assert it.connection.takes_more(1)
+        postponed = await postponed_on(it)
+        assert not it.connection.takes_more(1)
+        assert it.connection.takes_more(2)
+        assert not postponed.is_noted
         await it.answer()
         await postponed.future
 
@@ -593,6 +607,7 @@ async def test_a_postponed_request_that_is_answered_leaves_the_connection_in_use
         await asyncio.sleep(6)
         postponed = await postponed_on(it)
         frame = postponed.request.buffers
+        it.connection.watch(None)
         it.connection.forget(frame, postponed.sent_at, 1, it.loop.time())
         await it.peer.request()
         await asyncio.sleep(6)

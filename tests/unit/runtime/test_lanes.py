@@ -353,9 +353,7 @@ class Lone:
         self.alarm = SimpleNamespace(is_asleep=True)
         self.launched = 0
         size = bench.config.batch_size
-        self.batch = bench.accumulator.begin_alone(
-            TopicPartition("a", 0), size, bench.loop.time(), note=lambda: None
-        )
+        self.batch = bench.accumulator.begin_alone(TopicPartition("a", 0), size, bench.loop.time())
         self.meta = self.cluster.topics["a"]
         self.sticky = BuiltInPartitioner("a", size, False, Random(1))
 
