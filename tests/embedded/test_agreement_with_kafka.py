@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import time
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ import pytest
 from crc32c import crc32c
 from support.clusters import unique_topic
 
+from aioproducer.errors import NotLeaderOrFollowerError
 from aioproducer.records import RecordBatchBuilder
 from aioproducer.records.batch import encode_batch
 from aioproducer.records.codecs import CompressionType, codec_for
@@ -132,8 +134,12 @@ async def _answer(client: WireClient, leader: int, topic: str, case: Case, data:
         timeout_ms=5000,
         topic_data=[TopicProduceData(name=topic, partition_data=[partition])],
     )
-    response = cast(ProduceResponse, await client.ask(leader, request, case.version, case.version))
-    answer = response.responses[0].partition_responses[0]
+    for _ in range(100):
+        asked = await client.ask(leader, request, case.version, case.version)
+        answer = cast(ProduceResponse, asked).responses[0].partition_responses[0]
+        if answer.error_code != NotLeaderOrFollowerError.code:
+            break
+        await asyncio.sleep(0.05)  # a busy broker tells of a topic before it takes the lead
     return (
         answer.error_code,
         answer.base_offset,
