@@ -1,0 +1,17 @@
+"""What tests of lone records share."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aioproducer import Producer
+
+
+def transport_of(producer: Producer) -> asyncio.WriteTransport:
+    """What the producer writes to for broker 1."""
+    assert producer._engine is not None
+    link = producer._engine.client.link(1)
+    assert link is not None
+    connection = link.ready_connection(asyncio.get_running_loop().time())
+    assert connection is not None
+    return connection._transport
