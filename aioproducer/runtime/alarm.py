@@ -23,16 +23,15 @@ class Alarm:
     Attributes:
         until: The loop time at which the sleeper wakes by itself; -inf while it is awake.
         is_asleep: Whether the task sleeps, and nobody has rung.
-        clock: Seconds, finer than uvloop's own: that is a turn's, and in whole milliseconds.
         acted_at: When the task, or who does it for it, was last done with something, or an answer
-            came, by this clock.
+            came; seconds of a clock finer than uvloop's, which is a turn's, in whole milliseconds.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.until: float = -inf
         self.is_asleep: bool = False
         is_fine = isinstance(loop, asyncio.BaseEventLoop)
-        self.clock: Callable[[], float] = loop.time if is_fine else time.monotonic
+        self._clock: Callable[[], float] = loop.time if is_fine else time.monotonic
         self.acted_at: float = -inf
         self._loop = loop
         self._future: asyncio.Future[None] | None = None
@@ -42,8 +41,12 @@ class Alarm:
 
     @property
     def is_burst(self) -> bool:
-        """Whether what comes now comes right behind that, and probably not alone."""
-        return self.clock() - self.acted_at < _BURST_S
+        """Whether what comes now comes right behind `acted_at`, and probably not alone."""
+        return self._clock() - self.acted_at < _BURST_S
+
+    def on_acted(self) -> None:
+        """Something was just done, or answered: what comes right behind it is a burst."""
+        self.acted_at = self._clock()
 
     def ring(self) -> None:
         """Something changed: the task is to have a turn soon."""

@@ -213,7 +213,7 @@ class LoneRecords:
                 flight.connection.write(frame)
             except Exception as error:
                 failure = error
-            self.alarm.acted_at = self.alarm.clock()
+            self.alarm.on_acted()
             self._metadata.add_topic(flight.way.place.topic, now)
             if failure is None:
                 if now + self._delivery_timeout < self.alarm.until:
@@ -245,7 +245,7 @@ class LoneRecords:
         flight.received = len(data)
         flight.answered_at = self._loop_time()
         if self._air:
-            self.alarm.acted_at = self.alarm.clock()
+            self.alarm.on_acted()
         self._before_answer()
         flight.batch.complete(outcome)
         self._resume()

@@ -264,7 +264,7 @@ class SenderTask:
                     self._prepare(node_id, batches, now)
                 case RequestIdentity():
                     self._request_identity(now)
-        self._alarm.acted_at = self._alarm.clock()
+        self._alarm.on_acted()
 
     # -- the producer id -------------------------------------------------------------------------
 
@@ -374,7 +374,7 @@ class SenderTask:
         failure: KafkaError | None,
     ) -> None:
         if isinstance(answer, _ANSWERS):
-            self._alarm.acted_at = self._alarm.clock()
+            self._alarm.on_acted()
             self._before_answer()
             self._answered = True
             self._sender.on_response(node_id, batches, answer, self._now())
