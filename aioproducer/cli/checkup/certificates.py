@@ -58,7 +58,7 @@ def read_certificate(der: bytes) -> Certificate:
     """
     try:
         return _read(der)
-    except (IndexError, StopIteration, UnicodeDecodeError) as error:
+    except (IndexError, UnicodeDecodeError) as error:
         raise ValueError("the certificate is malformed") from error
 
 
@@ -90,8 +90,7 @@ def _readable(chain: list[bytes]) -> Iterator[Certificate]:
 
 
 def _read(der: bytes) -> Certificate:
-    _, outer = next(_elements(der))
-    _, signed = next(_elements(outer))
+    signed = _first(_first(der))
     fields = list(_elements(signed))
     if fields[0][0] == _VERSION:
         fields = fields[1:]
@@ -115,6 +114,13 @@ def _elements(data: bytes) -> Iterator[_Element]:
             raise ValueError("the certificate is cut off")
         yield tag, data[start : start + length]
         at = start + length
+
+
+def _first(data: bytes) -> bytes:
+    """The content of the first element."""
+    for _, content in _elements(data):
+        return content
+    raise ValueError("the certificate is malformed")
 
 
 def _name(data: bytes) -> str:
@@ -145,13 +151,11 @@ def _hosts(fields: list[_Element]) -> Iterator[str]:
     extensions = next((content for tag, content in fields if tag == _EXTENSIONS), None)
     if extensions is None:
         return
-    _, listed = next(_elements(extensions))
-    for _, extension in _elements(listed):
+    for _, extension in _elements(_first(extensions)):
         kind, *_, (_, value) = _elements(extension)
         if kind != (_OBJECT_ID, _ALTERNATIVE_NAMES):
             continue
-        _, names = next(_elements(value))
-        for tag, name in list(_elements(names))[:_MOST_NAMES]:
+        for tag, name in list(_elements(_first(value)))[:_MOST_NAMES]:
             if tag == _DNS_NAME:
                 yield _printable(name.decode("ascii", "replace"))
             elif tag == _IP_ADDRESS:

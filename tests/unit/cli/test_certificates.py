@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import ssl
 from datetime import UTC
 
@@ -50,6 +51,14 @@ def test_a_damaged_certificate_is_a_certificate_or_none(at: int, byte: int, cut:
     except ValueError:
         return
     assert str(read).isprintable()
+
+
+def test_a_certificate_with_a_list_of_extensions_that_is_not_there_is_none() -> None:
+    listed = re.search(rb"\xa3[\x00-\x7f]\x30[\x00-\x7f]\x30.\x06\x03\x55\x1d", DER, re.DOTALL)
+    assert listed is not None
+    length_at = listed.start() + 1
+    with pytest.raises(ValueError, match="malformed"):
+        read_certificate(DER[:length_at] + b"\0" + DER[length_at + 1 :])
 
 
 def test_nothing_is_no_certificate() -> None:
