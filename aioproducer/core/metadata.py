@@ -72,6 +72,30 @@ class Metadata:
         rng: for the jitter of the backoff.
     """
 
+    __slots__ = (
+        "_allow_auto_create",
+        "_allowed_at",
+        "_backoff",
+        "_failures",
+        "_fetch",
+        "_full_answer_at",
+        "_last_failure",
+        "_max_age",
+        "_max_idle",
+        "_pending",
+        "_rng",
+        "_topic_ids",
+        "_topics",
+        "_unchanged_answers",
+        "_wanted",
+        "cluster",
+        "explain_connections",
+        "fatal_error",
+        "on_event",
+        "on_other_cluster",
+        "on_recreated",
+    )
+
     def __init__(
         self,
         *,

@@ -20,17 +20,43 @@ cdef extern from *:
     ctypedef int (*resume_function)(object, object, PyObject **) except -1
     void set_am_send(object type, resume_function resume)
 
+cdef extern from *:
+    """
+    #include <structmember.h>
+
+    /* What is in a slot of a class with `__slots__`. Asked for by name it costs ten times as much. */
+    static Py_ssize_t slot_offset(PyObject *type, PyObject *name) {
+        PyObject *member = PyObject_GetAttr(type, name);
+        Py_ssize_t offset = -1;
+        if (member && PyObject_TypeCheck(member, &PyMemberDescr_Type))
+            offset = ((PyMemberDescrObject *) member)->d_member->offset;
+        else if (member)
+            PyErr_SetString(PyExc_TypeError, "no slot");
+        Py_XDECREF(member);
+        return offset;
+    }
+
+    static PyObject *in_slot(PyObject *owner, PyObject *type, Py_ssize_t offset) {
+        if (!PyObject_TypeCheck(owner, (PyTypeObject *) type))
+            return PyErr_Format(PyExc_TypeError, "%R", owner);
+        return Py_XNewRef(*(PyObject **) ((char *) owner + offset));
+    }
+    """
+    Py_ssize_t slot_offset(object type, object name) except -1
+    object in_slot(object owner, object type, Py_ssize_t offset)
+
 cdef bint runs_here(object loop) except -1
 cdef object resumed(object iterator, object value, resume_function resume)
 cdef object thrown(object kind, object value, object traceback)
 
 
 cdef class Delivery:
+    # One for each record that is kept: 48 bytes, in an order without gaps.
     cdef readonly object _batch
-    cdef readonly int32_t _index
     cdef readonly int64_t _timestamp_ms
-    cdef readonly Py_ssize_t _key_size
-    cdef readonly Py_ssize_t _value_size
+    cdef readonly int32_t _index
+    cdef readonly int32_t _key_size
+    cdef readonly int32_t _value_size
     cdef public bint _retrieved
 
 
@@ -51,13 +77,14 @@ cdef class Wait:
     cdef WaitState state
     cdef public bint _asyncio_future_blocking
 
-    cdef suspend(self)
+    cdef bint suspend(self) except -1
     cdef detach(self)
     cdef call_back(self)
 
 
 cdef class WakeUps:
     cdef readonly object loop
+    cdef object loop_reference
     cdef list due
     cdef bint held
     cdef object done  # a future that is

@@ -27,9 +27,10 @@ from libc.string cimport memcmp
 from asyncio import CancelledError, InvalidStateError, Task, current_task
 from asyncio import _get_running_loop as running_loop
 from sys import version_info
+from weakref import ref
 
 from aioproducer.core.produce_answers import BLAMELESS
-from aioproducer.core.producer_batch import BatchOutcome
+from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
 from aioproducer.runtime._puredelivery import Delivery as Twin
 from aioproducer.types import RecordMetadata, TimestampType
 
@@ -52,6 +53,11 @@ cdef enum:
     AT_ONCE = 500  # awaiters resumed in one go: see `core.crowd`
     STANDS_SIZE = 24  # base offset, log append time, log start
 
+
+cdef Py_ssize_t LISTENERS = slot_offset(ProducerBatch, "listeners")
+cdef Py_ssize_t OUTCOME = slot_offset(ProducerBatch, "outcome")
+cdef Py_ssize_t OWNER = slot_offset(ProducerBatch, "owner")
+cdef Py_ssize_t RECEIPT = slot_offset(ProducerBatch, "receipt")
 
 cdef object known_loop_type = None
 cdef bint loop_notes_thread = False
@@ -174,8 +180,8 @@ cdef class Delivery:
     batch_and_index = Twin.batch_and_index
     _running_loop = Twin._running_loop
 
-    def __init__(self, batch, int32_t index, int64_t timestamp_ms, Py_ssize_t key_size,
-                 Py_ssize_t value_size):
+    def __init__(self, batch, int32_t index, int64_t timestamp_ms, int32_t key_size,
+                 int32_t value_size):
         self._batch = batch
         self._index = index
         self._timestamp_ms = timestamp_ms
@@ -228,13 +234,17 @@ cdef class Wait:
         self.state = OVER
         self.callback = self.context = None
 
-    cdef suspend(self):
-        """Waits from now on; the delivery is not done, and this is its loop."""
+    cdef bint suspend(self) except -1:
+        """Waits from now on, unless the delivery is done; this is its loop."""
         cdef object batch = self.delivery._batch
-        self.wake_ups = batch.owner
-        (<dict?> batch.listeners)[self] = wake  # `add_listener`, without the call
+        if in_slot(batch, ProducerBatch, OUTCOME) is not None:
+            return False
+        self.wake_ups = in_slot(batch, ProducerBatch, OWNER)
+        # `add_listener`, without the call
+        (<dict?> in_slot(batch, ProducerBatch, LISTENERS))[self] = wake
         self.state = WAITING
         self._asyncio_future_blocking = True
+        return True
 
     cdef detach(self):
         if self.state == WAITING:
@@ -242,9 +252,10 @@ cdef class Wait:
 
     # What asyncio asks of a future that a coroutine yields.
 
+    @property
     def get_loop(self):
-        """The loop whose tasks may wait."""
-        return self.wake_ups.loop
+        """What gives the loop whose tasks may wait; no method, of which each call makes an object."""
+        return self.wake_ups.loop_reference
 
     def done(self):
         """Whether the awaiter is resumed, or about to be."""
@@ -309,11 +320,11 @@ cdef int wait_resume(object self, object value, PyObject **result) except -1:
     cdef Wait wait = <Wait> self
     cdef Delivery delivery = wait.delivery
     cdef object batch = delivery._batch
-    cdef object answer = batch.receipt
+    cdef object answer = in_slot(batch, ProducerBatch, RECEIPT)
     cdef int status = PYGEN_RETURN
     if type(answer) is Receipt:
         answer = (<Receipt> answer).metadata(delivery, delivery._index)
-    elif batch.outcome is not None:
+    elif in_slot(batch, ProducerBatch, OUTCOME) is not None:
         answer = first_result(delivery, batch)
     elif wait.state == FRESH:
         if not runs_here((<WakeUps?> batch.owner).loop):
@@ -361,6 +372,7 @@ cdef class WakeUps:
 
     def __cinit__(self, loop):
         self.loop = loop
+        self.loop_reference = ref(loop)
         self.due = []
         self.done = loop.create_future()
         self.done.set_result(None)

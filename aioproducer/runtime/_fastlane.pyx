@@ -42,10 +42,12 @@ from aioproducer.runtime._delivery cimport (
     Delivery,
     PyIter_Send,
     Wait,
+    in_slot,
     resume_function,
     resumed,
     runs_here,
     set_am_send,
+    slot_offset,
     thrown,
 )
 
@@ -119,6 +121,7 @@ def wall_clock_ms():
 cdef class TopicLane:
     """What the lane knows of one topic: the builders that are open, the sticky partition."""
 
+    cdef object name  # as its last caller gave it, to be known again without a hash table
     cdef object cluster  # the snapshot in which `meta` was last seen
     cdef object meta
     cdef list builders  # by partition; None, or a builder that may be closed by now
@@ -149,6 +152,7 @@ cdef class FastLane:
     cdef object is_running  # None: `runs_here` is quick with this loop
     cdef unsigned long thread  # in which the loop ran when `adopt` was called last
     cdef object metadata
+    cdef Py_ssize_t cluster_at  # its slot in `metadata`
     cdef object wall_ms  # None: the wall clock
     cdef object on_full_turn
     cdef object open_batch
@@ -157,12 +161,14 @@ cdef class FastLane:
     cdef bint hashes_keys
     cdef bint sticks
     cdef dict topics
+    cdef TopicLane recent  # the one of them that was looked up last, or None
     cdef object lone  # sends the record that `alone` gets, at once
     cdef RecordBatchBuilder alone
 
     def __init__(self, settings, *, metadata, loop, wall_ms, on_full_turn, open_batch):
         self.loop = loop
         self.metadata = metadata
+        self.cluster_at = slot_offset(type(metadata), "cluster")
         self.wall_ms = None if wall_ms is wall_clock_ms else wall_ms
         self.on_full_turn = on_full_turn
         self.open_batch = open_batch
@@ -291,11 +297,12 @@ cdef class FastLane:
             lone.launch()
         return self.delivery(
             batch, index, timestamp,
-            -1 if key is None else len(<bytes> key), -1 if value is None else len(<bytes> value),
+            -1 if key is None else <int32_t> len(<bytes> key),
+            -1 if value is None else <int32_t> len(<bytes> value),
         )
 
-    cpdef delivery(self, batch, int32_t index, int64_t timestamp_ms, Py_ssize_t key_size,
-                   Py_ssize_t value_size):
+    cpdef delivery(self, batch, int32_t index, int64_t timestamp_ms, int32_t key_size,
+                   int32_t value_size):
         """Counts a record that was appended; its `Delivery`."""
         cdef Delivery delivery = Delivery.__new__(Delivery)
         self.appended += 1
@@ -311,8 +318,12 @@ cdef class FastLane:
 
     cdef TopicLane topic_lane(self, topic):
         """What is known of a topic, unless the metadata say something new."""
-        cdef TopicLane lane = self.topics.get(topic)
-        cdef object cluster = self.metadata.cluster
+        cdef TopicLane lane = self.recent
+        cdef object cluster = in_slot(self.metadata, type(self.metadata), self.cluster_at)
+        if lane is None or lane.name is not topic:
+            self.recent = lane = self.topics.get(topic)
+            if lane is not None:
+                lane.name = topic
         if lane is not None and lane.cluster is not cluster:
             if cluster.topics.get(topic) is not lane.meta:
                 self.forget(topic)
@@ -357,6 +368,7 @@ cdef class FastLane:
         """Drops what is known of a topic."""
         self.settle(topic)
         self.topics.pop(topic, None)
+        self.recent = None
 
     def retain(self, topics):
         """Drops what is known of topics other than these."""
@@ -367,6 +379,7 @@ cdef class FastLane:
         """Lets no record in any more."""
         self.open = False
         self.topics.clear()
+        self.recent = None
 
     def method(self, producer, function, bint waits, /):
         """`function`, a method of the producer, as an attribute of its own that tries here first.
@@ -540,9 +553,8 @@ cdef class SendCall:
         elif method.waits:
             self.inner = wait = Wait.__new__(Wait)
             wait.delivery = delivery
-            if delivery._batch.done:
+            if not wait.suspend():  # just appended here, hence none of another loop's
                 return None  # it was opened, sent and has failed already
-            wait.suspend()  # just appended here, hence none of another loop's
             return wait
         return delivery
 

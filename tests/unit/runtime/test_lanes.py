@@ -171,6 +171,20 @@ async def test_record_that_finds_room_or_memory_takes_the_fast_lane(lane_form):
     bench.end()
 
 
+async def test_topic_is_known_by_its_name_whichever_object_that_is(lane_form):
+    bench = Bench()
+    bench.know(one=1, two=1)
+    names = ["".join(word) for word in ["one", "one", "two", "one", "two", "two"]]
+    assert names[0] is not names[1]
+    for name in ("one", "two"):
+        await bench.producer.send(name, b"opens the batch")
+    for name in (*names, *names):
+        assert bench.lane.append(name, b"v", None, None, None, None).topic == name
+    bench.lane.forget("two")
+    assert bench.lane.append(names[-1], b"v", None, None, None, None) is None
+    bench.end()
+
+
 async def test_record_that_would_wait_for_memory_is_left_to_the_general_lane(lane_form):
     bench = Bench(batch_size=1000, max_request_size=500, buffer_memory=1000)
     bench.know(a=2)

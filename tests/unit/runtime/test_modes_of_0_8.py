@@ -8,7 +8,6 @@ import pytest
 from support.stage import Stage, play
 
 from aioproducer import ProducerConfig
-from aioproducer.core.metadata import MetadataFetch
 from aioproducer.errors import (
     BufferExhaustedError,
     BufferFullError,
@@ -18,6 +17,7 @@ from aioproducer.errors import (
     ProducerFailedError,
 )
 from aioproducer.records.codecs import codec_for
+from aioproducer.testing.broker.faults import Fault
 from aioproducer.wire.api_keys import ApiKey
 
 ROOMY = {"batch_size": 16_384, "buffer_memory": 33_554_432}
@@ -275,18 +275,9 @@ def test_only_the_topics_named_are_compressed() -> None:
     )
 
 
-def count_refreshes(stage: Stage) -> list[float]:
-    """When metadata are asked for from now on; grows."""
-    metadata = stage.engine.metadata
-    asked: list[float] = []
-    ask = metadata.start_request
-
-    def start_request(now: float) -> MetadataFetch:
-        asked.append(now)
-        return ask(now)
-
-    metadata.start_request = start_request
-    return asked
+def count_refreshes(stage: Stage) -> Fault:
+    """What strikes, and does no harm, whenever brokers are asked for metadata from now on."""
+    return stage.faults.delay(0, ApiKey.METADATA, times=None)
 
 
 def test_with_0_metadata_are_refreshed_after_every_send_and_only_then() -> None:
@@ -298,9 +289,9 @@ def test_with_0_metadata_are_refreshed_after_every_send_and_only_then() -> None:
         for number in range(1, 21):
             await stage.producer.send("t", b"x")
             await asyncio.sleep(0.5)
-            assert len(asked) == number
+            assert asked.struck == number
         await asyncio.sleep(200)
-        assert len(asked) == 20
+        assert asked.struck == 20
         await stage.producer.close()
 
     play(act, **options_of(request_required_acks="1", topic_metadata_refresh_interval_ms="0"))
@@ -314,10 +305,10 @@ def test_with_a_negative_number_metadata_are_refreshed_when_something_fails() ->
         for _ in range(20):
             await stage.producer.send("t", b"x")
             await asyncio.sleep(10)
-        assert asked == []
+        assert asked.struck == 0
         stage.faults.error(ApiKey.PRODUCE, 6, topic="t")
         await stage.producer.send("t", b"x")
-        assert len(asked) == 1
+        assert asked.struck == 1
         await stage.producer.close()
 
     play(act, **options_of(request_required_acks="1", topic_metadata_refresh_interval_ms="-7"))

@@ -365,3 +365,11 @@ def test_what_ends_the_loop_is_not_raised_where_the_answer_was_read(lane_form):
     with pytest.raises(SystemExit):
         asyncio.run(run())
     assert isinstance(raised[0], SystemExit)
+
+
+async def test_delivery_of_something_that_is_no_batch_is_refused_when_it_is_awaited():
+    bench = await opened()
+    made = type(await bench.producer.send("a", b"v"))
+    with pytest.raises((TypeError, AttributeError)):
+        await made(object(), 0, 0, -1, 1)
+    bench.end()
