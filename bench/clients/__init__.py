@@ -12,9 +12,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -98,8 +97,8 @@ class Adapter(ABC):
         """Send all, then gather the outcomes."""
         raise NotImplementedError
 
-    async def ask(self, record: Pair) -> object:
-        """Send one record and wait for its outcome."""
+    def ask(self, record: Pair) -> Awaitable[object]:
+        """Send one record; what is awaited for its outcome, with nothing of ours around it."""
         raise NotImplementedError
 
     async def lone(self, records: Iterable[Pair]) -> None:
@@ -114,20 +113,25 @@ class Adapter(ABC):
             How many records they sent.
         """
         shared = iter(records)
-        deadline = time.monotonic() + _TASKS_LIMIT_S
-        sent = 0
+        sent, is_late = 0, False
 
         async def one() -> None:
             nonlocal sent
             for record in shared:
                 await self.ask(record)
                 sent += 1
-                if time.monotonic() > deadline:
+                if is_late:
                     return
 
+        def end() -> None:
+            nonlocal is_late
+            is_late = True
+
+        limit = asyncio.get_running_loop().call_later(_TASKS_LIMIT_S, end)
         async with asyncio.TaskGroup() as group:
             for _ in range(TASKS):
                 group.create_task(one())
+        limit.cancel()
         return sent
 
     def fire(self, record: Pair, done: Callable[[], None]) -> Coroutine[Any, Any, None] | None:
@@ -150,6 +154,7 @@ class AwaitedClient(Adapter):
     def __init__(self, job: Job, producer: Any) -> None:
         super().__init__(job)
         self._producer = producer
+        self._topic = job.topic
 
     async def each(self, records: Iterable[Pair]) -> None:
         producer, topic = self._producer, self.job.topic
@@ -167,6 +172,6 @@ class AwaitedClient(Adapter):
         producer, topic = self._producer, self.job.topic
         await asyncio.gather(*[await producer.send(topic, value, key) for value, key in records])
 
-    async def ask(self, record: Pair) -> object:
+    def ask(self, record: Pair) -> Awaitable[object]:
         value, key = record
-        return await self._producer.send_and_wait(self.job.topic, value, key)
+        return self._producer.send_and_wait(self._topic, value, key)
