@@ -74,6 +74,7 @@ class Adapter(ABC):
 
     def __init__(self, job: Job) -> None:
         self.job = job
+        self.topic = job.topic
 
     @abstractmethod
     async def __aenter__(self) -> Self: ...
@@ -154,24 +155,23 @@ class AwaitedClient(Adapter):
     def __init__(self, job: Job, producer: Any) -> None:
         super().__init__(job)
         self._producer = producer
-        self._topic = job.topic
 
     async def each(self, records: Iterable[Pair]) -> None:
-        producer, topic = self._producer, self.job.topic
+        producer, topic = self._producer, self.topic
         deliveries = [await producer.send(topic, value, key) for value, key in records]
         for delivery in deliveries:
             await delivery
 
     async def forget(self, records: Iterable[Pair]) -> None:
-        producer, topic = self._producer, self.job.topic
+        producer, topic = self._producer, self.topic
         for value, key in records:
             await producer.send(topic, value, key)
         await producer.flush()
 
     async def gather(self, records: Iterable[Pair]) -> None:
-        producer, topic = self._producer, self.job.topic
+        producer, topic = self._producer, self.topic
         await asyncio.gather(*[await producer.send(topic, value, key) for value, key in records])
 
     def ask(self, record: Pair) -> Awaitable[object]:
         value, key = record
-        return self._producer.send_and_wait(self._topic, value, key)
+        return self._producer.send_and_wait(self.topic, value, key)

@@ -35,7 +35,7 @@ class Client(Adapter):
         self._ended = threading.Event()
 
     async def __aenter__(self) -> Self:
-        self._producer.list_topics(self.job.topic, timeout=_END_S)
+        self._producer.list_topics(self.topic, timeout=_END_S)
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -67,10 +67,10 @@ class Client(Adapter):
             if problem is None:
                 done()
 
-        self._producer.produce(self.job.topic, record[0], record[1], on_delivery=delivered)
+        self._producer.produce(self.topic, record[0], record[1], on_delivery=delivered)
 
     def _send(self, records: Iterable[Pair], options: dict[str, Any]) -> None:
-        produce, poll, topic = self._producer.produce, self._producer.poll, self.job.topic
+        produce, poll, topic = self._producer.produce, self._producer.poll, self.topic
         for number, (value, key) in enumerate(records):
             while True:
                 try:

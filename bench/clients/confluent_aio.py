@@ -21,24 +21,24 @@ class Client(Adapter):
         await self._producer.close()
 
     async def each(self, records: Iterable[Pair]) -> None:
-        produce, topic = self._producer.produce, self.job.topic
+        produce, topic = self._producer.produce, self.topic
         futures = [await produce(topic, value, key) for value, key in records]
         await self._producer.flush()
         for future in futures:
             await future
 
     async def forget(self, records: Iterable[Pair]) -> None:
-        produce, topic = self._producer.produce, self.job.topic
+        produce, topic = self._producer.produce, self.topic
         for value, key in records:
             await produce(topic, value, key)
         await self._producer.flush()
 
     async def gather(self, records: Iterable[Pair]) -> None:
-        produce, topic = self._producer.produce, self.job.topic
+        produce, topic = self._producer.produce, self.topic
         futures = [await produce(topic, value, key) for value, key in records]
         await self._producer.flush()
         await asyncio.gather(*futures)
 
     async def ask(self, record: Pair) -> object:
         value, key = record
-        return await (await self._producer.produce(self.job.topic, value, key))
+        return await (await self._producer.produce(self.topic, value, key))

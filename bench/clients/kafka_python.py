@@ -24,21 +24,21 @@ class Client(Adapter):
         )
 
     async def __aenter__(self) -> Self:
-        self._producer.partitions_for(self.job.topic)
+        self._producer.partitions_for(self.topic)
         return self
 
     async def __aexit__(self, *error: object) -> None:
         self._producer.close(timeout=_END_S)
 
     async def each(self, records: Iterable[Pair]) -> None:
-        send, topic = self._producer.send, self.job.topic
+        send, topic = self._producer.send, self.topic
         futures = [send(topic, value, key) for value, key in records]
         self._producer.flush(_END_S)
         for future in futures:
             future.get(_END_S)
 
     async def forget(self, records: Iterable[Pair]) -> None:
-        send, topic = self._producer.send, self.job.topic
+        send, topic = self._producer.send, self.topic
         for value, key in records:
             send(topic, value, key)
         self._producer.flush(_END_S)

@@ -36,18 +36,18 @@ class Client(AwaitedClient):
         return records
 
     async def many(self, items: list[Any]) -> None:
-        result = await self._producer.send_many(self.job.topic, items)
+        result = await self._producer.send_many(self.topic, items)
         if result.failed:
             raise result.failed[0].error
 
     async def arrow(self, table: Any) -> None:
         key = "key" if self.job.keyed else None
-        result = await self._producer.send_arrow(self.job.topic, table, key=key)
+        result = await self._producer.send_arrow(self.topic, table, key=key)
         if result.failed:
             raise result.failed[0].error
 
     async def active(self, records: Iterable[Pair]) -> None:
-        producer, topic = self._producer, self.job.topic
+        producer, topic = self._producer, self.topic
         partitions = itertools.cycle(range(KNOWN_FEW))
         deliveries = [
             await producer.send(topic, value, key, partition=partition)

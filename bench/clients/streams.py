@@ -48,7 +48,7 @@ class Client(Adapter):
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def __aenter__(self) -> Self:
-        topic = self.job.topic
+        topic = self.topic
         async with WireClient(self.job.bootstrap, timeout_s=_START_S) as asking:
             (known,) = (await asking.metadata([topic])).topics
             wanted = InitProducerIdRequest(
