@@ -22,7 +22,7 @@ from aioproducer.core.stats import ProducerStats
 from aioproducer.life import State
 from aioproducer.partitioners import partition_chooser
 from aioproducer.records.batch import HEADER_SIZE
-from aioproducer.runtime import appender as appender_module
+from aioproducer.runtime import engine, placing
 from aioproducer.runtime.appender import RecordAppender
 from aioproducer.runtime.delivery import WakeUps
 from aioproducer.runtime.interception import Interception
@@ -85,16 +85,15 @@ class Bench:
         self.lane = self.appender.lane
         if not fast:
             self.lane.close()
-        engine = SimpleNamespace(
+        self.producer._engine = SimpleNamespace(
             appender=self.appender,
             failure=None,
             closing=False,
             interception=Interception((), (), self.loop),
         )
-        self.producer._engine = engine
         self.producer._loop = self.loop
         self.producer._state = State.RUNNING
-        self.producer._opened(engine)
+        self.producer._opened(self.producer._engine)
 
     def _appender(self) -> RecordAppender:
         config, stats, rng = self.config, ProducerStats(), Random(2)
@@ -165,10 +164,11 @@ class Bench:
 
 
 @contextmanager
-def form(module, delivery_module):
+def form(lane_module, delivery_module):
     """Producers made meanwhile use this form of lane and delivery."""
     with (
-        mock.patch.object(appender_module, "FastLane", module.FastLane),
-        mock.patch.object(appender_module, "Delivery", delivery_module.Delivery),
+        mock.patch.object(placing, "FastLane", lane_module.FastLane),
+        mock.patch.object(engine, "WakeUps", delivery_module.WakeUps),
+        mock.patch(f"{__name__}.WakeUps", delivery_module.WakeUps),
     ):
         yield

@@ -157,6 +157,17 @@ def test_both_lanes_write_the_same_bytes_and_raise_the_same_errors(
     assert lane.open and not closed.open
 
 
+async def test_lane_and_delivery_have_the_form_that_the_test_asks_for(lane_form):
+    bench = Bench()
+    bench.know(a=1)
+    delivery = await bench.producer.send("a", b"v")
+    assert type(bench.lane) is lane_form.FastLane
+    is_pure = "pure" in lane_form.__name__
+    for thing in (delivery, bench.incomplete()[0].owner):
+        assert ("pure" in type(thing).__module__) == is_pure
+    bench.end()
+
+
 async def test_record_that_finds_room_or_memory_takes_the_fast_lane(lane_form):
     bench = Bench()
     bench.know(a=3)
