@@ -52,6 +52,8 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
         ...     metadata = await delivery
     """
 
+    __slots__ = ("_lane",)  # of all attributes: native code looks there
+
     def __init__(self, config: ProducerConfig | None = None, /, **options: Any) -> None:
         if config is None:
             config = ProducerConfig(**options)
@@ -226,13 +228,11 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
             return
         if engine.interception.sees_records:
             return
+        from aioproducer.runtime.lane import shorten  # light, as above
+
         self._lane = engine.appender.lane
-        for name, waits in (("send", False), ("send_and_wait", True)):
-            function = getattr(Producer, name)
-            if getattr(type(self), name) is function:  # else a subclass has its own
-                shortcut = self._lane.method(self, function, waits)
-                if shortcut is not None:
-                    vars(self)[name] = shortcut
+        shorten(Producer, "send", False)
+        shorten(Producer, "send_and_wait", True)
 
     def _forked(self) -> None:
         super()._forked()

@@ -39,7 +39,8 @@ cdef extern from *:
     static PyObject *in_slot(PyObject *owner, PyObject *type, Py_ssize_t offset) {
         if (!PyObject_TypeCheck(owner, (PyTypeObject *) type))
             return PyErr_Format(PyExc_TypeError, "no slot in %R", owner);
-        return Py_XNewRef(*(PyObject **) ((char *) owner + offset));
+        PyObject *found = *(PyObject **) ((char *) owner + offset);
+        return found ? Py_NewRef(found) : PyErr_Format(PyExc_AttributeError, "empty slot");
     }
     """
     Py_ssize_t slot_offset(object type, object name) except -1

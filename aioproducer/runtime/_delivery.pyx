@@ -20,7 +20,6 @@ cimport cython
 from cpython.bytes cimport PyBytes_CheckExact
 from cpython.contextvars cimport PyContext_Enter, PyContext_Exit
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcmp
 
@@ -36,6 +35,7 @@ from aioproducer.types import RecordMetadata, TimestampType
 
 cdef extern from "Python.h":
     unsigned long PyThread_get_thread_ident()
+    Py_ssize_t Py_REFCNT(object counted) noexcept
     bint PyCFunction_Check(object callback) noexcept
     PyObject *PyCFunction_GetSelf(object callback) except? NULL
 
@@ -45,8 +45,24 @@ cdef extern from *:
     static PyObject *new_tuple(PyObject *type, Py_ssize_t length) {
         return ((PyTypeObject *) type)->tp_alloc((PyTypeObject *) type, length);
     }
+
+    /* Sets an item of a tuple that nobody else has. */
+    static void set_item(PyObject *items, Py_ssize_t index, PyObject *item) {
+        PyObject *old = PyTuple_GET_ITEM(items, index);
+        PyTuple_SET_ITEM(items, index, Py_NewRef(item));
+        Py_XDECREF(old);
+    }
+
+    /* Since 3.14 a tuple keeps its hash; -1 says that it has not been asked for. */
+    static void forget_hash(PyObject *items) {
+    #if PY_VERSION_HEX >= 0x030E0000
+        ((PyTupleObject *) items)->ob_hash = -1;
+    #endif
+    }
     """
     object new_tuple(object type, Py_ssize_t length)
+    void set_item(object items, Py_ssize_t index, object item) noexcept
+    void forget_hash(object items) noexcept
 
 
 cdef enum:
@@ -107,8 +123,7 @@ cdef class Receipt:
 
     cpdef metadata(self, Delivery delivery, int32_t place):
         """The `RecordMetadata` of the record that stands at `place` in the batch."""
-        # A NamedTuple's own `__new__` is a Python function: this is what it does.
-        cdef object metadata = new_tuple(RecordMetadata, 7)
+        cdef object metadata = writable_metadata()
         set_item(metadata, 0, self.topic)
         set_item(metadata, 1, self.partition)
         set_item(metadata, 2, self.base_offset + place if self.has_offset else None)
@@ -123,6 +138,26 @@ cdef class Receipt:
             self.last_timestamp = delivery._timestamp_ms
             self.last_timestamp_ms = delivery._timestamp_ms
         return self.last_timestamp
+
+
+cdef object last_metadata = None, last_but_one = None
+
+
+cdef object writable_metadata():
+    """A `RecordMetadata` that nobody has, to be filled in.
+
+    One that its awaiter has dropped is written anew, as `zip` does with its tuples: most are looked
+    at once, if at all. There are two, because `metadata = await delivery` holds one meanwhile.
+    """
+    global last_metadata, last_but_one
+    cdef object metadata = last_but_one
+    last_but_one = last_metadata
+    if Py_REFCNT(metadata) != 1:
+        # A NamedTuple's own `__new__` is a Python function: this is what it does.
+        metadata = new_tuple(RecordMetadata, 7)
+    forget_hash(metadata)
+    last_metadata = metadata
+    return metadata
 
 
 def usual_outcome(data, bytes front, bytes back, /):
@@ -142,6 +177,7 @@ def usual_outcome(data, bytes front, bytes back, /):
     if base_offset < 0:
         return None
     outcome = new_tuple(BatchOutcome, 5)
+    forget_hash(outcome)
     set_item(outcome, 0, base_offset)
     set_item(outcome, 1, stamped if stamped >= 0 else None)
     set_item(outcome, 2, None)
@@ -156,11 +192,6 @@ cdef int64_t int64(const uint8_t *seen) noexcept:
     for at in range(8):
         number = number << 8 | seen[at]
     return <int64_t> number
-
-
-cdef inline void set_item(object items, Py_ssize_t index, object item) noexcept:
-    Py_INCREF(item)  # the tuple takes the reference over
-    PyTuple_SET_ITEM(items, index, item)
 
 
 @cython.final
@@ -189,7 +220,9 @@ cdef class Delivery:
         self._value_size = value_size
 
     def __await__(self):
-        cdef Wait wait = Wait.__new__(Wait)
+        cdef Wait wait = at_once
+        if Py_REFCNT(wait) != 2 or in_slot(self._batch, ProducerBatch, OUTCOME) is None:
+            wait = Wait.__new__(Wait)
         wait.delivery = self
         return wait
 
@@ -253,6 +286,7 @@ cdef class Wait:
     # What asyncio asks of a future that a coroutine yields.
 
     @property
+    @cython.nonecheck(True)  # who does not wait has no loop
     def get_loop(self):
         """What gives the loop whose tasks may wait; no method, of which each call makes an object."""
         return self.wake_ups.loop_reference
@@ -312,6 +346,10 @@ cdef class Wait:
         return f"<await of {self.delivery!r}>"
 
 
+# For whoever awaits what is done: such an await is over before the next one begins.
+cdef Wait at_once = Wait.__new__(Wait)
+
+
 cdef inline bint is_task(PyObject *owner) noexcept:
     return owner is not NULL and type(<object> owner) is Task
 
@@ -319,9 +357,14 @@ cdef inline bint is_task(PyObject *owner) noexcept:
 cdef int wait_resume(object self, object value, PyObject **result) except -1:
     cdef Wait wait = <Wait> self
     cdef Delivery delivery = wait.delivery
-    cdef object batch = delivery._batch
-    cdef object answer = in_slot(batch, ProducerBatch, RECEIPT)
+    cdef object batch, answer
     cdef int status = PYGEN_RETURN
+    if delivery is None:
+        raise RuntimeError("a delivery's await was resumed after its end")
+    batch = delivery._batch
+    answer = in_slot(batch, ProducerBatch, RECEIPT)
+    if wait is at_once:
+        wait.delivery = None  # which nobody else may have any more
     if type(answer) is Receipt:
         answer = (<Receipt> answer).metadata(delivery, delivery._index)
     elif in_slot(batch, ProducerBatch, OUTCOME) is not None:

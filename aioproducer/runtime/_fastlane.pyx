@@ -2,8 +2,7 @@
 # cython: binding=False, embedsignature=False, auto_pickle=False
 """The fast lane of `send()` in native code: from arguments to an appended record.
 
-Owns: the path of a record that needs no wait, the object that `producer.send(...)` returns on that
-path. Must not know: how batches are opened, sent or answered; it says when a lone one may be.
+Owns: the path of a record that needs no wait, the object that `producer.send(...)` returns. Must not know: how batches are opened, sent or answered; it says when a lone one may be.
 `_purelane.py` is its twin; `lane.py` has the contract of both, and says when a record may take the
 lane.
 
@@ -52,12 +51,11 @@ from aioproducer.runtime._delivery cimport (
 )
 
 from collections.abc import Coroutine
-from inspect import signature
 from sys import version_info
 from warnings import warn
-from weakref import ref
 
 cdef extern from "Python.h":
+    object PyMethod_New(object function, object instance)
     Py_ssize_t PyVectorcall_NARGS(size_t flags) noexcept
     int PyLong_CheckExact(object number) noexcept
     int64_t PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
@@ -77,28 +75,12 @@ cdef extern from *:
 
 cdef extern from *:
     """
-    /* What a weak reference refers to, None when that is gone; a call of it is slower. */
-    static PyObject *referent(PyObject *reference) {
-    #if PY_VERSION_HEX >= 0x030D0000
-        PyObject *found = NULL;
-        if (PyWeakref_GetRef(reference, &found) < 0)
-            return NULL;
-        return found ? found : Py_NewRef(Py_None);
-    #else
-        PyObject *found = PyWeakref_GetObject(reference);
-        Py_XINCREF(found);
-        return found;
-    #endif
-    }
-    """
-    object referent(object reference)
-
-cdef extern from *:
-    """
-    /* Cython has no name for calls of an object without a tuple of their arguments (PEP 590). */
+    /* Cython has no name for calls of an object without a tuple of their arguments (PEP 590),
+       nor for what is called with the instance instead of being bound to it. */
     static void set_vectorcall(PyObject *type, Py_ssize_t offset) {
         ((PyTypeObject *) type)->tp_vectorcall_offset = offset;
         ((PyTypeObject *) type)->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
+        ((PyTypeObject *) type)->tp_flags |= Py_TPFLAGS_METHOD_DESCRIPTOR;
         PyType_Modified((PyTypeObject *) type);
     }
 
@@ -372,8 +354,9 @@ cdef class FastLane:
 
     def retain(self, topics):
         """Drops what is known of topics other than these."""
-        for topic in [topic for topic in self.topics if topic not in topics]:
-            self.forget(topic)
+        for topic in list(self.topics):
+            if topic not in topics:
+                self.forget(topic)
 
     def close(self):
         """Lets no record in any more."""
@@ -381,55 +364,31 @@ cdef class FastLane:
         self.topics.clear()
         self.recent = None
 
-    def method(self, producer, function, bint waits, /):
-        """`function`, a method of the producer, as an attribute of its own that tries here first.
-
-        Args:
-            producer: kept by weak reference.
-            function: the method: takes the records that cannot go this way.
-            waits: whether the method returns the delivery's outcome instead of the delivery.
-        """
-        cdef SendMethod method = SendMethod.__new__(SendMethod)
-        method.lane = self
-        method.producer = ref(producer)
-        method.function = function
-        method.waits = waits
-        return method
-
 
 # -- calls -----------------------------------------------------------------------------------------
 
 @cython.final
 cdef class SendMethod:
-    """`producer.send` or `producer.send_and_wait`; to `inspect` it is the coroutine method."""
+    """`Producer.send` or `Producer.send_and_wait`; to `inspect` it is the coroutine function."""
 
-    cdef FastLane lane
-    cdef object producer
     cdef object function
     cdef bint waits
+    cdef object owner
+    cdef Py_ssize_t lane_at  # where producers have theirs
     cdef vectorcallfunc vectorcall  # `called`: where the interpreter looks for it
 
     def __cinit__(self):
         self.vectorcall = called
 
-    def __call__(self, topic, value=None, key=None, *, headers=None, partition=None,
+    def __get__(self, producer, owner):
+        return self if producer is None else PyMethod_New(self, producer)
+
+    def __call__(self, producer, /, topic, value=None, key=None, *, headers=None, partition=None,
                  timestamp_ms=None):
-        cdef SendCall call = self.new_call(topic, value, key)
+        cdef SendCall call = new_call(self, producer, topic, value, key)
         call.headers = headers
         call.partition = partition
         call.timestamp_ms = timestamp_ms
-        return call
-
-    cdef SendCall new_call(self, topic, value, key):
-        cdef object producer = referent(self.producer)
-        if producer is None:
-            raise ReferenceError("the producer of this method is gone")
-        cdef SendCall call = SendCall.__new__(SendCall)
-        call.method = self
-        call.producer = producer
-        call.topic = topic
-        call.value = value
-        call.key = key
         return call
 
     def __getattr__(self, name):
@@ -439,23 +398,41 @@ cdef class SendMethod:
     def __doc__(self):
         return self.function.__doc__
 
-    @property
-    def __signature__(self):
-        return signature(self.function.__get__(self.producer()))
 
-    def __repr__(self):
-        return repr(self.function.__get__(self.producer()))
+def shorten(cls, str name, bint waits, /):
+    """See `_purelane.py`."""
+    cdef SendMethod method
+    function = getattr(cls, name)
+    if type(function) is not SendMethod:
+        method = SendMethod.__new__(SendMethod)
+        method.function = function
+        method.waits = waits
+        method.owner = cls
+        method.lane_at = slot_offset(cls, "_lane")
+        setattr(cls, name, method)
+
+
+cdef SendCall new_call(SendMethod method, producer, topic, value, key):
+    cdef SendCall call = SendCall.__new__(SendCall)
+    call.method = method
+    call.producer = producer
+    call.topic = topic
+    call.value = value
+    call.key = key
+    return call
 
 
 cdef object called(object self, PyObject *const *args, size_t flags, PyObject *names):
     """`__call__` as the interpreter calls it: the usual arguments need no tuple to be taken from."""
     cdef Py_ssize_t place, count = PyVectorcall_NARGS(flags)
     cdef dict keywords
-    if names is NULL and 1 <= count <= 3:
-        return (<SendMethod> self).new_call(
+    if names is NULL and 2 <= count <= 4:
+        return new_call(
+            <SendMethod> self,
             <object> args[0],
-            <object> args[1] if count > 1 else None,
+            <object> args[1],
             <object> args[2] if count > 2 else None,
+            <object> args[3] if count > 3 else None,
         )
     keywords = {}
     if names is not NULL:
@@ -541,10 +518,14 @@ cdef class SendCall:
         In the latter cases `inner` is set, and has to be resumed in the last one.
         """
         cdef SendMethod method = self.method
+        cdef object lane = in_slot(self.producer, method.owner, method.lane_at)
+        cdef Delivery delivery = None
         cdef Wait wait
-        cdef Delivery delivery = method.lane.try_append(
-            self.topic, self.value, self.key, self.headers, self.partition, self.timestamp_ms, True
-        )
+        if type(lane) is FastLane:
+            delivery = (<FastLane> lane).try_append(
+                self.topic, self.value, self.key, self.headers, self.partition, self.timestamp_ms,
+                True,
+            )
         if delivery is None:
             self.inner = method.function(
                 self.producer, self.topic, self.value, self.key, headers=self.headers,

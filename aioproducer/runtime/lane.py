@@ -42,6 +42,7 @@ __all__ = [
     "FastLane",
     "Lane",
     "LaneSettings",
+    "shorten",
     "wall_clock_ms",
 ]
 
@@ -174,18 +175,6 @@ class Lane(Protocol):
         """Lets no record in any more."""
         ...
 
-    def method(
-        self, producer: object, function: Callable[..., Any], waits: bool, /
-    ) -> Callable[..., Any] | None:
-        """A quicker form of a producer's method; None when there is none.
-
-        Args:
-            producer: kept by weak reference.
-            function: `send` or `send_and_wait` of its class; takes what the lane refuses.
-            waits: whether the method returns the delivery's outcome instead of the delivery.
-        """
-        ...
-
 
 LANE_IMPLEMENTATION: str = IMPLEMENTATION
 """`native` or `pure`: which form this process uses."""
@@ -198,9 +187,9 @@ if not TYPE_CHECKING and IMPLEMENTATION == "native":
         LANE_IMPLEMENTATION = "pure"
 
 if TYPE_CHECKING or LANE_IMPLEMENTATION == "native":
-    from aioproducer.runtime._fastlane import FastLane, wall_clock_ms
+    from aioproducer.runtime._fastlane import FastLane, shorten, wall_clock_ms
 else:
-    from aioproducer.runtime._purelane import FastLane, wall_clock_ms
+    from aioproducer.runtime._purelane import FastLane, shorten, wall_clock_ms
 
 if TYPE_CHECKING:
     from aioproducer.runtime import _purelane

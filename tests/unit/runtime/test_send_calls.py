@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Coroutine
+from unittest import mock
 
 import pytest
 
 from aioproducer import Producer
-from aioproducer.errors import KafkaError, ProducerClosedError
+from aioproducer.errors import IllegalStateError, KafkaError, ProducerClosedError
 from aioproducer.records.message_set import records_of
 from aioproducer.types import RecordMetadata, TimestampType
 
@@ -53,6 +54,39 @@ async def test_call_is_a_coroutine_that_does_nothing_before_it_is_awaited():
     delivery = await asyncio.create_task(call)
     assert (bench.lane.appended, delivery.partition) == (2, 0)
     bench.end()
+
+
+async def test_method_of_the_class_takes_the_producer_first():
+    bench, other = await opened(), await opened()
+    for producer, calls in ((bench.producer, 1), (other.producer, 2)):
+        for _ in range(calls):
+            await Producer.send(producer, "a", b"v")
+            await super(Producer, producer).__getattribute__("send")("a", b"v")
+    assert (bench.lane.appended, other.lane.appended) == (3, 5)
+    assert bench.producer.send == bench.producer.send != other.producer.send
+    for wrong in (lambda: Producer.send("a", b"v"), Producer.send):
+        with pytest.raises((TypeError, AttributeError)):
+            await wrong()
+    bench.end()
+    other.end()
+
+
+async def test_producer_that_never_started_refuses():
+    with pytest.raises(IllegalStateError):
+        await Producer(bootstrap_servers="nowhere:1").send("a", b"v")
+    with pytest.raises((TypeError, AttributeError)):
+        await Producer.__new__(Producer).send_and_wait("a", b"v")
+
+
+async def test_method_can_be_replaced_in_one_producer():
+    bench, other = await opened(), await opened()
+    with mock.patch.object(bench.producer, "send", return_value="replaced") as replacement:
+        assert await bench.producer.send("a", b"v") == "replaced"
+        assert (await other.producer.send("a", b"v")).topic == "a"
+    replacement.assert_awaited_once_with("a", b"v")
+    assert (await bench.producer.send("a", b"v")).topic == "a"
+    bench.end()
+    other.end()
 
 
 async def test_arguments_arrive_however_they_are_passed():
