@@ -13,15 +13,14 @@ EXTENSIONS = [
     Extension(
         f"aioproducer.{module}",
         [f"aioproducer/{module.replace('.', '/')}.pyx"],
-        extra_compile_args=flags.split(),
+        extra_compile_args=[f"-O{level}"],
     )
-    for module, flags in (
-        ("records._native", "-O2"),
-        ("records._bulk", "-O2"),
-        ("records._arrow", "-O2"),
-        # A quarter smaller, and 3% more instructions of a delivery.
-        ("runtime._delivery", "-Os --param=max-inline-insns-size=6"),
-        ("runtime._fastlane", "-O2"),
+    for module, level in (
+        ("records._native", "2"),
+        ("records._bulk", "2"),
+        ("records._arrow", "2"),
+        ("runtime._delivery", "s"),  # a quarter smaller, and 3% more instructions of a delivery
+        ("runtime._fastlane", "2"),
     )
 ]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer.bulk_calls import BulkCalls
 from aioproducer.config import ProducerConfig
@@ -231,8 +231,8 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
         from aioproducer.runtime.lane import shorten  # light, as above
 
         self._lane = engine.appender.lane
-        shorten(Producer, "send", False)
-        shorten(Producer, "send_and_wait", True)
+        for name, function, waits in SHORTENED:
+            shorten(Producer, name, function, waits)
 
     def _forked(self) -> None:
         super()._forked()
@@ -296,6 +296,10 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
         if self._serializers is not None:
             return self._serializers.prepare(topic, key, value, headers)
         return unchanging(key), unchanging(value), header_pairs(topic, headers)
+
+
+SHORTENED: Final = (("send", Producer.send, False), ("send_and_wait", Producer.send_and_wait, True))
+"""Methods of `Producer` as they are written, see `runtime.lane.shorten`."""
 
 
 def _would_wait(record: UnfinishedRecord | UnfinishedParts, topic: str | None) -> BufferFullError:

@@ -123,6 +123,7 @@ cdef class Receipt:
 
     cpdef metadata(self, Delivery delivery, int32_t place):
         """The `RecordMetadata` of the record that stands at `place` in the batch."""
+        global last_metadata
         cdef object metadata = writable_metadata()
         set_item(metadata, 0, self.topic)
         set_item(metadata, 1, self.partition)
@@ -131,6 +132,7 @@ cdef class Receipt:
         set_item(metadata, 4, self.timestamp_type)
         set_item(metadata, 5, delivery._key_size)
         set_item(metadata, 6, delivery._value_size)
+        last_metadata = metadata  # complete: the garbage collector shows it to whoever asks
         return metadata
 
     cdef inline timestamp(self, Delivery delivery):
@@ -149,14 +151,13 @@ cdef object writable_metadata():
     One that its awaiter has dropped is written anew, as `zip` does with its tuples: most are looked
     at once, if at all. There are two, because `metadata = await delivery` holds one meanwhile.
     """
-    global last_metadata, last_but_one
+    global last_but_one
     cdef object metadata = last_but_one
     last_but_one = last_metadata
     if Py_REFCNT(metadata) != 1:
         # A NamedTuple's own `__new__` is a Python function: this is what it does.
         metadata = new_tuple(RecordMetadata, 7)
     forget_hash(metadata)
-    last_metadata = metadata
     return metadata
 
 
@@ -266,6 +267,8 @@ cdef class Wait:
         self.detach()
         self.state = OVER
         self.callback = self.context = None
+        if self is at_once:
+            self.delivery = None
 
     cdef bint suspend(self) except -1:
         """Waits from now on, unless the delivery is done; this is its loop."""
@@ -372,6 +375,7 @@ cdef int wait_resume(object self, object value, PyObject **result) except -1:
     elif wait.state == FRESH:
         if not runs_here((<WakeUps?> batch.owner).loop):
             delivery._running_loop()  # says so
+        wait.delivery = delivery
         wait.suspend()
         answer = wait
         status = PYGEN_NEXT

@@ -2,7 +2,8 @@
 # cython: binding=False, embedsignature=False, auto_pickle=False
 """The fast lane of `send()` in native code: from arguments to an appended record.
 
-Owns: the path of a record that needs no wait, the object that `producer.send(...)` returns. Must not know: how batches are opened, sent or answered; it says when a lone one may be.
+Owns: the path of a record that needs no wait, the object that `producer.send(...)` returns. Must
+not know: how batches are opened, sent or answered; it says when a lone one may be.
 `_purelane.py` is its twin; `lane.py` has the contract of both, and says when a record may take the
 lane.
 
@@ -56,6 +57,7 @@ from warnings import warn
 
 cdef extern from "Python.h":
     object PyMethod_New(object function, object instance)
+    object PyObject_Vectorcall(object called, PyObject *const *args, size_t flags, PyObject *names)
     Py_ssize_t PyVectorcall_NARGS(size_t flags) noexcept
     int PyLong_CheckExact(object number) noexcept
     int64_t PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
@@ -79,18 +81,23 @@ cdef extern from *:
        nor for what is called with the instance instead of being bound to it. */
     static void set_vectorcall(PyObject *type, Py_ssize_t offset) {
         ((PyTypeObject *) type)->tp_vectorcall_offset = offset;
+        ((PyTypeObject *) type)->tp_call = PyVectorcall_Call;
         ((PyTypeObject *) type)->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
         ((PyTypeObject *) type)->tp_flags |= Py_TPFLAGS_METHOD_DESCRIPTOR;
         PyType_Modified((PyTypeObject *) type);
     }
 
-    static PyObject *call_with_tuple(PyObject *callable, PyObject *args, PyObject *keywords) {
-        return Py_TYPE(callable)->tp_call(callable, args, keywords);
+    /* What an object has in a slot; None if it has no such slot, or nothing there. */
+    static PyObject *found_in_slot(PyObject *owner, PyObject *type, Py_ssize_t offset) {
+        PyObject *found = NULL;
+        if (PyObject_TypeCheck(owner, (PyTypeObject *) type))
+            found = *(PyObject **) ((char *) owner + offset);
+        return Py_NewRef(found ? found : Py_None);
     }
     """
     ctypedef object (*vectorcallfunc)(object, PyObject *const *, size_t, PyObject *)
     void set_vectorcall(object type, Py_ssize_t offset)
-    object call_with_tuple(object callable, tuple args, dict keywords)
+    object found_in_slot(object owner, object type, Py_ssize_t offset)
 
 
 def wall_clock_ms():
@@ -371,6 +378,7 @@ cdef class FastLane:
 cdef class SendMethod:
     """`Producer.send` or `Producer.send_and_wait`; to `inspect` it is the coroutine function."""
 
+    cdef object __weakref__
     cdef object function
     cdef bint waits
     cdef object owner
@@ -383,27 +391,22 @@ cdef class SendMethod:
     def __get__(self, producer, owner):
         return self if producer is None else PyMethod_New(self, producer)
 
-    def __call__(self, producer, /, topic, value=None, key=None, *, headers=None, partition=None,
-                 timestamp_ms=None):
-        cdef SendCall call = new_call(self, producer, topic, value, key)
-        call.headers = headers
-        call.partition = partition
-        call.timestamp_ms = timestamp_ms
-        return call
-
     def __getattr__(self, name):
         return getattr(self.function, name)
+
+    @property
+    def __class__(self):
+        return type(self.function)  # so that `inspect` and `unittest.mock` take it for one
 
     @property
     def __doc__(self):
         return self.function.__doc__
 
 
-def shorten(cls, str name, bint waits, /):
+def shorten(cls, str name, function, bint waits, /):
     """See `_purelane.py`."""
     cdef SendMethod method
-    function = getattr(cls, name)
-    if type(function) is not SendMethod:
+    if getattr(cls, name) is function:
         method = SendMethod.__new__(SendMethod)
         method.function = function
         method.waits = waits
@@ -412,33 +415,28 @@ def shorten(cls, str name, bint waits, /):
         setattr(cls, name, method)
 
 
-cdef SendCall new_call(SendMethod method, producer, topic, value, key):
-    cdef SendCall call = SendCall.__new__(SendCall)
-    call.method = method
-    call.producer = producer
-    call.topic = topic
-    call.value = value
-    call.key = key
-    return call
-
-
 cdef object called(object self, PyObject *const *args, size_t flags, PyObject *names):
-    """`__call__` as the interpreter calls it: the usual arguments need no tuple to be taken from."""
-    cdef Py_ssize_t place, count = PyVectorcall_NARGS(flags)
-    cdef dict keywords
-    if names is NULL and 2 <= count <= 4:
-        return new_call(
-            <SendMethod> self,
-            <object> args[0],
-            <object> args[1],
-            <object> args[2] if count > 2 else None,
-            <object> args[3] if count > 3 else None,
-        )
-    keywords = {}
-    if names is not NULL:
-        for name in <tuple> names:
-            keywords[name] = <object> args[count + len(keywords)]
-    return call_with_tuple(self, tuple([<object> args[place] for place in range(count)]), keywords)
+    """A call as the interpreter makes it; what is unusual about one is left to the method."""
+    cdef SendMethod method = <SendMethod> self
+    cdef Py_ssize_t count = PyVectorcall_NARGS(flags)
+    cdef object lane
+    cdef SendCall call
+    if 2 <= count <= 4:
+        lane = found_in_slot(<object> args[0], method.owner, method.lane_at)
+        if type(lane) is FastLane:
+            call = SendCall.__new__(SendCall)
+            call.method = method
+            call.lane = <FastLane> lane
+            call.producer = <object> args[0]
+            call.topic = <object> args[1]
+            if count > 2:
+                call.value = <object> args[2]
+            if count > 3:
+                call.key = <object> args[3]
+            if names is NULL or call.takes(<tuple> names, args + count, count):
+                return call
+            call.state = OVER
+    return PyObject_Vectorcall(method.function, args, flags, names)
 
 
 cdef void use_vectorcall():
@@ -461,6 +459,7 @@ cdef class SendCall:
     """The coroutine of one `send`: does nothing before it is awaited, and is awaited once."""
 
     cdef SendMethod method
+    cdef FastLane lane
     cdef object producer  # alive as long as a call is pending, as with any bound method
     cdef object topic
     cdef object value
@@ -512,20 +511,37 @@ cdef class SendCall:
         # `__name__` and `__qualname__`, for the repr of a task.
         return getattr(self.method, name)
 
+    cdef bint takes(self, tuple names, PyObject *const *args, Py_ssize_t count) except -1:
+        """Whether these are arguments that may be given by name, behind so many others."""
+        cdef Py_ssize_t place
+        cdef str name
+        for place in range(len(names)):
+            name = names[place]
+            given = <object> args[place]
+            if name == "headers":
+                self.headers = given
+            elif name == "partition":
+                self.partition = given
+            elif name == "timestamp_ms":
+                self.timestamp_ms = given
+            elif name == "key" and count < 4:
+                self.key = given
+            elif name == "value" and count < 3:
+                self.value = given
+            else:
+                return False
+        return True
+
     cdef begin(self):
         """The delivery, or the await of it if that is what the method does, or None.
 
         In the latter cases `inner` is set, and has to be resumed in the last one.
         """
         cdef SendMethod method = self.method
-        cdef object lane = in_slot(self.producer, method.owner, method.lane_at)
-        cdef Delivery delivery = None
         cdef Wait wait
-        if type(lane) is FastLane:
-            delivery = (<FastLane> lane).try_append(
-                self.topic, self.value, self.key, self.headers, self.partition, self.timestamp_ms,
-                True,
-            )
+        cdef Delivery delivery = self.lane.try_append(
+            self.topic, self.value, self.key, self.headers, self.partition, self.timestamp_ms, True
+        )
         if delivery is None:
             self.inner = method.function(
                 self.producer, self.topic, self.value, self.key, headers=self.headers,
@@ -544,7 +560,7 @@ cdef int call_resume(object self, object value, PyObject **result) except -1:
     cdef SendCall call = <SendCall> self
     cdef object answer
     cdef int status
-    if call.state == NEW:
+    if call.state == NEW and call.method is not None:
         call.state = OVER  # also when the next line raises
         answer = call.begin()
         if answer is not None:
@@ -554,7 +570,7 @@ cdef int call_resume(object self, object value, PyObject **result) except -1:
                 return PYGEN_RETURN
             call.state = DELEGATED
             return PYGEN_NEXT
-    elif call.state == OVER:
+    elif call.state != DELEGATED:
         raise RuntimeError("cannot reuse already awaited coroutine")
     call.state = OVER
     status = PyIter_Send(call.inner, value, result)

@@ -272,12 +272,13 @@ class FastLane:
         self._topics.clear()
 
 
-def shorten(cls: type, name: str, waits: bool, /) -> None:
+def shorten(cls: type, name: str, function: Callable[..., object], waits: bool, /) -> None:
     """Lets native code have the calls of a coroutine method first; here there is none.
 
     Args:
         cls: whose instances have their lane, or None, in a slot `_lane`.
-        name: of the method; it takes what the lane refuses.
+        name: of the method; left alone if somebody has put another one there.
+        function: the method itself, which takes what the lane refuses.
         waits: whether the method returns the delivery's outcome instead of the delivery.
     """
-    del cls, name, waits
+    del cls, name, function, waits

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
+import sys
+from contextlib import ExitStack, contextmanager
 from random import Random
 from types import SimpleNamespace
 from unittest import mock
@@ -21,8 +22,9 @@ from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
 from aioproducer.core.stats import ProducerStats
 from aioproducer.life import State
 from aioproducer.partitioners import partition_chooser
+from aioproducer.producer import SHORTENED
 from aioproducer.records.batch import HEADER_SIZE
-from aioproducer.runtime import engine, placing
+from aioproducer.runtime import engine, lane, placing
 from aioproducer.runtime.appender import RecordAppender
 from aioproducer.runtime.delivery import WakeUps
 from aioproducer.runtime.interception import Interception
@@ -165,10 +167,14 @@ class Bench:
 
 @contextmanager
 def form(lane_module, delivery_module):
-    """Producers made meanwhile use this form of lane and delivery."""
-    with (
-        mock.patch.object(placing, "FastLane", lane_module.FastLane),
-        mock.patch.object(engine, "WakeUps", delivery_module.WakeUps),
-        mock.patch(f"{__name__}.WakeUps", delivery_module.WakeUps),
-    ):
+    """Producers made meanwhile use this form of lane, calls and delivery."""
+    with ExitStack() as stack:
+        for target, name, value in (
+            (placing, "FastLane", lane_module.FastLane),
+            (lane, "shorten", lane_module.shorten),
+            (engine, "WakeUps", delivery_module.WakeUps),
+            (sys.modules[__name__], "WakeUps", delivery_module.WakeUps),
+            *((Producer, name, function) for name, function, _ in SHORTENED),
+        ):
+            stack.enter_context(mock.patch.object(target, name, value))
         yield

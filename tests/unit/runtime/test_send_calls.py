@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import weakref
 from collections.abc import Coroutine
 from unittest import mock
 
@@ -61,20 +62,75 @@ async def test_method_of_the_class_takes_the_producer_first():
     for producer, calls in ((bench.producer, 1), (other.producer, 2)):
         for _ in range(calls):
             await Producer.send(producer, "a", b"v")
-            await super(Producer, producer).__getattribute__("send")("a", b"v")
+            Producer.send_nowait(producer, "a", b"v")
     assert (bench.lane.appended, other.lane.appended) == (3, 5)
     assert bench.producer.send == bench.producer.send != other.producer.send
-    for wrong in (lambda: Producer.send("a", b"v"), Producer.send):
-        with pytest.raises((TypeError, AttributeError)):
-            await wrong()
+    assert weakref.WeakMethod(bench.producer.send)() == bench.producer.send
+    with pytest.raises(AttributeError):
+        await Producer.send("a", b"v")
+    with pytest.raises(TypeError, match="missing"):
+        await Producer.send()
     bench.end()
     other.end()
+
+
+@pytest.mark.parametrize("name", ["send", "send_and_wait"])
+async def test_method_of_the_class_stays_a_function_to_whoever_looks_at_it(name):
+    bench = await opened()
+    method = getattr(Producer, name)
+    assert inspect.isfunction(method)
+    assert f"async def {name}(" in inspect.getsource(method)
+    assert list(inspect.signature(method).parameters)[:2] == ["self", "topic"]
+    double = mock.create_autospec(Producer)("nowhere")
+    await getattr(double, name)("a", b"v")
+    with pytest.raises(TypeError):
+        getattr(double, name)("a", nonsense=1)
+    bench.end()
+
+
+async def test_method_that_somebody_has_replaced_is_the_one_that_is_called():
+    seen = []
+
+    async def traced(producer, *args):
+        seen.append(args)
+        return await send(producer, *args)
+
+    bench, send = await opened(), Producer.send
+    with mock.patch.object(Producer, "send", traced):
+        other = await opened()
+        for each in (bench, other):
+            await each.producer.send("a", b"v")
+    assert len(seen) == 3
+    await bench.producer.send("a", b"v")
+    assert (len(seen), bench.lane.appended, other.lane.appended) == (3, 3, 2)
+    bench.end()
+    other.end()
+
+
+async def test_producer_without_a_lane_gives_coroutines():
+    bench, other = await opened(), await opened(value_serializer=lambda value: value)
+    call = other.producer.send("a", b"v")
+    assert inspect.iscoroutine(call)
+    await call
+    with pytest.raises(TypeError):
+        other.producer.send("a", b"v", b"k", [])
+    bench.end()
+    other.end()
+
+
+async def test_subclass_may_hide_the_lane():
+    class Hiding(Producer):
+        _lane = None
+
+    bench = await opened(producer_type=Hiding)
+    assert (await bench.producer.send("a", b"v")).topic == "a"
+    bench.end()
 
 
 async def test_producer_that_never_started_refuses():
     with pytest.raises(IllegalStateError):
         await Producer(bootstrap_servers="nowhere:1").send("a", b"v")
-    with pytest.raises((TypeError, AttributeError)):
+    with pytest.raises(AttributeError):
         await Producer.__new__(Producer).send_and_wait("a", b"v")
 
 
