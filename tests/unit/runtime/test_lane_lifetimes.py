@@ -78,6 +78,7 @@ def test_references_to_lone_records_are_given_back():
             lone, lane = engine.sender_task.lone, engine.appender.lane
             watched = [value, key, pairs, BatchOutcome, BLAMELESS, lone, lane, lone.launch.__func__]
             for rounds in (20, 400):
+                gc.collect()
                 before = [sys.getrefcount(thing) for thing in watched]
                 batches = len(all_of(ProducerBatch))
                 for _ in range(rounds):
