@@ -36,14 +36,20 @@ cdef extern from *:
         return offset;
     }
 
-    static PyObject *in_slot(PyObject *owner, PyObject *type, Py_ssize_t offset) {
+    /* Borrowed; NULL where `owner` has no such slot, or nothing in it. */
+    static PyObject *found_in_slot(PyObject *owner, PyObject *type, Py_ssize_t offset) {
         if (!PyObject_TypeCheck(owner, (PyTypeObject *) type))
-            return PyErr_Format(PyExc_TypeError, "no slot in %R", owner);
-        PyObject *found = *(PyObject **) ((char *) owner + offset);
-        return found ? Py_NewRef(found) : PyErr_Format(PyExc_AttributeError, "empty slot");
+            return NULL;
+        return *(PyObject **) ((char *) owner + offset);
+    }
+
+    static PyObject *in_slot(PyObject *owner, PyObject *type, Py_ssize_t offset) {
+        PyObject *found = found_in_slot(owner, type, offset);
+        return found ? Py_NewRef(found) : PyErr_Format(PyExc_TypeError, "no slot in %R", owner);
     }
     """
     Py_ssize_t slot_offset(object type, object name) except -1
+    PyObject *found_in_slot(object owner, object type, Py_ssize_t offset) noexcept
     object in_slot(object owner, object type, Py_ssize_t offset)
 
 cdef bint runs_here(object loop) except -1

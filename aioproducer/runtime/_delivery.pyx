@@ -41,9 +41,19 @@ cdef extern from "Python.h":
 
 cdef extern from *:
     """
+    /* Since 3.14 a tuple keeps its hash; -1 says that it has not been asked for. */
+    static void forget_hash(PyObject *items) {
+    #if PY_VERSION_HEX >= 0x030E0000
+        ((PyTupleObject *) items)->ob_hash = -1;
+    #endif
+    }
+
     /* A tuple of a subclass of tuple; the items are still to be set. */
     static PyObject *new_tuple(PyObject *type, Py_ssize_t length) {
-        return ((PyTypeObject *) type)->tp_alloc((PyTypeObject *) type, length);
+        PyObject *made = ((PyTypeObject *) type)->tp_alloc((PyTypeObject *) type, length);
+        if (made)
+            forget_hash(made);
+        return made;
     }
 
     /* Sets an item of a tuple that nobody else has. */
@@ -52,17 +62,10 @@ cdef extern from *:
         PyTuple_SET_ITEM(items, index, Py_NewRef(item));
         Py_XDECREF(old);
     }
-
-    /* Since 3.14 a tuple keeps its hash; -1 says that it has not been asked for. */
-    static void forget_hash(PyObject *items) {
-    #if PY_VERSION_HEX >= 0x030E0000
-        ((PyTupleObject *) items)->ob_hash = -1;
-    #endif
-    }
     """
+    void forget_hash(object items) noexcept
     object new_tuple(object type, Py_ssize_t length)
     void set_item(object items, Py_ssize_t index, object item) noexcept
-    void forget_hash(object items) noexcept
 
 
 cdef enum:
@@ -154,11 +157,11 @@ cdef object writable_metadata():
     global last_but_one
     cdef object metadata = last_but_one
     last_but_one = last_metadata
-    if Py_REFCNT(metadata) != 1:
-        # A NamedTuple's own `__new__` is a Python function: this is what it does.
-        metadata = new_tuple(RecordMetadata, 7)
-    forget_hash(metadata)
-    return metadata
+    if Py_REFCNT(metadata) == 1:  # this reference
+        forget_hash(metadata)
+        return metadata
+    # A NamedTuple's own `__new__` is a Python function: this is what it does.
+    return new_tuple(RecordMetadata, 7)
 
 
 def usual_outcome(data, bytes front, bytes back, /):
@@ -178,7 +181,6 @@ def usual_outcome(data, bytes front, bytes back, /):
     if base_offset < 0:
         return None
     outcome = new_tuple(BatchOutcome, 5)
-    forget_hash(outcome)
     set_item(outcome, 0, base_offset)
     set_item(outcome, 1, stamped if stamped >= 0 else None)
     set_item(outcome, 2, None)
@@ -222,6 +224,7 @@ cdef class Delivery:
 
     def __await__(self):
         cdef Wait wait = at_once
+        # Two references: the module's, and this one.
         if Py_REFCNT(wait) != 2 or in_slot(self._batch, ProducerBatch, OUTCOME) is None:
             wait = Wait.__new__(Wait)
         wait.delivery = self
@@ -375,7 +378,7 @@ cdef int wait_resume(object self, object value, PyObject **result) except -1:
     elif wait.state == FRESH:
         if not runs_here((<WakeUps?> batch.owner).loop):
             delivery._running_loop()  # says so
-        wait.delivery = delivery
+        wait.delivery = delivery  # `at_once`, too, if somebody took the outcome away
         wait.suspend()
         answer = wait
         status = PYGEN_NEXT

@@ -42,6 +42,7 @@ from aioproducer.runtime._delivery cimport (
     Delivery,
     PyIter_Send,
     Wait,
+    found_in_slot,
     in_slot,
     resume_function,
     resumed,
@@ -86,18 +87,9 @@ cdef extern from *:
         ((PyTypeObject *) type)->tp_flags |= Py_TPFLAGS_METHOD_DESCRIPTOR;
         PyType_Modified((PyTypeObject *) type);
     }
-
-    /* What an object has in a slot; None if it has no such slot, or nothing there. */
-    static PyObject *found_in_slot(PyObject *owner, PyObject *type, Py_ssize_t offset) {
-        PyObject *found = NULL;
-        if (PyObject_TypeCheck(owner, (PyTypeObject *) type))
-            found = *(PyObject **) ((char *) owner + offset);
-        return Py_NewRef(found ? found : Py_None);
-    }
     """
     ctypedef object (*vectorcallfunc)(object, PyObject *const *, size_t, PyObject *)
     void set_vectorcall(object type, Py_ssize_t offset)
-    object found_in_slot(object owner, object type, Py_ssize_t offset)
 
 
 def wall_clock_ms():
@@ -419,11 +411,11 @@ cdef object called(object self, PyObject *const *args, size_t flags, PyObject *n
     """A call as the interpreter makes it; what is unusual about one is left to the method."""
     cdef SendMethod method = <SendMethod> self
     cdef Py_ssize_t count = PyVectorcall_NARGS(flags)
-    cdef object lane
+    cdef PyObject *lane
     cdef SendCall call
     if 2 <= count <= 4:
         lane = found_in_slot(<object> args[0], method.owner, method.lane_at)
-        if type(lane) is FastLane:
+        if lane is not NULL and type(<object> lane) is FastLane:
             call = SendCall.__new__(SendCall)
             call.method = method
             call.lane = <FastLane> lane

@@ -15,9 +15,9 @@ from .lanes import NOW_MS, Bench
 pytestmark = pytest.mark.usefixtures("lane_form")
 
 
-async def delivered(*values: bytes | None, base_offset: int = 0, **options) -> tuple[Bench, list]:
+async def delivered(*values: bytes | None, base_offset: int = 0) -> tuple[Bench, list]:
     """Records that were acknowledged, and their deliveries."""
-    bench = Bench(**options)
+    bench = Bench()
     bench.know(a=1)
     deliveries = [
         await bench.producer.send("a", value, timestamp_ms=NOW_MS + number)
