@@ -123,8 +123,8 @@ class RecordAccumulator:
         if self.settings.grows:
             self._make_room(batch, record)
         has_room = batch.try_append(record)
-        if batch.full:
-            self.readiness.replan(queue)
+        if batch.full and batch is queue.batches[0]:
+            self.readiness.replan(queue)  # what stands behind another one changes nothing
         return batch if has_room else None
 
     def _make_room(self, batch: ProducerBatch, record: OutgoingRecord) -> None:
@@ -155,10 +155,14 @@ class RecordAccumulator:
         queue = self._queue_of(record.meta.name, partition)
         batch = self._begin(record, queue, now, buffer, size)
         self._enlist(batch, now)
+        is_planned = False
         if queue.batches:
-            queue.batches[-1].close()
+            last = queue.batches[-1]
+            is_planned = last.full
+            last.close()
         queue.batches.append(batch)
-        self.readiness.replan(queue)
+        if not is_planned:
+            self.readiness.replan(queue)
         return batch
 
     def begin_alone(self, place: TopicPartition, size: int, now: float) -> ProducerBatch | None:

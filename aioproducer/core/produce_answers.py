@@ -29,16 +29,16 @@ Answers = Mapping[TopicPartition, "PartitionProduceResponse"]
 
 
 def acknowledges(answer: Acknowledgement, batches: Sequence[ProducerBatch]) -> bool:
-    """Whether these are all of the request, and this is the answer to it."""
-    (topic, partition), topic_id = batches[0].topic_partition, batches[0].topic_id
-    return (
-        len(batches) == 1
-        and answer.index == partition
-        and (
-            answer.topic_id is topic_id
-            or (answer.name == topic if answer.name else answer.topic_id.int == topic_id.int)
-        )
-    )
+    """Whether this tells where each of them stands."""
+    name, topic_id, places = answer.name, answer.topic_id, answer.places
+    for batch in batches:
+        topic, partition = batch.topic_partition
+        if partition not in places or not (
+            topic_id is batch.topic_id
+            or (name == topic if name else topic_id.int == batch.topic_id.int)
+        ):
+            return False
+    return True
 
 
 def match_answers(response: ProduceResponse, names: Mapping[UUID, str]) -> Answers:
@@ -73,7 +73,7 @@ def blamed_records(answer: PartitionProduceResponse) -> dict[int, KafkaError]:
     }
 
 
-def success_outcome(answer: PartitionProduceResponse | Acknowledgement) -> BatchOutcome:
+def success_outcome(answer: PartitionProduceResponse) -> BatchOutcome:
     """Where an accepted batch stands; a duplicate gets no offset, its first answer had it."""
     if answer.error_code == DUPLICATE_SEQUENCE_NUMBER or answer.base_offset < 0:
         return BatchOutcome()

@@ -109,7 +109,7 @@ class Readiness:
 
     def ready_at(self, queue: PartitionQueue) -> float:
         """When a partition's oldest batch may go; it has one."""
-        return self._ready_at(queue.batches[0], self._lingers(queue))
+        return self._plan(queue)[0]
 
     # -- changes ---------------------------------------------------------------------------------
 
@@ -118,12 +118,11 @@ class Readiness:
         if queue.placed is not _NOWHERE or queue.muted or not queue.batches:
             self._lingering.pop(queue, None)
             return
-        lingers = self._lingers(queue)
+        ready_at, lingers = self._plan(queue)
         if lingers:
             self._lingering[queue] = None
-        else:
-            self._lingering.pop(queue, None)
-        ready_at = self._ready_at(queue.batches[0], lingers)
+        elif queue in self._lingering:
+            del self._lingering[queue]
         if queue.ready_at == ready_at:
             return
         queue.ready_at = ready_at
@@ -212,16 +211,19 @@ class Readiness:
 
     # -- private ---------------------------------------------------------------------------------
 
-    def _ready_at(self, head: ProducerBatch, lingers: bool) -> float:
-        if head.attempts:
-            return head.retry_at
-        return head.created_at + self._linger if lingers else head.created_at
-
-    def _lingers(self, queue: PartitionQueue) -> bool:
-        if not self._linger:
-            return False
+    def _plan(self, queue: PartitionQueue) -> tuple[float, bool]:
+        """When a partition with batches is ready, and whether it lingers until then."""
         head = queue.batches[0]
-        return not (len(queue.batches) > 1 or head.full or head.urgent or self._is_expedited())
+        lingers = not (
+            head.full
+            or not self._linger
+            or len(queue.batches) > 1
+            or head.urgent
+            or self._is_expedited()
+        )
+        if head.attempts:
+            return head.retry_at, lingers
+        return (head.created_at + self._linger if lingers else head.created_at), lingers
 
     def _hurry_for_crowd(self, now: float) -> None:
         """Ends all lingers when nobody is left to add a record."""

@@ -34,6 +34,7 @@ from aioproducer.core.produce_answers import (
     blamed_records,
     leader_hints,
     match_answers,
+    standing_at,
     success_outcome,
 )
 from aioproducer.core.produce_rules import (
@@ -228,7 +229,8 @@ class Sender:
         """`on_sent_alone`, and the usual answer came at this time."""
         self.on_sent_alone(node_id, batch)
         batch.on_wire = False
-        self._count_acknowledged(batch, 1, 0.0, now)
+        self._count_response(batch, 0, now)
+        self._stats.on_batch_acknowledged(1, now - batch.created_at)
         self.accumulator.forget_alone(batch, numbers)
 
     def without_done(self, node_id: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
@@ -281,12 +283,11 @@ class Sender:
             self._let_go(batches)
             return
         if isinstance(response, Acknowledgement):
-            if acknowledges(response, batches) and not batches[0].done:
-                self._on_acknowledged(batches[0], response, now)
+            if acknowledges(response, batches):
+                self._on_acknowledged(batches, response, now)
                 return
             response = response.whole()
-        self._stats.tick(now)
-        self._stats.on_response(now - batches[0].last_attempt_at, response.throttle_time_ms / 1000)
+        self._count_response(batches[0], response.throttle_time_ms, now)
         names: dict[UUID, str] = {}
         if not (response.responses and response.responses[0].name):
             # By the ids the request was made with: the metadata may know others by now, or none.
@@ -454,21 +455,26 @@ class Sender:
             where, since = batch.topic_partition, batch.created_at
             self._stats.on_batch_failed(FailedBatch(where, batch.count, since, str(outcome.error)))
 
-    def _on_acknowledged(self, batch: ProducerBatch, answer: Acknowledgement, now: float) -> None:
-        """`_succeed` and `_let_go` in one."""
-        self._sequencer.on_acknowledged(batch)
-        records = batch.count
-        batch.on_wire = False
-        self.accumulator.acknowledge(batch, success_outcome(answer))
-        self._count_acknowledged(batch, records, answer.throttle_time_ms / 1000, now)
-
-    def _count_acknowledged(
-        self, batch: ProducerBatch, records: int, throttle_s: float, now: float
+    def _on_acknowledged(
+        self, batches: Sequence[ProducerBatch], answer: Acknowledgement, now: float
     ) -> None:
-        """The request of this one batch, of so many records, was answered."""
+        """`_succeed` and `_let_go` in one."""
+        self._count_response(batches[0], answer.throttle_time_ms, now)
+        for batch in batches:
+            if batch.done:  # it ended meanwhile
+                self._let_go((batch,))
+                continue
+            self._sequencer.on_acknowledged(batch)
+            records = batch.count
+            batch.on_wire = False
+            place = answer.places[batch.topic_partition.partition]
+            self.accumulator.acknowledge(batch, standing_at(*place))
+            self._stats.on_batch_acknowledged(records, now - batch.created_at)
+
+    def _count_response(self, batch: ProducerBatch, throttle_ms: int, now: float) -> None:
+        """The request with this batch was answered."""
         self._stats.tick(now)
-        self._stats.on_response(now - batch.last_attempt_at, throttle_s)
-        self._stats.on_batch_acknowledged(records, now - batch.created_at)
+        self._stats.on_response(now - batch.last_attempt_at, throttle_ms / 1000)
 
     def _let_go(self, batches: Sequence[ProducerBatch]) -> None:
         for batch in batches:

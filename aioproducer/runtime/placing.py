@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 RECORDS_PER_TURN = 1000
 """Some ms of work: what a loop of sends that finds room everywhere may do in one go."""
-_BYTES_PER_TURN = 256 * 1024
+_BYTES_PER_TURN = 512 * 1024
 """Of batches that are opened in one turn of the loop, beyond the first one."""
 
 
@@ -131,7 +131,9 @@ class Placing:
         partition = record.partition
         if partition is None:
             sticky = self.sticky_of(meta.name)
-            partition = self._after_put_off_switch(sticky, sticky.peek(meta), meta)
+            partition = sticky.peek(meta)
+            if sticky.overstays:
+                partition = self._after_put_off_switch(sticky, partition, meta)
         now = self._loop.time()
         try:
             batch = self._accumulator.append_in_new_batch(
@@ -229,7 +231,9 @@ class Placing:
         partition = sticky.peek(record.meta)
         batch = self._append_to(record, partition)
         if batch is None:
-            other = self._after_put_off_switch(sticky, partition, record.meta)
+            other = partition
+            if sticky.overstays:
+                other = self._after_put_off_switch(sticky, partition, record.meta)
             if other != partition:
                 partition = other
                 batch = self._append_to(record, partition)
@@ -242,12 +246,11 @@ class Placing:
     def _after_put_off_switch(
         self, sticky: BuiltInPartitioner, partition: int, meta: TopicMetadata
     ) -> int:
-        """Where to go when this partition has no room: a switch waits for that (KIP-794)."""
-        if sticky.overstays:
-            queue = self._accumulator.queue(meta.name, partition)
-            if queue is not None and queue.is_full_up():
-                sticky.update(partition, 0, meta, enable_switch=True)
-                return sticky.peek(meta)
+        """Where to go behind an overstayed partition: a switch waits for a full one (KIP-794)."""
+        queue = self._accumulator.queue(meta.name, partition)
+        if queue is not None and queue.is_full_up():
+            sticky.update(partition, 0, meta, enable_switch=True)
+            return sticky.peek(meta)
         return partition
 
     def _handle(

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from aioproducer.errors import UnsupportedVersionError
@@ -69,8 +69,11 @@ _TOPIC_AT = _BEGIN.size
 _UUID_SIZE = 16
 _NO_ID = UUID(int=0)
 _LONGEST_IN_A_BYTE = 0x7F
-_ACKNOWLEDGED = Struct(">BihqqqIiB")
-"""Partitions, index, error, offsets and times, what is empty, throttle time, tags."""
+_ACKNOWLEDGED = Struct(">ihqqqHB")
+"""Of one partition: index, error, offsets and times, no record errors nor message, tags."""
+_NOTHING_MORE = 1 << 8
+_BEHIND = Struct(">BiB")
+"""Tags of the topic, throttle time, tags."""
 _START = Struct(">iIi")
 """Size of the frame, request and version, correlation id."""
 _ONE_TOPIC = bytes((0, _ONE))
@@ -214,29 +217,25 @@ class ProduceForm:
 
 @dataclass(slots=True)
 class Acknowledgement(Message):
-    """The usual answer: one batch was written, nothing else is said.
+    """The usual answer: batches of one topic were written, nothing else is said.
 
     Attributes:
         name: the topic's, up to v12; else empty.
         topic_id: the topic's, from v13 on.
-        index: the partition.
+        places: base offset, log append time (ms) and log start of each partition's batch.
     """
 
-    error_code: ClassVar[int] = 0
     name: str
     topic_id: UUID
-    index: int
-    base_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
+    places: dict[int, tuple[int, int, int]]
     throttle_time_ms: int
 
     def whole(self) -> ProduceResponse:
         """The same with everything that was not said."""
-        partition = PartitionProduceResponse(
-            self.index, 0, self.base_offset, self.log_append_time_ms, self.log_start_offset
-        )
-        topic = TopicProduceResponse(self.name, self.topic_id, [partition])
+        partitions = [
+            PartitionProduceResponse(index, 0, *place) for index, place in self.places.items()
+        ]
+        topic = TopicProduceResponse(self.name, self.topic_id, partitions)
         return ProduceResponse([topic], self.throttle_time_ms)
 
 
@@ -257,22 +256,32 @@ def decode_acknowledgement(
         at = _TOPIC_AT + frame[_TOPIC_AT]
     else:
         return None
-    if len(frame) != at + _ACKNOWLEDGED.size:
+    end = len(frame) - _BEHIND.size
+    if at >= end or frame[at] > _LONGEST_IN_A_BYTE:
         return None
-    begin = _BEGIN.unpack_from(frame)
-    one, index, code, offset, stamped, log_start, nothing, throttle_ms, tags = (
-        _ACKNOWLEDGED.unpack_from(frame, at)
-    )
-    if begin != (correlation_id, 0, _ONE) or (one, code, nothing, tags) != (_ONE, 0, _NO_ERRORS, 0):
+    count = frame[at] - 1  # a compact length
+    if count < 1 or at + 1 + count * _ACKNOWLEDGED.size != end:
         return None
+    tags, throttle_ms, more_tags = _BEHIND.unpack_from(frame, end)
+    if _BEGIN.unpack_from(frame) != (correlation_id, 0, _ONE) or tags or more_tags:
+        return None
+    places: dict[int, tuple[int, int, int]] = {}
+    for index, code, offset, stamped, log_start, nothing, tags in _ACKNOWLEDGED.iter_unpack(
+        memoryview(frame)[at + 1 : end]
+    ):
+        if code or offset < 0 or nothing != _NOTHING_MORE or tags:
+            return None
+        places[index] = (offset, stamped, log_start)
+    if len(places) < count:
+        return None  # one that comes twice
     if version >= _FIRST_BY_TOPIC_ID:
         topic_id = _topic_id(frame[_TOPIC_AT:at])
     else:
         raw = frame[_TOPIC_AT + 1 : at]
-        if frame[_TOPIC_AT] > _LONGEST_IN_A_BYTE or not raw.isascii() or at == _TOPIC_AT:
+        if frame[_TOPIC_AT] > _LONGEST_IN_A_BYTE or not raw.isascii():
             return None
         name = raw.decode("ascii")
-    return Acknowledgement(name, topic_id, index, offset, stamped, log_start, throttle_ms)
+    return Acknowledgement(name, topic_id, places, throttle_ms)
 
 
 @lru_cache(maxsize=16)

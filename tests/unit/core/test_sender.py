@@ -321,7 +321,7 @@ def test_answers_by_topic_id_find_their_batch() -> None:
 
 
 def acknowledgement(name: str, topic_id: UUID, index: int, offset: int = 5) -> Acknowledgement:
-    return Acknowledgement(name, topic_id, index, offset, -1, 2, 0)
+    return Acknowledgement(name, topic_id, {index: (offset, -1, 2)}, 0)
 
 
 @pytest.mark.parametrize("by_id", [False, True])
@@ -375,6 +375,25 @@ def test_an_acknowledgement_that_comes_late_changes_nothing() -> None:
     core.sender.on_response(1, dispatch.batches, acknowledgement("t", NO_ID, 0), core.now)
     assert isinstance(error_of(batch), ProducerClosedError)
     assert core.stats.records_acknowledged == 0
+    assert core.pool.available == core.pool.total
+
+
+def test_an_acknowledgement_ends_every_batch_of_its_request() -> None:
+    core = Core(leaders=(1, 1))
+    first, second = core.append(0), core.append(1)
+    (dispatch,) = core.poll()
+    core.sender.abort(ProducerClosedError("closed"), queued=False)
+    third, fourth = core.append(0), core.append(1)
+    (later,) = core.poll()
+    places = {1: (7, -1, 2), 0: (6, 1234, -1)}
+    core.sender.on_response(1, dispatch.batches, Acknowledgement("t", NO_ID, places, 3), core.now)
+    assert isinstance(error_of(first), ProducerClosedError)
+    assert isinstance(error_of(second), ProducerClosedError)
+    core.sender.on_response(1, later.batches, Acknowledgement("t", NO_ID, places, 3), core.now)
+    assert third.outcome == BatchOutcome(base_offset=6, log_append_time_ms=1234)
+    assert fourth.outcome == BatchOutcome(base_offset=7, log_start_offset=2)
+    assert core.stats.records_acknowledged == 2
+    assert core.stats.responses == 2
     assert core.pool.available == core.pool.total
 
 

@@ -390,7 +390,7 @@ def test_a_long_call_lets_others_have_their_turn() -> None:
         while stage.engine.appender.lane.appended < 40_000:
             await asyncio.sleep(0)
             turns += 1
-        assert turns > 15
+        assert turns > 7  # 4 MB, and 512 KiB in a turn
         assert (await call).delivered == 40_000
         await stage.producer.close()
 

@@ -223,15 +223,35 @@ def test_an_answer_at_a_glance_is_what_the_decoder_says_or_nothing(
     assert seen is None or seen.whole() == decode_response(ProduceRequest, version, frame)[1]
 
 
+@pytest.mark.parametrize("count", [1, 2, 126])
 @pytest.mark.parametrize("version", range(9, 14))
-def test_the_usual_answer_is_seen_at_a_glance(version: int) -> None:
-    partition = PartitionProduceResponse(3, 0, 2**40, -1, 5)
-    topic = TopicProduceResponse("orders", partition_responses=[partition])
+def test_the_usual_answer_is_seen_at_a_glance(version: int, count: int) -> None:
+    partitions = [PartitionProduceResponse(3 + i, 0, 2**40, -1, 5) for i in range(count)]
+    topic = TopicProduceResponse("orders", partition_responses=partitions)
     if version >= 13:
-        topic = TopicProduceResponse(topic_id=UUID(int=9), partition_responses=[partition])
+        topic = TopicProduceResponse(topic_id=UUID(int=9), partition_responses=partitions)
     answer = ProduceResponse([topic], 4)
     frame = encode_response(answer, version, 7)[4:]
     seen = decode_acknowledgement(frame, version, 7)
     assert seen is not None
     assert seen.whole() == answer
     assert decode_acknowledgement(frame, version, 8) is None
+
+
+@pytest.mark.parametrize(
+    "partitions",
+    [
+        [PartitionProduceResponse(3, 0, 7), PartitionProduceResponse(3, 0, 8)],
+        [PartitionProduceResponse(3, 0, 7), PartitionProduceResponse(4, 6, -1)],
+        [PartitionProduceResponse(3, 0, 7), PartitionProduceResponse(4, 0, -1)],
+        [],
+        [PartitionProduceResponse(index, 0, 7) for index in range(127)],
+    ],
+    ids=["one twice", "an error", "no offset", "none", "too many"],
+)
+def test_any_other_answer_is_left_to_the_decoder(
+    partitions: list[PartitionProduceResponse],
+) -> None:
+    topic = TopicProduceResponse("orders", partition_responses=partitions)
+    frame = encode_response(ProduceResponse([topic]), 9, 7)[4:]
+    assert decode_acknowledgement(frame, 9, 7) is None
