@@ -89,11 +89,8 @@ class ClusterSnapshot:
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The leader's node id; None for an unknown partition, no leader or an unknown node."""
-        known = self.topics.get(topic)
-        if known is None or not 0 <= partition < len(known.partitions):
-            return None
-        leader = known.partitions[partition].leader
-        return leader if leader in self.nodes else None
+        known = self.partition(topic, partition)
+        return None if known is None or known.leader not in self.nodes else known.leader
 
     def partition(self, topic: str, partition: int) -> PartitionMetadata | None:
         """One partition, if it is known."""

@@ -148,12 +148,8 @@ class Metadata:
         """A topic of the snapshot."""
         return self.cluster.topics.get(name)
 
-    def leader(self, topic: str, partition: int) -> int | None:
-        """The leader's node id; None when unknown or when there is none."""
-        return self.cluster.leader(topic, partition)
-
     def leader_of(self, topic_partition: TopicPartition) -> int | None:
-        """`leader` for the sender, who asks several times per batch."""
+        """The leader's node id; None when unknown or when there is none."""
         return self.cluster.leader(*topic_partition)
 
     def leader_epoch(self, topic: str, partition: int) -> int:

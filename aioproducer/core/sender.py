@@ -467,8 +467,8 @@ class Sender:
             self._sequencer.on_acknowledged(batch)
             records = batch.count
             batch.on_wire = False
-            place = answer.places[batch.topic_partition.partition]
-            self.accumulator.acknowledge(batch, standing_at(*place))
+            stands = standing_at(*answer.places[batch.topic_partition.partition])
+            self.accumulator.acknowledge(batch, stands)
             self._stats.on_batch_acknowledged(records, now - batch.created_at)
 
     def _count_response(self, batch: ProducerBatch, throttle_ms: int, now: float) -> None:

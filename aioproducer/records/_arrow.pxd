@@ -43,6 +43,10 @@ cdef class ArrowChunk:
     cdef Span header_part(self, int part, int64_t entry) noexcept nogil
     cdef int64_t headers_size(self, int64_t row) noexcept nogil
     cdef uint8_t *put_headers(self, uint8_t *out, int64_t row) noexcept nogil
+    cdef bint is_bare(self) noexcept nogil
+    cdef int64_t put_bare(
+        self, Spread *spread, int64_t row, int64_t number, int64_t timestamp, int64_t size_limit
+    ) noexcept nogil
     cdef int64_t put(
         self, Spread *spread, int64_t row, int64_t number, int64_t timestamp, int64_t size_limit
     ) noexcept nogil

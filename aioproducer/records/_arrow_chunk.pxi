@@ -19,6 +19,7 @@ from aioproducer.records._arrow_memory cimport (
     BYTES,
     FIXED_LIST,
     NULL_SPAN,
+    NULL_LENGTH,
     NULLS,
     UNSIGNED,
     VIEWS,
@@ -44,6 +45,7 @@ from aioproducer.records._bulk cimport (
 from aioproducer.records._native cimport (
     HEADER_SIZE,
     MAX_RECORD_OVERHEAD,
+    put_span,
     put_varint,
     varint_size,
 )
@@ -280,8 +282,10 @@ cdef class ArrowChunk:
     ):
         """See `arrow.py`."""
         cdef Spread **spreads
+        cdef Spread *spread
         cdef int64_t row = start, written = 0
         cdef Py_ssize_t at
+        cdef bint bare = self.is_bare()
         if timestamp_ms < 0 or not 0 <= start <= stop <= self.array.length or not batches:
             raise ValueError("rows and timestamp must be within their bounds")
         if self.topic_ids is not NULL and not (
@@ -297,16 +301,55 @@ cdef class ArrowChunk:
             spreads[at] = NULL if batches[at] is None else &(<OpenBatches?> batches[at]).spread
         with nogil:
             while row < stop and budget > 0:
-                written = self.put(
-                    spreads[self.topic_ids[row - self.topics_from] if self.topic_ids else 0],
-                    row + self.array.offset, number + row, timestamp_ms, size_limit,
-                )
+                spread = spreads[self.topic_ids[row - self.topics_from] if self.topic_ids else 0]
+                if bare:
+                    written = self.put_bare(
+                        spread, row + self.array.offset, number + row, timestamp_ms, size_limit
+                    )
+                else:
+                    written = self.put(
+                        spread, row + self.array.offset, number + row, timestamp_ms, size_limit
+                    )
                 if written < 0:
                     break
                 budget -= written
                 row += 1
         free(spreads)
         return row, written < 0
+
+    cdef bint is_bare(self) noexcept nogil:
+        """Whether each row is a value and nothing else, in the usual layout."""
+        cdef Column *value = &self.columns[VALUE]
+        return (
+            self.validity is NULL and value.validity is NULL
+            and value.kind == BYTES and value.width == sizeof(int32_t)
+            and self.columns[KEY].kind == self.columns[HEADERS].kind == NULLS
+            and self.columns[PARTITION].kind == self.columns[TIMESTAMP].kind == NULLS
+        )
+
+    cdef inline int64_t put_bare(self, Spread *spread, int64_t row, int64_t number,
+                                 int64_t timestamp, int64_t size_limit) noexcept nogil:
+        """`put` for rows that are bare, in half the instructions."""
+        cdef Column *column = &self.columns[VALUE]
+        cdef const int32_t *offsets = <const int32_t *> column.main + row + column.offset
+        cdef int64_t length = offsets[1] - offsets[0]
+        cdef int64_t contents = 2 + varint_size(<uint64_t> length << 1) + length
+        cdef Py_ssize_t partition
+        cdef uint8_t *out
+        if spread is NULL or length < 0 or HEADER_SIZE + MAX_RECORD_OVERHEAD + contents > size_limit:
+            return -1
+        partition = chosen_partition(spread, NULL, -1, contents)
+        if partition < 0 or spread.places[partition] is NULL:
+            return -1
+        out = begin_record(spread.places[partition], timestamp, contents)
+        if out is NULL:
+            return -1
+        out[0] = NULL_LENGTH  # the key
+        out = put_span(out + 1, column.data + offsets[0], length)
+        out[0] = 0  # headers
+        end_record(spread.places[partition], out + 1, timestamp, number)
+        spread.sticky_used += MAX_RECORD_OVERHEAD + contents
+        return MAX_RECORD_OVERHEAD + contents
 
     cdef int64_t put(self, Spread *spread, int64_t row, int64_t number, int64_t timestamp,
                      int64_t size_limit) noexcept nogil:

@@ -230,13 +230,9 @@ class Placing:
         sticky = self.sticky_of(record.meta.name)
         partition = sticky.peek(record.meta)
         batch = self._append_to(record, partition)
-        if batch is None:
-            other = partition
-            if sticky.overstays:
-                other = self._after_put_off_switch(sticky, partition, record.meta)
-            if other != partition:
-                partition = other
-                batch = self._append_to(record, partition)
+        if batch is None and sticky.overstays:
+            partition = self._after_put_off_switch(sticky, partition, record.meta)
+            batch = self._append_to(record, partition)
         if batch is not None:
             sticky.update(
                 partition, record.size - HEADER_SIZE, record.meta, enable_switch=batch.full

@@ -139,7 +139,7 @@ def _partitions(engine: ProducerEngine, now: float) -> dict[TopicPartition, Part
     for where, since in oldest.items():
         waits, flies = queued.get(where, nothing), in_flight.get(where, nothing)
         found[where] = PartitionStatistics(
-            engine.metadata.leader(*where),
+            engine.metadata.leader_of(where),
             waits.batches,
             waits.records,
             waits.size,

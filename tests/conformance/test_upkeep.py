@@ -115,7 +115,7 @@ async def test_an_unreachable_broker_is_left_alone_once_nothing_waits_for_it(
         await producer.send_and_wait("t", b"v", partition=0)
         engine = producer._engine
         assert engine is not None
-        leader = engine.metadata.leader("t", 0)
+        leader = engine.metadata.cluster.leader("t", 0)
         assert leader is not None
         # Its port refuses, but the others go on naming it as the leader.
         await cluster._servers[leader].stop(keep_port=True)

@@ -79,7 +79,7 @@ def _take_produce_answer(metadata: Metadata, response: ProduceResponse, now: flo
             success_outcome(answer)
     moved = metadata.on_leader_hints(leader_hints(answers), response.node_endpoints, now)
     for topic_partition in moved:
-        leader = metadata.leader(*topic_partition)
+        leader = metadata.cluster.leader(*topic_partition)
         require(leader is not None, "{} moved to a leader that is not known", topic_partition)
 
 

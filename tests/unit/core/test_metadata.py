@@ -146,7 +146,7 @@ def test_an_answer_for_a_new_topic_alone_is_merged_and_does_not_count_as_a_full_
     before = metadata.topic("t")
     answer(metadata, 10, topic("u", (1, 0), topic_id=ID_B))
     assert metadata.topic("t") is before
-    assert metadata.leader("u", 0) == 1
+    assert metadata.cluster.leader("u", 0) == 1
     assert metadata.next_update_at(11) == 300
 
 
@@ -320,7 +320,7 @@ def test_a_rebootstrap_keeps_what_is_known_and_asks_for_everything():
     metadata.add_topic("u", 1)
     metadata.start_request(1)
     metadata.rebootstrap()
-    assert metadata.leader("t", 0) == 1
+    assert metadata.cluster.leader("t", 0) == 1
     assert sorted(metadata.start_request(1).topics) == ["t", "u"]
 
 
@@ -351,7 +351,7 @@ def test_an_older_leader_epoch_is_refused_per_partition():
     metadata = ready()
     metadata.request_update(1)
     answer(metadata, 1, topic("t", (3, 4), (3, 6)))
-    assert [metadata.leader("t", p) for p in (0, 1)] == [1, 3]
+    assert [metadata.cluster.leader("t", p) for p in (0, 1)] == [1, 3]
     assert [metadata.leader_epoch("t", p) for p in (0, 1)] == [5, 6]
 
 
@@ -361,7 +361,7 @@ def test_epochs_survive_an_answer_that_denies_the_topic():
     answer(metadata, 1, topic("t", error=UNKNOWN_TOPIC))
     assert metadata.topic("t") is None
     answer(metadata, 2, topic("t", (3, 4), (2, 5)))
-    assert metadata.leader("t", 0) == 1
+    assert metadata.cluster.leader("t", 0) == 1
 
 
 def test_a_topic_created_anew_starts_with_its_own_epochs():
@@ -371,7 +371,7 @@ def test_a_topic_created_anew_starts_with_its_own_epochs():
     known = metadata.topic("t")
     assert known is not None
     assert (known.topic_id, len(known.partitions)) == (ID_B, 1)
-    assert (metadata.leader("t", 0), metadata.leader_epoch("t", 0)) == (3, 0)
+    assert (metadata.cluster.leader("t", 0), metadata.leader_epoch("t", 0)) == (3, 0)
 
 
 def test_without_topic_ids_a_denied_topic_is_believed_to_be_created_anew():
@@ -381,7 +381,7 @@ def test_without_topic_ids_a_denied_topic_is_believed_to_be_created_anew():
     metadata.request_update(1)
     answer(metadata, 1, topic("t", error=UNKNOWN_TOPIC))
     answer(metadata, 2, topic("t", (2, 0), topic_id=ZERO_ID))
-    assert (metadata.leader("t", 0), metadata.leader_epoch("t", 0)) == (2, 0)
+    assert (metadata.cluster.leader("t", 0), metadata.leader_epoch("t", 0)) == (2, 0)
 
 
 def recreations(metadata: Metadata) -> list[str]:
@@ -437,7 +437,7 @@ def test_in_another_cluster_topics_are_unknown_until_it_describes_them():
     assert answer(metadata, 1, topic("u", (1, 0)), cluster_id="another") == ["u"]
     assert metadata.topic("t") is None
     assert answer(metadata, 2, topic("t", (1, 0)), cluster_id="another") == ["t"]
-    assert metadata.leader("t", 0) == 1
+    assert metadata.cluster.leader("t", 0) == 1
 
 
 def test_an_answer_without_a_cluster_id_is_of_the_same_cluster():
@@ -459,7 +459,7 @@ def test_epochs_below_version_9_are_ignored():
     metadata.request_update(1)
     metadata.start_request(1)
     assert metadata.on_response(response(topic("t", (2, 3))), 1, reliable_epochs=False)
-    assert metadata.leader("t", 0) == 2
+    assert metadata.cluster.leader("t", 0) == 2
 
 
 def test_a_leader_the_answer_does_not_describe_is_no_leader():
@@ -468,7 +468,7 @@ def test_a_leader_the_answer_does_not_describe_is_no_leader():
     answer(metadata, 0, topic("t", (9, 5), (1, 5)))
     known = metadata.topic("t")
     assert known is not None
-    assert (metadata.leader("t", 0), known.available) == (None, (1,))
+    assert (metadata.cluster.leader("t", 0), known.available) == (None, (1,))
     assert "node 9, is not a known broker" in metadata.explain("t", 0)
 
 
@@ -487,7 +487,7 @@ def test_a_malformed_topic_leaves_the_others_of_the_answer_alone():
     metadata.request_update(1)
     answer(metadata, 1, bad, topic("u", (3, 0)))
     assert metadata.leader_epoch("t", 0) == 5
-    assert metadata.leader("u", 0) == 3
+    assert metadata.cluster.leader("u", 0) == 3
     assert metadata.start_request(2).topics == ["t"]
 
 
@@ -591,8 +591,8 @@ def test_a_newer_leader_of_a_known_node_moves_the_partition_at_once():
     version = metadata.version
     moved = metadata.on_leader_hints({TopicPartition("t", 0): (3, 6)}, [], 1)
     assert moved == {TopicPartition("t", 0)}
-    assert (metadata.leader("t", 0), metadata.leader_epoch("t", 0)) == (3, 6)
-    assert metadata.leader("t", 1) == 2
+    assert (metadata.cluster.leader("t", 0), metadata.leader_epoch("t", 0)) == (3, 6)
+    assert metadata.cluster.leader("t", 1) == 2
     assert metadata.version == version + 1
 
 
@@ -609,7 +609,7 @@ def test_a_node_described_beside_the_hint_becomes_known():
     heard: list[object] = []
     metadata.on_event = lambda: heard.append(metadata.cluster.nodes.get(9))
     assert metadata.on_leader_hints({TopicPartition("t", 0): (9, 6)}, [node(9)], 1)
-    assert metadata.leader("t", 0) == 9
+    assert metadata.cluster.leader("t", 0) == 9
     assert metadata.topic("t").available == (0, 1)
     assert heard == [metadata.cluster.nodes[9]]
 
@@ -625,7 +625,7 @@ def test_an_answer_older_than_a_hint_does_not_undo_it():
     metadata.on_leader_hints({TopicPartition("t", 0): (3, 6)}, [], 1)
     metadata.request_update(1)
     answer(metadata, 1, topic("t", (1, 5), (2, 5)))
-    assert metadata.leader("t", 0) == 3
+    assert metadata.cluster.leader("t", 0) == 3
 
 
 # -- any order of events -----------------------------------------------------------------------
@@ -707,7 +707,7 @@ class MetadataMachine(RuleBasedStateMachine):
         if moved:
             self.version += 1
             assert epoch > known
-            assert self.metadata.leader(name, 0) == leader
+            assert self.metadata.cluster.leader(name, 0) == leader
 
     @invariant()
     def snapshot_is_sound(self) -> None:

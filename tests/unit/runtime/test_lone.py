@@ -76,7 +76,7 @@ def test_the_topic_of_a_lone_record_under_way_is_not_forgotten(
                 await producer.send_and_wait("t", b"first", partition=partition)
             if not alone:
                 engine.appender.placing._lone = None
-            mine = next(each for each in (0, 1) if engine.metadata.leader("t", each) == 1)
+            mine = next(each for each in (0, 1) if engine.metadata.cluster.leader("t", each) == 1)
             await asyncio.sleep(6)
             # Else the answer would wait for that of the record, on the same connection.
             monkeypatch.setattr(engine.client, "least_loaded_node", lambda now: 2)

@@ -734,10 +734,10 @@ def test_without_metadata_for_the_trigger_time_the_bootstrap_servers_are_asked_a
         )
         world.metadata.request_update(loop.time())
         await asyncio.sleep(299)
-        assert world.metadata.leader("t", 0) == 1
+        assert world.metadata.cluster.leader("t", 0) == 1
         await asyncio.sleep(3)
         assert world.client.told == [{1, 2}, set(), {3}]
-        assert world.metadata.leader("t", 0) == 3
+        assert world.metadata.cluster.leader("t", 0) == 3
 
     play(loop, act, metadata_max_idle_ms=600_000)
 
