@@ -385,8 +385,8 @@ def test_trap_10_records_are_kept_while_no_partition_has_a_leader() -> None:
         await producer.start()
         await producer.send_and_wait("single", b"before")
         stage.crash(2)
-        leader = stage.engine.metadata.leader
-        await until(lambda: leader("single", 0) is None and leader("single", 1) is None)
+        metadata = stage.engine.metadata
+        await until(lambda: not any(metadata.cluster.leader("single", each) for each in (0, 1)))
         held = [await producer.send("single", b"%d" % n) for n in range(5)]
         held.append(await producer.send("single", b"key", b"key"))
         await asyncio.sleep(3)
