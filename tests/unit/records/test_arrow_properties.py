@@ -144,6 +144,53 @@ def test_a_budget_ends_a_fill_early_and_loses_no_row(
     assert share.runs() == ([(first, 0, len(chunk) - first)] if first < len(chunk) else [])
 
 
+@given(
+    st.lists(st.binary(max_size=300), max_size=20) | st.lists(st.none() | st.binary(max_size=9)),
+    st.integers(0, 5),
+    st.sampled_from([pa.binary(), pa.large_binary(), pa.binary_view()]),
+    st.booleans(),
+    st.integers(0, 2000),
+    st.integers(80, 400),
+)
+def test_values_alone_are_written_as_the_builder_would_or_left_alone(
+    values: list[bytes | None],
+    skipped: int,
+    kind: pa.DataType,
+    slices_rows: bool,
+    room: int,
+    size_limit: int,
+) -> None:
+    """Whether the rows are sliced, or the column in them."""
+    array, left = pa.array(values, kind), values[skipped:]
+    if slices_rows:
+        batch = pa.record_batch({"v": array}).slice(skipped)
+    else:
+        batch = pa.record_batch({"v": array.slice(skipped)})
+    chunk = _arrow.ArrowSource(batch, _arrow_columns()).next()
+    if chunk is None:
+        return
+    reference, share = (
+        Reference([900], True, 0, room),
+        _bulk.Share(native.RecordBatchBuilder(bytearray(900))),
+    )
+    batches = _bulk.OpenBatches(1, True)
+    batches.adopt(0, share)
+    batches.stick(0, room)
+    row = 0
+    while row < len(left):
+        first = row
+        row, stuck = chunk.fill([batches], row, len(left), 0, NOW, size_limit, 1 << 20)
+        for written in range(first, row):
+            assert reference.append(
+                written, (None, None, left[written], (), None, None), size_limit
+            )
+        if stuck:
+            assert not reference.append(row, (None, None, left[row], (), None, None), size_limit)
+            row += 1
+    assert bytes(share.builder.body()) == bytes(reference.builders[0].body())
+    assert batches.settle() == room - reference.room
+
+
 def _arrow_columns() -> Any:
     from aioproducer.records.arrow import ArrowColumns
 
