@@ -329,7 +329,7 @@ cdef class ArrowChunk:
 
     cdef inline int64_t put_bare(self, Spread *spread, int64_t row, int64_t number,
                                  int64_t timestamp, int64_t size_limit) noexcept nogil:
-        """`put` for rows that are bare, in half the instructions."""
+        """`put` for rows that are bare, in two thirds of the instructions."""
         cdef Column *column = &self.columns[VALUE]
         cdef const int32_t *offsets = <const int32_t *> column.main + row + column.offset
         cdef int64_t length = offsets[1] - offsets[0]
