@@ -121,8 +121,8 @@ class Readiness:
         ready_at, lingers = self._plan(queue)
         if lingers:
             self._lingering[queue] = None
-        elif queue in self._lingering:
-            del self._lingering[queue]
+        else:
+            self._lingering.pop(queue, None)
         if queue.ready_at == ready_at:
             return
         queue.ready_at = ready_at

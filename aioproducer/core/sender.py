@@ -465,11 +465,10 @@ class Sender:
                 self._let_go((batch,))
                 continue
             self._sequencer.on_acknowledged(batch)
-            records = batch.count
             batch.on_wire = False
             stands = standing_at(*answer.places[batch.topic_partition.partition])
             self.accumulator.acknowledge(batch, stands)
-            self._stats.on_batch_acknowledged(records, now - batch.created_at)
+            self._stats.on_batch_acknowledged(batch.count, now - batch.created_at)
 
     def _count_response(self, batch: ProducerBatch, throttle_ms: int, now: float) -> None:
         """The request with this batch was answered."""

@@ -169,10 +169,8 @@ def test_values_alone_are_written_as_the_builder_would_or_left_alone(
     chunk = _arrow.ArrowSource(batch, _arrow_columns()).next()
     if chunk is None:
         return
-    reference, share = (
-        Reference([900], True, 0, room),
-        _bulk.Share(native.RecordBatchBuilder(bytearray(900))),
-    )
+    reference = Reference([900], True, 0, room)
+    share = _bulk.Share(native.RecordBatchBuilder(bytearray(900)))
     batches = _bulk.OpenBatches(1, True)
     batches.adopt(0, share)
     batches.stick(0, room)

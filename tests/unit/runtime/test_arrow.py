@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -386,11 +386,13 @@ def test_a_long_call_lets_others_have_their_turn() -> None:
         await stage.producer.start()
         await stage.producer.warm_up(["t"])
         call = asyncio.create_task(stage.producer.send_arrow("t", values(*numbered(40_000, 100))))
-        turns = 0
-        while stage.engine.appender.lane.appended < 40_000:
+        seen = [stage.engine.appender.lane.appended]
+        while seen[-1] < 40_000:
             await asyncio.sleep(0)
-            turns += 1
-        assert turns > 7  # 4 MB, and 512 KiB in a turn
+            seen.append(stage.engine.appender.lane.appended)
+        assert len(seen) > 8
+        # 512 KiB hold five batches, of some 900 rows each.
+        assert max(after - before for before, after in pairwise(seen)) < 5_000
         assert (await call).delivered == 40_000
         await stage.producer.close()
 
