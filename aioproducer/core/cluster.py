@@ -1,7 +1,8 @@
 """The cluster as one immutable snapshot, and the rules for deriving the next one.
 
-Owns: `ClusterSnapshot`, `TopicMetadata`, `PartitionMetadata`, and how the partitions of one topic
-in a metadata response merge with what was known before (leader epochs, KIP-320).
+Owns: `ClusterSnapshot`, `TopicMetadata`, `PartitionMetadata`, how the partitions of one topic in a
+metadata response merge with what was known before (leader epochs, KIP-320), what a topic may be
+called.
 Must not know: when metadata is fetched, who waits for it, what an error means for a waiter.
 Invariants: a published snapshot never changes; a new one shares every untouched topic with the old
 one, so that the work of an update grows with the response (beyond it, one shallow copy of the topic
@@ -11,13 +12,14 @@ table, and a look at the other topics only when brokers came or went).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from aioproducer.errors import ProtocolError
+from aioproducer.errors import InvalidTopicError, ProtocolError
 from aioproducer.types import Node, PartitionInfo
 
 if TYPE_CHECKING:
@@ -30,6 +32,9 @@ ZERO_ID = UUID(int=0)
 
 _MOST_HOLES = 1024
 """Partition ids a response may skip: a hostile id must not make us allocate by its value."""
+
+_LONGEST_NAME = 249
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class PartitionMetadata(NamedTuple):
@@ -141,6 +146,21 @@ class ClusterSnapshot:
             controller_id=controller_id,
             nodes=self.nodes if nodes == self.nodes else MappingProxyType(dict(nodes)),
             topics=MappingProxyType(table),
+        )
+
+
+def check_topic_name(name: object) -> None:
+    """Refuses what no broker takes for a topic's name (Kafka: `Topic.validate`).
+
+    Raises:
+        InvalidTopicError: it is no str, or empty, too long, `.`, `..` or has other characters.
+    """
+    if not isinstance(name, str):
+        raise InvalidTopicError(f"a topic's name is a str, not {type(name).__name__}")
+    if name in {".", ".."} or len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+        raise InvalidTopicError(
+            f"{name[:_LONGEST_NAME]!r} is no topic name: 1 to {_LONGEST_NAME} of the characters "
+            "a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'"
         )
 
 

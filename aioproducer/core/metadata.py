@@ -22,9 +22,9 @@ from aioproducer.core.cluster import (
     ClusterSnapshot,
     PartitionMetadata,
     TopicMetadata,
+    check_topic_name,
 )
 from aioproducer.core.live_topic import LiveTopic
-from aioproducer.core.topic_names import check_topic_name
 from aioproducer.errors import (
     AuthenticationError,
     KafkaError,

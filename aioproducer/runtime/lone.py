@@ -172,6 +172,7 @@ class LoneRecords:
             or flight.batch.size < record.size
         ):
             if self._air and self.alarm.is_burst:
+                self.alarm.ring()  # what follows gathers, however long that takes
                 return None
             self._give_up_ready()
             self._follow_up_all()

@@ -13,7 +13,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aioproducer.core.topic_names import check_topic_name
+from aioproducer.core.cluster import check_topic_name
 from aioproducer.errors import (
     BootstrapError,
     InvalidPartitionError,

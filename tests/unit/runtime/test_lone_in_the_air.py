@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import count
 from math import inf
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from aioproducer import Producer
 from aioproducer.errors import KafkaError
 from aioproducer.records.batch import read_batches
+from aioproducer.runtime.alarm import _BURST_S
 from aioproducer.testing import TopicSpec
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
 
@@ -91,6 +93,20 @@ def test_a_burst_behind_a_lone_record_gathers() -> None:
             for value in values:
                 await producer.send("t", value, partition=0)
         assert batches_of(kafka, 0) == [values[:1], values[1:]]
+
+    run_virtual(run, brokers=2, topics={"t": TopicSpec(2, 2)})
+
+
+def test_a_burst_gathers_however_long_its_second_record_takes() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        async with after_lone_records(kafka) as producer:
+            engine, readings = producer._engine, count()
+            assert engine is not None
+            # Between two looks at the clock a machine that is busy spends more than half a burst.
+            engine.sender_task._alarm._clock = lambda: next(readings) * 0.6 * _BURST_S
+            for number in range(9):
+                await producer.send("t", b"%d" % number, partition=0)
+        assert [len(batch) for batch in batches_of(kafka, 0)] == [1, 8]
 
     run_virtual(run, brokers=2, topics={"t": TopicSpec(2, 2)})
 
