@@ -33,8 +33,8 @@ ZERO_ID = UUID(int=0)
 _MOST_HOLES = 1024
 """Partition ids a response may skip: a hostile id must not make us allocate by its value."""
 
-_LONGEST_NAME = 249
-_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_LONGEST_TOPIC_NAME = 249
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class PartitionMetadata(NamedTuple):
@@ -157,10 +157,10 @@ def check_topic_name(name: object) -> None:
     """
     if not isinstance(name, str):
         raise InvalidTopicError(f"a topic's name is a str, not {type(name).__name__}")
-    if name in {".", ".."} or len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+    if name in {".", ".."} or len(name) > _LONGEST_TOPIC_NAME or not _TOPIC_NAME.fullmatch(name):
         raise InvalidTopicError(
-            f"{name[:_LONGEST_NAME]!r} is no topic name: 1 to {_LONGEST_NAME} of the characters "
-            "a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'"
+            f"{name[:_LONGEST_TOPIC_NAME]!r} is no topic name: 1 to {_LONGEST_TOPIC_NAME} "
+            "of the characters a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'"
         )
 
 
