@@ -18,8 +18,7 @@ LINGER_MS = 5
 BATCH_BYTES = 128 << 10
 TASKS = 1_000
 RATE = 1_000
-LATENCY_RECORDS = 12_000
-LATENCY_TURNS = 24
+TURN_RECORDS = 500
 FILL_TOPICS, FILL_PARTITIONS, FILL_RATE = 100, 12, 50_000
 KNOWN_MANY, KNOWN_FEW = 10_000, 10
 
@@ -79,11 +78,13 @@ _BY_MODE = {
     "tasks": 200_000,
     "many": 1_200_000,
     "arrow": 2_400_000,
-    "latency": LATENCY_RECORDS,
+    "latency": 36 * TURN_RECORDS,
     "fill": 3 * FILL_RATE,
     "active": 400_000,
 }
-"""Records of 100 bytes that take about one or two seconds; the smaller number counts."""
+_BY_BOTH = {("confluent-aio", "latency"): 6 * TURN_RECORDS}
+"""Records of 100 bytes that take about one or two seconds; the smallest number counts. Those of
+latency are whole turns, for each of which AIOProducer takes seconds."""
 
 _SHARE_BY_SIZE = {100: 1.0, 1_024: 0.4, 10_240: 0.06}
 _SHARE_SPREAD_THIN = 0.1
@@ -106,7 +107,7 @@ class Cell:
     @property
     def turns(self) -> int:
         """How many turns a run takes; with more than one, the clients of a round alternate."""
-        return LATENCY_TURNS if self.mode == "latency" else 1
+        return self.records // TURN_RECORDS if self.mode == "latency" else 1
 
     @property
     def key(self) -> str:
@@ -117,7 +118,12 @@ class Cell:
     @property
     def records(self) -> int:
         """How many to send."""
-        most = min(_BY_MODE[self.mode], _BY_CLIENT.get(self.client, 10**9))
+        most = _BY_MODE[self.mode]
+        most = min(
+            most,
+            _BY_CLIENT.get(self.client, most),
+            _BY_BOTH.get((self.client, self.mode), most),
+        )
         spread_thin = self.partitions == KNOWN_MANY and self.mode != "active"
         return int(most * _SHARE_BY_SIZE[self.size] * (_SHARE_SPREAD_THIN if spread_thin else 1))
 

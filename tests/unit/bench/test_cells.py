@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.cells import CLIENTS, ESSENTIAL, FULL, Cell, select
+from bench.cells import CLIENTS, ESSENTIAL, FULL, TURN_RECORDS, Cell, select
 
 CELLS = [cell for cells in FULL.values() for cell in cells]
 
@@ -18,6 +18,12 @@ def test_every_cell_sends_something_in_a_way_its_client_has() -> None:
     special = {"latency", "fill", "active"}
     assert all(cell.records > 0 for cell in CELLS)
     assert all(cell.mode in {*CLIENTS[cell.client].modes, *special} for cell in CELLS)
+
+
+def test_latencies_are_measured_in_several_whole_turns() -> None:
+    cells = [cell for cell in CELLS if cell.mode == "latency"]
+    assert all(cell.turns > 1 and cell.records == cell.turns * TURN_RECORDS for cell in cells)
+    assert {cell.client for cell in cells} >= {"aioproducer", "confluent-aio"}
 
 
 def test_the_matrix_crosses_everything() -> None:
