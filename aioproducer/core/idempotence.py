@@ -306,10 +306,16 @@ class IdempotentSequencer(Sequencer):
         return lost
 
     def on_split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """The parts share the batch's sequences, in order."""
+        """The parts share the batch's sequences, in order.
+
+        If the whole may be written, it is like a gap before them: the broker takes the parts only
+        if it does not hold the whole, and none of them may be numbered anew.
+        """
         if not batch.has_sequence:
             return
         partition = self._partition(batch.topic_partition)
+        if batch.possibly_persisted:
+            partition.unknown_gap = max(partition.unknown_gap or batch.ordinal, batch.ordinal)
         sequence = batch.base_sequence
         for part in parts:
             part.set_producer(batch.producer_id, batch.producer_epoch, sequence)

@@ -376,8 +376,12 @@ class Sender:
             if self._transactions is not None:
                 self._transactions.fail(error)
                 self.fatal_error = self._transactions.error
-        elif action is ProduceAction.SPLIT and batch.count > 1 and not batch.possibly_persisted:
-            # Parts of a batch that was written whole would not be recognised as duplicates.
+        elif (
+            action is ProduceAction.SPLIT
+            and batch.count > 1
+            and (batch.has_sequence or not batch.possibly_persisted)
+        ):
+            # Only sequences keep the parts out of a log in which the whole batch stands.
             self._split(batch, now)
             return
         elif action is ProduceAction.OUT_OF_ORDER and self._sequencer.may_renumber(batch):

@@ -443,6 +443,53 @@ def test_a_split_batch_keeps_its_sequences_and_its_order() -> None:
     assert core.pool.available == core.pool.total
 
 
+def maybe_written_and_split(core: Core) -> ProducerBatch:
+    """A batch of four whose first answer was lost, then refused as too large."""
+    acknowledged(core)
+    whole = core.append(value=b"0")
+    for number in range(1, 4):
+        assert core.append(value=b"%d" % number) is whole
+    (dispatch,) = core.poll()
+    core.sender.on_failure(1, dispatch.batches, NodeDisconnectedError("gone"), core.now)
+    core.now += 2
+    (again,) = core.poll()
+    core.sender.on_response(1, again.batches, answer(10), core.now)
+    assert not whole.done
+    return whole
+
+
+def test_a_batch_that_may_be_written_is_split_under_its_sequences() -> None:
+    core = idempotent_core()
+    whole = maybe_written_and_split(core)
+    sent = []
+    while not whole.done:
+        (again,) = core.poll()
+        (part,) = again.batches
+        sent.append(stamps(part))
+        core.sender.on_response(1, again.batches, answer(), core.now)
+    assert sent == [(9, 0, 1), (9, 0, 3)]
+    assert all(whole.record_error(index) is None for index in range(4))
+    fresh = core.append()
+    core.poll()
+    assert stamps(fresh) == (9, 0, 5)
+
+
+def test_parts_of_a_batch_that_stands_in_the_log_whole_are_not_numbered_anew() -> None:
+    core = idempotent_core()
+    whole = maybe_written_and_split(core)
+    sent = []
+    for _ in range(10):
+        for again in core.poll():
+            sent.extend(map(stamps, again.batches))
+            core.sender.on_response(1, again.batches, answer(45), core.now)
+        core.now += 2
+    assert whole.done
+    assert sent == [(9, 0, 1), (9, 0, 3)]
+    errors = [whole.record_error(index) for index in range(4)]
+    assert all(e is not None and e.persistence is Persistence.POSSIBLY_PERSISTED for e in errors)
+    assert core.data_losses == []
+
+
 def test_splitting_ends_with_single_records() -> None:
     core = idempotent_core()
     whole = core.append(value=b"a")

@@ -238,6 +238,20 @@ def test_possibly_persisted_survives_a_later_refusal() -> None:
     assert error.persistence is Persistence.POSSIBLY_PERSISTED
 
 
+def test_without_sequences_a_batch_that_may_be_written_is_not_split() -> None:
+    core = Core()
+    batch = core.append()
+    assert core.append() is batch
+    (dispatch,) = core.poll()
+    core.sender.on_failure(1, dispatch.batches, NodeDisconnectedError("gone"), core.now)
+    core.now += 1
+    (again,) = core.poll()
+    core.sender.on_response(1, again.batches, answer(refused(10)), core.now)
+    error = error_of(batch)
+    assert isinstance(error, RecordTooLargeError)
+    assert error.persistence is Persistence.POSSIBLY_PERSISTED
+
+
 def test_a_batch_never_sent_expires_as_not_persisted_and_says_why() -> None:
     core = Core(delivery_timeout=5.0, leaders=(-1,))
     batch = core.append()
