@@ -9,7 +9,8 @@ whether they are on the wire or queued for a retry.
 
     whole ----a batch fails, surely unwritten----> broken(unwritten_from)
     whole ----a batch fails, maybe written-------> doubtful(unknown_gap)
-    doubtful --a later batch is acknowledged-----> whole      (so the failed one was written)
+    whole ----the same, split--------------------> doubtful   (parts of what stands are refused)
+    doubtful --its head is acknowledged----------> whole      (so the fate before it is settled)
     doubtful --its head is out of order----------> broken     (so the failed one was not)
     doubtful --the same, the head maybe written--> doubtful   (it fails as well)
     broken, doubtful with nothing in flight --restart: newer epoch, sequences from 0--> whole
@@ -153,13 +154,19 @@ class _Partition:
         self.unwritten_from: tuple[int, ...] | None = None
         """Batches from this ordinal on are known to be unwritten."""
         self.unknown_gap: tuple[int, ...] | None = None
-        """The youngest batch that failed and may have been written."""
+        """The youngest batch that failed, or was split, and may have been written."""
         self.log_is_new = False
         """Sequences given out so far belong to a log that is gone."""
 
     def begin_new_log(self) -> None:
         self.unwritten_from, self.unknown_gap = _FIRST_OF_ALL, None
         self.log_is_new = True
+
+    def doubt(self, batch: ProducerBatch) -> None:
+        self.unknown_gap = max(self.unknown_gap or batch.ordinal, batch.ordinal)
+
+    def has_before(self, batch: ProducerBatch) -> bool:
+        return bool(self.in_flight) and self.in_flight[0].ordinal < batch.ordinal
 
     @property
     def is_whole(self) -> bool:
@@ -262,7 +269,8 @@ class IdempotentSequencer(Sequencer):
         if partition is None or not self._remove(partition, batch):
             return
         partition.acknowledged = True
-        if partition.unknown_gap is not None and batch.ordinal > partition.unknown_gap:
+        gap = partition.unknown_gap
+        if gap is not None and batch.ordinal > gap and not partition.has_before(batch):
             partition.unknown_gap = None
         first = partition.unwritten_from
         # With `log_is_new` it stands in the old log.
@@ -277,7 +285,7 @@ class IdempotentSequencer(Sequencer):
         if not self._remove(partition, batch):
             return
         if batch.possibly_persisted:
-            partition.unknown_gap = max(partition.unknown_gap or batch.ordinal, batch.ordinal)
+            partition.doubt(batch)
         else:
             partition.unwritten_from = min(partition.unwritten_from or batch.ordinal, batch.ordinal)
 
@@ -315,7 +323,7 @@ class IdempotentSequencer(Sequencer):
             return
         partition = self._partition(batch.topic_partition)
         if batch.possibly_persisted:
-            partition.unknown_gap = max(partition.unknown_gap or batch.ordinal, batch.ordinal)
+            partition.doubt(batch)
         sequence = batch.base_sequence
         for part in parts:
             part.set_producer(batch.producer_id, batch.producer_epoch, sequence)

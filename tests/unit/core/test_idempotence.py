@@ -490,6 +490,32 @@ def test_parts_of_a_batch_that_stands_in_the_log_whole_are_not_numbered_anew() -
     assert core.data_losses == []
 
 
+def test_a_later_answer_does_not_let_parts_be_numbered_anew() -> None:
+    # It is the proof that the whole stands in the log.
+    core = idempotent_core()
+    acknowledged(core)
+    whole = core.append(value=b"0")
+    core.append(value=b"1")
+    (one,) = core.poll()
+    core.append()
+    (two,) = core.poll()
+    core.sender.on_response(1, one.batches, answer(7), core.now)
+    core.now += 2
+    (again,) = core.poll()
+    assert again.batches == [whole]
+    core.sender.on_response(1, again.batches, answer(10), core.now)
+    core.sender.on_response(1, two.batches, answer(), core.now)
+    sent = []
+    for _ in range(10):
+        for again in core.poll():
+            sent.extend(map(stamps, again.batches))
+            core.sender.on_response(1, again.batches, answer(45), core.now)
+        core.now += 2
+    assert sent == [(9, 0, 1), (9, 0, 2)]
+    errors = [whole.record_error(index) for index in range(2)]
+    assert all(e is not None and e.persistence is Persistence.POSSIBLY_PERSISTED for e in errors)
+
+
 def test_splitting_ends_with_single_records() -> None:
     core = idempotent_core()
     whole = core.append(value=b"a")

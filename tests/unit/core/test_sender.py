@@ -225,23 +225,12 @@ def test_a_lost_answer_is_retried_and_possibly_persisted(lost: KafkaError) -> No
     assert error.persistence is Persistence.POSSIBLY_PERSISTED
 
 
-def test_possibly_persisted_survives_a_later_refusal() -> None:
+@pytest.mark.parametrize("records", [1, 2])
+def test_what_may_be_written_without_sequences_is_not_split_nor_surely_refused(
+    records: int,
+) -> None:
     core = Core()
-    batch = core.append()
-    (dispatch,) = core.poll()
-    core.sender.on_failure(1, dispatch.batches, NodeDisconnectedError("gone"), core.now)
-    core.now += 1
-    (again,) = core.poll()
-    core.sender.on_response(1, again.batches, answer(refused(10)), core.now)
-    error = error_of(batch)
-    assert isinstance(error, RecordTooLargeError)
-    assert error.persistence is Persistence.POSSIBLY_PERSISTED
-
-
-def test_without_sequences_a_batch_that_may_be_written_is_not_split() -> None:
-    core = Core()
-    batch = core.append()
-    assert core.append() is batch
+    (batch,) = {core.append() for _ in range(records)}
     (dispatch,) = core.poll()
     core.sender.on_failure(1, dispatch.batches, NodeDisconnectedError("gone"), core.now)
     core.now += 1
