@@ -59,9 +59,8 @@ MUTANTS = (
     Mutant(
         "reuse a sequence after a failure",
         "core/idempotence.py",
-        "            partition.unknown_gap = max("
-        "partition.unknown_gap or batch.ordinal, batch.ordinal)\n",
-        "            partition.next_sequence = batch.base_sequence\n",
+        "            partition.doubt(batch)\n        else:\n",
+        "            partition.next_sequence = batch.base_sequence\n        else:\n",
     ),
     Mutant(
         "start over under the same epoch",
