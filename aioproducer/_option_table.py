@@ -110,7 +110,8 @@ class CoreOptions:
     metadata_recovery_rebootstrap_trigger_ms: int = option(
         300_000,
         Kind.LONG,
-        "After how many ms without metadata the client starts again from the bootstrap servers.",
+        "After how many ms without metadata the client starts again from the bootstrap servers. "
+        "A broker that is connected but busy or throttled is waited for.",
         at_least(0),
         source="KIP-1102",
     )

@@ -159,6 +159,10 @@ class NetworkClient:
         """Whether some broker or bootstrap server is connected, or was until it idled too long."""
         return any(link.is_well for link in self._links())
 
+    def any_connected(self) -> bool:
+        """Return whether some broker or bootstrap server has an open connection, busy or not."""
+        return any(link.versions is not None for link in self._links())
+
     def is_deserted(self) -> bool:
         """Whether brokers hung up on idle connections, and none is left or being dialed.
 

@@ -246,10 +246,24 @@ class BrokerLink:
             return
         key = request_type.API_KEY
         if key is not None and client_obeys_throttle(key, version):
-            seconds = min(throttle_ms / 1000, LONGEST_THROTTLE_S)
-            self.throttle(self._around.loop_time() + seconds)
-            if self._connection is not None:
-                self._connection.extend_deadlines(seconds)
+            self._obey_throttle(throttle_ms / 1000)
+
+    def _obey_throttle(self, asked_s: float) -> None:
+        now = self._around.loop_time()
+        seconds = min(asked_s, LONGEST_THROTTLE_S)
+        if seconds < asked_s:
+            self._around.warnings.warning(
+                now,
+                self.node.id,
+                "throttle time",
+                "node %s asks for a throttle time of %.0f s; the producer pauses for %.0f s",
+                self.node.id,
+                asked_s,
+                seconds,
+            )
+        self.throttle(now + seconds)
+        if self._connection is not None:
+            self._connection.extend_deadlines(seconds)
 
     def capacity_freed(self) -> None:
         """Tells the client if it may have been waiting for room."""

@@ -287,6 +287,13 @@ class RecordAppender:
     def _shortage(self) -> str:
         return f"{self._scarce} is used up"
 
+    @property
+    def _in_line(self) -> str:
+        """How many records wait, for a record that is still one of them."""
+        if self.lane.waiting == 1:
+            return "1 record waits for memory, this one"
+        return f"{self.lane.waiting} records wait for memory, this one included"
+
     # -- steps -----------------------------------------------------------------------------------
 
     def _ticket(self) -> int:
@@ -363,8 +370,7 @@ class RecordAppender:
                 raise
             self._stats.buffer_exhausted += 1
             raise BufferExhaustedError(
-                f"no memory for the record within {bound}: {self._shortage} and "
-                f"{self._memory.pool.queued} request(s) wait for it",
+                f"no memory for the record within {bound}: {self._shortage}; {self._in_line}",
                 topic=record.meta.name,
                 elapsed_ms=round((self._loop.time() - started) * 1000),
                 advice=f"the cluster takes less than is offered: slow down or raise {self._scarce}",

@@ -74,6 +74,9 @@ class MetadataClient(Protocol):
     def is_ready(self, node_id: int, now: float) -> bool:
         """Whether a request can be sent to it now."""
 
+    def any_connected(self) -> bool:
+        """Return whether some broker or bootstrap server has an open connection."""
+
     def ready_at(self, node_id: int, now: float) -> float:
         """When to look at it again."""
 
@@ -227,12 +230,17 @@ class MetadataTask:
         self._no_node_ready = False
         if due_at > now:
             return due_at
-        if self._trying_since is None:
-            self._trying_since = now
-        elif self._no_metadata_for_too_long(now):
-            self._rebootstrap(now, "no metadata for metadata_recovery_rebootstrap_trigger_ms")
         node_id = self._client.least_loaded_node(now)
-        if node_id is not None and self._client.is_ready(node_id, now):
+        is_ready = node_id is not None and self._client.is_ready(node_id, now)
+        if is_ready or not self._client.any_connected():
+            # Brokers that are only busy or throttled are no reason to start over.
+            if self._trying_since is None:
+                self._trying_since = now
+            elif self._no_metadata_for_too_long(now):
+                self._rebootstrap(now, "no metadata for metadata_recovery_rebootstrap_trigger_ms")
+                node_id = self._client.least_loaded_node(now)
+                is_ready = node_id is not None and self._client.is_ready(node_id, now)
+        if is_ready and node_id is not None:
             self._send(node_id, now)
             return self._due_at()
         if self._note_fatal_connection_errors(now):

@@ -507,6 +507,16 @@ async def test_no_throttle_time_parks_a_node_for_weeks() -> None:
 
 
 @virtual_time
+async def test_throttle_time_that_is_cut_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    for milliseconds, warned in ((300_000, False), (600_000, True)):
+        caplog.clear()
+        async with harness(MemoryDialer({"broker": throttles(milliseconds)})) as it:
+            await it.connect()
+            await it.ask()
+        assert ("throttle time of 600 s; the producer pauses for 300 s" in caplog.text) is warned
+
+
+@virtual_time
 async def test_a_throttle_time_of_init_producer_id_counts_too() -> None:
     async def behave(peer: Peer) -> None:
         header = await peer.expect(ApiKey.INIT_PRODUCER_ID)

@@ -83,6 +83,7 @@ class FakeClient:
         self.nodes: Mapping[int, Node] = {}
         self.ready: set[int] = set()
         self.dialing: set[int] = set()
+        self.busy: set[int] = set()
         self.retry_at: dict[int, float] = {}
         self.errors: dict[int, KafkaError] = {}
         self.versions = (0, 13)
@@ -100,6 +101,7 @@ class FakeClient:
     def rebootstrap(self) -> None:
         self.set_nodes({})
         self.ready.clear()
+        self.busy.clear()
         self.rebootstrap_required = None
 
     def set_nodes(self, nodes: Mapping[int, Node], cluster_id: str | None = None) -> None:
@@ -121,13 +123,16 @@ class FakeClient:
     def is_ready(self, node_id: int, now: float) -> bool:
         return node_id in self.ready
 
+    def any_connected(self) -> bool:
+        return bool(self.ready | self.busy)
+
     def ready_at(self, node_id: int, now: float) -> float:
-        if node_id in self.dialing:
+        if node_id in self.dialing | self.busy:
             return inf
         return max(now, self.retry_at.get(node_id, 0))
 
     def maybe_connect(self, node_id: int, now: float) -> None:
-        if node_id in self.dialing | self.ready or self.retry_at.get(node_id, 0) > now:
+        if node_id in self.dialing | self.ready | self.busy or self.retry_at.get(node_id, 0) > now:
             return
         self.dials.append((now, node_id))
         self.dialing.add(node_id)
@@ -819,6 +824,41 @@ def test_with_a_trigger_of_0_ms_bootstrap_servers_get_the_time_to_connect(loop):
             await asyncio.sleep(5)
         assert len(world.client.requests) == 6
         assert len(world.client.dials) < 20
+
+    play(loop, act, metadata_recovery_rebootstrap_trigger_ms=0)
+
+
+@pytest.mark.parametrize("trigger_ms", [0, 300_000])
+def test_busy_connections_do_not_start_the_rebootstrap_timer(loop, trigger_ms):
+    async def act(world: World) -> None:
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        world.client.ready, world.client.busy = set(), {1, 2}
+        world.metadata.request_update(loop.time())
+        await asyncio.sleep(400)
+        world.client.ready, world.client.busy = {1}, {2}
+        world.client.on_event()
+        await asyncio.sleep(1)
+        assert world.client.told == [{1, 2}]
+        assert world.client.requests[-1][1] == 1
+
+    play(
+        loop,
+        act,
+        metadata_recovery_rebootstrap_trigger_ms=trigger_ms,
+        metadata_max_age_ms=3_600_000,
+    )
+
+
+def test_with_a_trigger_of_0_ms_one_failed_request_is_enough(loop):
+    async def act(world: World) -> None:
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        world.client.ready = {1, 2}
+        world.client.answer = lambda node_id, names: (
+            response() if node_id < 0 else RequestTimeoutError("slow")
+        )
+        world.metadata.request_update(loop.time())
+        await asyncio.sleep(1)
+        assert world.client.told == [{1, 2}, set(), {1, 2}]
 
     play(loop, act, metadata_recovery_rebootstrap_trigger_ms=0)
 

@@ -95,6 +95,17 @@ async def test_the_wait_for_a_place_ends_at_its_bound(fast: bool) -> None:
     made.end()
 
 
+async def test_buffer_error_counts_every_record_that_waits(fast: bool) -> None:
+    made = bench(fast=fast, buffer_max_records=1, enqueue_timeout_ms=20)
+    await made.producer.send("t", b"1")
+    calls = [asyncio.create_task(made.producer.send("t", b"2")) for _ in range(3)]
+    errors = await asyncio.gather(*calls, return_exceptions=True)
+    texts = [str(error) for error in errors]
+    assert "3 records wait for memory, this one included" in texts[0]
+    assert "1 record waits for memory, this one" in texts[2]
+    made.end()
+
+
 async def test_a_wait_without_bound_ends_with_the_producer(fast: bool) -> None:
     made = bench(fast=fast, buffer_max_records=1, enqueue_timeout_ms=-1, max_block_ms=1)
     await made.producer.send("t", b"1")
