@@ -157,6 +157,42 @@ def test_retried_batches_regain_their_old_order() -> None:
     assert core.drain(1) == [second]
 
 
+def test_batch_that_waits_for_its_retry_moves_with_its_leader_before_younger_ones() -> None:
+    core = Core(leaders=(1, 1))
+    first = core.fill(0)
+    elsewhere = core.append(1)
+    assert core.drain(1) == [first, elsewhere]
+    core.accumulator.reenqueue(first, core.now + 10)
+    assert core.drain(1) == []  # younger batches of the partition wait for it
+    core.learn((2, 1), epoch=2)
+    assert core.drain(2) == [first]
+    assert [batch.topic_partition.partition for batch in core.drain(2)] == [0]
+    assert core.drain(1) == []
+
+
+def test_node_that_leads_nothing_gets_nothing() -> None:
+    core = Core(leaders=(1, 1))
+    core.append(0)
+    assert core.drain(2) == []
+    assert core.drain(99) == []
+    assert len(core.drain(1)) == 1
+
+
+def test_record_larger_than_a_batch_has_a_batch_of_its_own() -> None:
+    core = Core(batch_size=200)
+    small = core.append(value=b"v")
+    large = core.append(value=b"v" * 500)
+    after = core.append(value=b"v" * 100)
+    assert len({small, large, after}) == 3
+    assert [batch.count for batch in (small, large, after)] == [1, 1, 1]
+    assert core.pool.available == core.pool.total - 200 - large.size - after.size
+    for expected in (small, large, after):
+        (batch,) = core.drain(1)
+        assert batch is expected
+        core.accumulator.complete(batch, BatchOutcome())
+    assert core.pool.available == core.pool.total
+
+
 def test_flushing_closing_and_exhausted_memory_end_the_linger() -> None:
     for expedite in ("flush", "close", "memory"):
         core = Core(linger=60.0, memory=400, batch_size=200)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
 from aioproducer.core.actions import Connect
+from aioproducer.core.idempotence import IdempotentSequencer, ProducerIdentity
 from aioproducer.core.partitioners import NodeLatencies
 from aioproducer.core.producer_batch import BatchOutcome
 from aioproducer.errors import (
@@ -444,3 +446,112 @@ def test_a_failure_nobody_looked_at_is_reported_once_per_batch() -> None:
     core.sender.abort(ProducerClosedError("closed"))
     gc.collect()
     assert forgotten == [2]
+
+
+@pytest.mark.parametrize("code", [17, 29, 42, 43, 44])
+def test_error_that_no_retry_can_cure_fails_the_batch_alone(code: int) -> None:
+    core = Core(leaders=(1, 1))
+    failed, kept = core.append(0), core.append(1)
+    (dispatch,) = core.poll()
+    response = answer(refused(code), ok(1))
+    core.sender.on_response(1, dispatch.batches, response, core.now)
+    error = error_of(failed)
+    assert (error.code, error.retriable) == (code, False)  # type: ignore[attr-defined]
+    assert error.persistence is Persistence.NOT_PERSISTED
+    assert kept.outcome is not None and kept.outcome.error is None
+    assert core.sender.fatal_error is None
+    next_one = core.append(0)
+    core.now += 2
+    (again,) = core.poll()
+    assert again.batches == [next_one]
+
+
+def test_error_has_the_brokers_words_or_else_ours() -> None:
+    texts = []
+    for words in (None, "come back on Monday"):
+        core = Core()
+        batch = core.append()
+        (dispatch,) = core.poll()
+        bad = refused(42)
+        bad.error_message = words
+        core.sender.on_response(1, dispatch.batches, answer(bad), core.now)
+        texts.append(str(error_of(batch)))
+    ours, theirs = texts
+    assert "INVALID_REQUEST (42): The broker could not make sense of the request" in ours
+    assert "INVALID_REQUEST (42): come back on Monday" in theirs
+
+
+def test_retry_backoff_grows_to_its_maximum_with_each_attempt() -> None:
+    core = Core()
+    core.append()
+    delays = []
+    for _ in range(6):
+        (dispatch,) = core.poll()
+        core.sender.on_response(1, dispatch.batches, answer(refused(19)), core.now)
+        delay = core.sender.next_deadline(core.now, core.nodes) - core.now
+        delays.append(delay)
+        core.now += delay
+    for delay, expected in zip(delays, [0.1, 0.2, 0.4, 0.8, 1.0, 1.0], strict=True):
+        assert 0.8 * expected <= delay <= 1.2 * expected
+
+
+def test_batch_behind_another_transaction_is_retried_after_a_short_backoff() -> None:
+    core = Core()
+    core.append()
+    delays = []
+    for _ in range(3):
+        (dispatch,) = core.poll()
+        core.answer(dispatch, 51)
+        delays.append(core.sender.next_deadline(core.now, core.nodes) - core.now)
+        core.now += 2
+    for delay, expected in zip(delays, [0.02, 0.04, 0.08], strict=True):
+        assert 0.8 * expected <= delay <= 1.2 * expected
+
+
+def test_after_a_fatal_answer_everything_fails_and_a_late_answer_is_harmless() -> None:
+    core = Core((1, 1), sequencer=IdempotentSequencer(5))
+    core.sender.on_identity(ProducerIdentity(9, 0))
+    first, second = core.append(0), core.append(1)
+    core.accumulator.settings = replace(core.accumulator.settings, max_request_size=1)
+    (one,) = core.poll()
+    (two,) = core.poll()
+    queued = core.append(0)
+    core.answer(one, 31)
+    fatal = core.sender.fatal_error
+    assert fatal is not None
+    core.sender.abort(fatal)
+    assert error_of(first).persistence is Persistence.NOT_PERSISTED
+    assert error_of(second).persistence is Persistence.POSSIBLY_PERSISTED
+    assert error_of(queued).persistence is Persistence.NOT_PERSISTED
+    core.sender.on_response(1, two.batches, answer(ok(1)), core.now)
+    assert error_of(second) is not None
+    assert core.pool.available == core.pool.total
+    assert core.stats.records_acknowledged == 0
+
+
+def test_with_one_request_in_flight_an_expired_one_still_holds_its_successor_back() -> None:
+    core = Core(guarantee_order=True, delivery_timeout=5.0)
+    expired = core.append()
+    (dispatch,) = core.poll()
+    core.now += 4
+    following = core.append()
+    core.now += 1
+    assert core.poll() == []
+    assert isinstance(error_of(expired), DeliveryTimeoutError)
+    core.sender.on_response(1, dispatch.batches, answer(ok()), core.now)
+    (later,) = core.poll()
+    assert later.batches == [following]
+
+
+def test_next_deadline_follows_the_oldest_batch() -> None:
+    core = Core(leaders=(1, 2), delivery_timeout=10.0)
+    began = core.now
+    core.append(0)
+    (first,) = core.poll()
+    assert core.sender.next_deadline(core.now, core.nodes) == began + 10
+    core.now += 3
+    core.append(1)
+    core.poll()
+    assert core.sender.next_deadline(core.now, core.nodes) == began + 10
+    core.sender.on_response(1, first.batches, answer(ok()), core.now)
+    assert core.sender.next_deadline(core.now, core.nodes) == began + 13
