@@ -345,11 +345,18 @@ class RecordAccumulator:
         self.complete(batch, outcome)
         self.unmute(batch.topic_partition)
 
-    def take_expired(self, now: float) -> list[ProducerBatch]:
-        """Batches past their delivery timeout, taken off their queues, not yet completed."""
-        expired = self._incomplete.expired(now)
-        self._forget(expired)
-        return expired
+    def expired(self, now: float) -> list[ProducerBatch]:
+        """The batches past their delivery timeout."""
+        return self._incomplete.expired(now)
+
+    def withdraw(self, batches: Iterable[ProducerBatch]) -> None:
+        """Take batches off their queues that are about to be completed."""
+        for batch in batches:
+            self._incomplete.discard(batch)
+            queue = self._queue_of(*batch.topic_partition)
+            if not batch.holds and batch in queue.batches:
+                queue.batches.remove(batch)
+                self.readiness.take_back(queue)
 
     def take_all(
         self,
@@ -362,7 +369,7 @@ class RecordAccumulator:
         batches = [batch for batch in self.incomplete() if (in_flight if batch.holds else queued)]
         if only is not None:
             batches = [batch for batch in batches if only(batch)]
-        self._forget(batches)
+        self.withdraw(batches)
         return batches
 
     # -- flush and close -------------------------------------------------------------------------
@@ -464,14 +471,6 @@ class RecordAccumulator:
         batch.on_attempt(now, self._metadata.leader_epoch(*queue.topic_partition))
         if self.settings.guarantee_order:
             queue.muted = True
-
-    def _forget(self, batches: Iterable[ProducerBatch]) -> None:
-        for batch in batches:
-            self._incomplete.discard(batch)
-            queue = self._queue_of(*batch.topic_partition)
-            if not batch.holds and batch in queue.batches:
-                queue.batches.remove(batch)
-                self.readiness.take_back(queue)
 
     def _forget_topics(self) -> None:
         """Drops the queues of topics that expired from the metadata; sequences live elsewhere."""

@@ -6,7 +6,6 @@ know: how either works.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -22,6 +21,19 @@ class NodeView(Protocol):
 
     def ready_at(self, node_id: int, now: float) -> float:
         """Loop time at which asking again makes sense; inf when an event will tell."""
+
+    def least_loaded_node(self, now: float) -> int | None:
+        """The node for a request that any broker answers: ready, being dialed or to be dialed.
+
+        None while every node backs off, is throttled or has too many requests in flight.
+        """
+
+    def next_chance_at(self, now: float) -> float:
+        """Loop time at which the next backoff or throttle ends, inf without one.
+
+        Then `least_loaded_node` may have another answer; before, only after an event: the end of a
+        dial, the response to a request in flight.
+        """
 
     def connection_failures(self, node_id: int) -> KafkaError | None:
         """Why the node cannot be reached; None while nothing is wrong."""
@@ -40,9 +52,22 @@ class Dispatch(NamedTuple):
     batches: list[ProducerBatch]
 
 
-@dataclass(frozen=True, slots=True)
-class RequestIdentity:
-    """Ask any broker for a producer id (InitProducerId)."""
+class RequestIdentity(NamedTuple):
+    """Ask a broker for a producer id (InitProducerId)."""
+
+    node_id: int
 
 
 Action = Connect | Dispatch | RequestIdentity
+
+LOOK_AGAIN_S = 1.0
+"""The longest time without a new choice of broker while none is ready."""
+
+
+def look_again_at(nodes: NodeView, now: float) -> float:
+    """Loop time at which a request that any broker answers is tried again, if none is ready now.
+
+    Always finite: a dial that drags on or a node that fills up must not leave the request without
+    a timer.
+    """
+    return min(nodes.next_chance_at(now), now + LOOK_AGAIN_S)

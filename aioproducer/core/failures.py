@@ -13,27 +13,30 @@ from aioproducer.errors import DeliveryTimeoutError, KafkaError
 
 if TYPE_CHECKING:
     from aioproducer.core.metadata import Metadata
+    from aioproducer.core.obstacles import Wait
 
 
 def expiry_of(
-    batch: ProducerBatch, metadata: Metadata, *, timeout: float, now: float
+    batch: ProducerBatch, wait: Wait, metadata: Metadata, *, timeout: float, now: float
 ) -> DeliveryTimeoutError:
-    """Why a batch was not acknowledged within its delivery timeout, in seconds."""
-    if batch.on_wire:
-        where = "waiting for the broker's answer"
-    elif batch.attempts:
-        where = "waiting to be sent again"
-    else:
-        where = "waiting to be sent"
+    """Why a batch was not acknowledged within its delivery timeout, in seconds.
+
+    Args:
+        batch: the batch.
+        wait: what it was waiting for.
+        metadata: says what is wrong with the topic, the cluster and the connections.
+        timeout: the delivery timeout.
+        now: loop time.
+    """
     topic, partition = batch.topic_partition
-    cause = batch.last_error or metadata.explain(topic, partition)
+    cause = wait.error or metadata.explain(topic, partition)
     error = DeliveryTimeoutError(
         f"{batch.count} record(s) not acknowledged within delivery_timeout_ms="
-        f"{round(timeout * 1000)} after {batch.attempts} attempt(s), {where}"
+        f"{round(timeout * 1000)} after {batch.attempts} attempt(s), {wait.obstacle.value}"
         + (f"; last cause: {cause}" if cause else ""),
         elapsed_ms=round((now - batch.created_at) * 1000),
     )
-    error.__cause__ = batch.last_error or metadata.topic_error(topic)
+    error.__cause__ = wait.error or metadata.topic_error(topic)
     return error
 
 

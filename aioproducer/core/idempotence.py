@@ -42,6 +42,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from aioproducer.core.obstacles import Obstacle
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.types import TopicPartition
 
@@ -72,6 +73,10 @@ class Sequencer:
     def may_drain(self, batch: ProducerBatch) -> bool:
         """Whether the batch, the first of its queue, may go out now."""
         return True
+
+    def obstacle(self, batch: ProducerBatch) -> Obstacle:
+        """What keeps a batch, the first of its queue, from going out; it changes nothing."""
+        return Obstacle.TURN
 
     def numbers_of_next(
         self, topic_partition: TopicPartition, behind: int = 0
@@ -218,6 +223,15 @@ class IdempotentSequencer(Sequencer):
             and partition.identity == self.identity
             and len(partition.in_flight) < self._max_in_flight
         )
+
+    def obstacle(self, batch: ProducerBatch) -> Obstacle:
+        """What keeps a batch, the first of its queue, from going out."""
+        if self._given_up:
+            return Obstacle.TURN
+        partition = self._partitions.get(batch.topic_partition)
+        if partition is not None and any(other is not batch for other in partition.in_flight):
+            return Obstacle.EARLIER_BATCH
+        return Obstacle.PRODUCER_ID if self.identity is None else Obstacle.EARLIER_BATCH
 
     def numbers_of_next(
         self, topic_partition: TopicPartition, behind: int = 0

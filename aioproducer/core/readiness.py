@@ -51,6 +51,16 @@ class PartitionQueue:
         self.ready_at: float = inf
         self.placed: int | None = _NOWHERE
 
+    @property
+    def is_leaderless(self) -> bool:
+        """Whether the partition's time has come and it has no leader."""
+        return self.placed == _LEADERLESS
+
+    @property
+    def node_id(self) -> int | None:
+        """The node on whose queue the partition is."""
+        return None if self.is_leaderless else self.placed
+
     def is_full_up(self) -> bool:
         """Whether the next record needs a new batch (Java: `allBatchesFull`)."""
         return not self.batches or self.batches[-1].full

@@ -25,9 +25,11 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from aioproducer.core.accumulator import RecordAccumulator
-from aioproducer.core.actions import Action, Connect, Dispatch, NodeView, RequestIdentity
+from aioproducer.core.actions import Action, Connect, Dispatch, NodeView
 from aioproducer.core.failures import expiry_of, failure_outcome
 from aioproducer.core.idempotence import ProducerIdentity, Sequencer
+from aioproducer.core.liveness import Connections, unattended, wait_of
+from aioproducer.core.obstacles import Wait
 from aioproducer.core.produce_answers import (
     Answers,
     acknowledges,
@@ -43,16 +45,14 @@ from aioproducer.core.produce_rules import (
     action_for,
 )
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
+from aioproducer.core.producer_id import IdentityFailure, ProducerIdRequests
 from aioproducer.core.stats import FailedBatch, ProducerStats
 from aioproducer.core.transaction_rules import concurrent_backoff
 from aioproducer.errors import (
-    AuthenticationError,
-    AuthorizationError,
     ConcurrentTransactionsError,
     KafkaError,
     NodeDisconnectedError,
     ProtocolError,
-    UnsupportedVersionError,
     error_from_code,
 )
 from aioproducer.types import TopicPartition
@@ -67,10 +67,6 @@ if TYPE_CHECKING:
     from aioproducer.core.partitioners import NodeLatencies
     from aioproducer.core.transactions import TransactionManager
     from aioproducer.wire.messages.produce import PartitionProduceResponse, ProduceResponse
-
-
-_HOPELESS = (AuthenticationError, AuthorizationError, UnsupportedVersionError)
-"""Asking for a producer id again would only get the same answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +103,9 @@ class Sender:
         self._on_data_loss = on_data_loss
         metadata.on_recreated = sequencer.on_recreated
         metadata.on_other_cluster = self._on_other_cluster
-        self._identity_requested = False
-        self._identity_outdated = False
-        self._identity_failures = 0
-        self._identity_retry_at = -inf
+        self.producer_id: ProducerIdRequests = ProducerIdRequests(
+            sequencer, settings.retry_backoff, rng
+        )
         self.fatal_error: KafkaError | None = None
         """Set when nothing can be sent any more; the runtime ends the producer with it."""
         self._rng = rng
@@ -133,8 +128,6 @@ class Sender:
             for queue in readiness.leaderless:
                 self._metadata.add_topic(queue.topic_partition.topic, now)
         actions: list[Action] = []
-        if self._wants_identity and now >= self._identity_retry_at:
-            actions.append(RequestIdentity())
         for node_id in readiness.nodes():
             if node_id in self._preparing:
                 continue
@@ -152,52 +145,67 @@ class Sender:
                 for batch in batches:
                     accumulator.hold(batch)
                 actions.append(Dispatch(node_id, batches))
+        # Last: a drain that finds the epochs used up gives up the identity.
+        if self._wants_identity:
+            action = self.producer_id.action(now, nodes)
+            if action is not None:
+                actions.append(action)
         return actions
 
     def next_deadline(self, now: float, nodes: NodeView) -> float:
         """Loop time of the next turn, unless an event comes first."""
         deadline = min(self._readiness.next_at, self.accumulator.next_expiry_at)
-        if self._wants_identity and self._identity_retry_at > now:
-            deadline = min(deadline, self._identity_retry_at)
+        if self._wants_identity:
+            deadline = min(deadline, self.producer_id.due_at(now, nodes))
         for node_id in self._readiness.nodes():
             if node_id not in self._preparing:
                 ready = nodes.is_ready(node_id, now)
                 deadline = min(deadline, now if ready else nodes.ready_at(node_id, now))
         return deadline
 
-    @property
-    def awaits_network(self) -> bool:
-        """Whether something is to go out, and connections are what it may be waiting for."""
-        return self._readiness.has_ready or self._wants_identity
+    def next_turn_after_response(self, now: float, nodes: NodeView) -> float:
+        """Loop time of the next turn once a request is over; `now` for one at once.
+
+        Where batches linger it is at once: the tasks that are resumed may send the last records
+        that all others wait for (adaptive linger).
+        """
+        if (
+            self.accumulator.settings.linger
+            or self._awaits_connection
+            or self.fatal_error is not None
+            or self._transactions is not None
+        ):
+            return now
+        return self.next_deadline(now, nodes)
+
+    def next_turn_after_connection_change(self, now: float) -> float:
+        """Loop time of the next turn once a node came, went or has room; inf for no other turn."""
+        return now if self._awaits_connection else inf
+
+    def wait_of(self, batch: ProducerBatch) -> Wait:
+        """What a batch without an outcome waits for."""
+        return wait_of(batch, self.accumulator, self.producer_id)
+
+    def unattended(self, nodes: Connections, now: float) -> list[tuple[ProducerBatch, Wait]]:
+        """The batches for which the rule of `core.liveness` is broken."""
+        return list(unattended(self.accumulator, self.producer_id, self._preparing, nodes, now))
 
     # -- events ----------------------------------------------------------------------------------
 
-    def on_identity_requested(self) -> None:
-        """The request is out; until its answer there is no second one."""
-        self._identity_requested = True
-
     def on_identity(self, identity: ProducerIdentity) -> None:
         """A broker gave a producer id: what waited for it may go."""
-        self._identity_requested = False
-        if self._identity_outdated:
-            self._identity_outdated = False
-            return
-        self._identity_failures = 0
-        self._sequencer.on_identity(identity)
-        self.accumulator.replan_all()
+        if self.producer_id.on_identity(identity):
+            self.accumulator.replan_all()
 
     def on_identity_failure(self, error: KafkaError, now: float) -> None:
         """No producer id this time; fatal when asking again cannot help."""
-        self._identity_requested = self._identity_outdated = False
-        if isinstance(error, UnsupportedVersionError) and self._sequencer.do_without_identity():
-            self.accumulator.replan_all()
-            return
-        if isinstance(error, _HOPELESS):
-            self.fatal_error = error
-            return
-        delay = self._settings.retry_backoff.delay(self._identity_failures, self._rng)
-        self._identity_failures += 1
-        self._identity_retry_at = now + delay
+        match self.producer_id.on_failure(error, now):
+            case IdentityFailure.NOT_NEEDED:
+                self.accumulator.replan_all()
+            case IdentityFailure.REFUSED:
+                self.abort(error, in_flight=False)
+            case IdentityFailure.FATAL:
+                self.fatal_error = error
 
     def on_dispatched(self, node_id: int, batches: Sequence[ProducerBatch]) -> None:
         """The request is in the transport's hands; the node may get the next one."""
@@ -319,8 +327,7 @@ class Sender:
     # -- private ---------------------------------------------------------------------------------
 
     def _on_other_cluster(self) -> None:
-        # An answer that is still to come names an id of the old cluster.
-        self._identity_outdated = self._identity_requested
+        self.producer_id.on_other_cluster()
         self._sequencer.on_other_cluster()
 
     def _abandon(self, transactions: TransactionManager) -> None:
@@ -333,9 +340,11 @@ class Sender:
 
     def _expire(self, now: float) -> None:
         timeout = self._settings.delivery_timeout
-        for batch in self.accumulator.take_expired(now):
+        expired = [(batch, self.wait_of(batch)) for batch in self.accumulator.expired(now)]
+        self.accumulator.withdraw(batch for batch, _ in expired)
+        for batch, wait in expired:
             batch.possibly_persisted |= batch.on_wire
-            self._fail(batch, expiry_of(batch, self._metadata, timeout=timeout, now=now))
+            self._fail(batch, expiry_of(batch, wait, self._metadata, timeout=timeout, now=now))
 
     def _move_leaders(
         self, answers: Answers, response: ProduceResponse, now: float
@@ -435,8 +444,14 @@ class Sender:
         self._fail(batch, error, record_errors, now=now)
 
     @property
+    def _awaits_connection(self) -> bool:
+        """Whether something is to go out, and connections are what it may be waiting for."""
+        return self._readiness.has_ready or self._wants_identity
+
+    @property
     def _wants_identity(self) -> bool:
-        return self._sequencer.wants_identity and not self._identity_requested
+        requests = self.producer_id
+        return requests.is_wanted and not (requests.refused and not self.accumulator.has_incomplete)
 
     def _succeed(self, batch: ProducerBatch, outcome: BatchOutcome, now: float) -> None:
         self._sequencer.on_acknowledged(batch)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioproducer.core.idempotence import IdempotentSequencer, ProducerIdentity
+from aioproducer.core.obstacles import Obstacle
 from aioproducer.errors import FatalTransactionError
 from aioproducer.types import TopicPartition
 
@@ -49,6 +50,12 @@ class TransactionalSequencer(IdempotentSequencer):
         """Whether the transaction lets the batch out, and the order of its partition."""
         self.identity = self._transactions.identity
         return self._transactions.may_drain(batch) and super().may_drain(batch)
+
+    def obstacle(self, batch: ProducerBatch) -> Obstacle:
+        """What keeps a batch, the first of its queue, from going out."""
+        if not self._transactions.may_drain(batch):
+            return Obstacle.COORDINATOR
+        return super().obstacle(batch)
 
     def on_drained(self, batch: ProducerBatch) -> None:
         """The batch goes out."""

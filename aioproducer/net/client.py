@@ -181,10 +181,20 @@ class NetworkClient:
         link = self.link(node_id)
         return _INFINITY if link is None else link.ready_at(now)
 
+    def next_chance_at(self, now: float) -> float:
+        """When the next backoff or throttle ends, by which another node may be the best choice."""
+        moments = (link.ready_at(now) for link in self._links())
+        return min((at for at in moments if at > now), default=_INFINITY)
+
     def in_flight(self, node_id: int) -> int:
         """Requests under way to the node."""
         link = self.link(node_id)
         return 0 if link is None else link.in_flight
+
+    def is_dialing(self, node_id: int) -> bool:
+        """Whether a dial or a handshake with the node is in progress."""
+        link = self.link(node_id)
+        return link is not None and link.is_dialing
 
     def state(self, node_id: int) -> NodeState:
         """How the node is reachable."""

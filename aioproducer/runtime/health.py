@@ -29,9 +29,10 @@ class NodeHealth:
 class Health:
     """A snapshot for readiness probes.
 
-    `ready` is True while the producer is running and at least one broker is connected, or was until
-    the connection was closed for being idle. Memory in bytes; `waiting_for_memory` counts
-    the `send()` calls in line.
+    `ready` is True while the producer is running, at least one broker is connected, or was until
+    the connection was closed for being idle, and the last request for a producer id did not fail.
+    Memory in bytes; `waiting_for_memory` counts the `send()` calls in line. `waiting_for` says what
+    the oldest record without an outcome waits for, with the last error.
     """
 
     ready: bool
@@ -42,6 +43,7 @@ class Health:
     buffer_total: int = 0
     waiting_for_memory: int = 0
     batches_pending: int = 0
+    waiting_for: str | None = None
 
 
 def health(engine: ProducerEngine | None, state: str) -> Health:
@@ -60,8 +62,14 @@ def health(engine: ProducerEngine | None, state: str) -> Health:
             None if failure is None else str(failure),
         )
     failure = engine.failure
+    sender, oldest = engine.sender, next(engine.accumulator.incomplete(), None)
     return Health(
-        ready=state == "running" and failure is None and engine.client.any_ready(),
+        ready=(
+            state == "running"
+            and failure is None
+            and not sender.producer_id.failures
+            and engine.client.any_ready()
+        ),
         state=state if failure is None else "failed",
         error=None if failure is None else str(failure),
         nodes=nodes,
@@ -69,4 +77,5 @@ def health(engine: ProducerEngine | None, state: str) -> Health:
         buffer_total=engine.pool.total,
         waiting_for_memory=engine.appender.waiting,
         batches_pending=sum(1 for _ in engine.accumulator.incomplete()),
+        waiting_for=None if oldest is None else str(sender.wait_of(oldest)),
     )

@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from aioproducer import log
 from aioproducer.core.actions import Connect, Dispatch, RequestIdentity
 from aioproducer.core.buffer_pool import NO_CEILING
 from aioproducer.core.idempotence import ProducerIdentity
@@ -63,6 +64,10 @@ _TOPIC_IDS_SINCE = 13
 _TRANSACTIONS_V2_SINCE = 12
 _ANSWERS = (Acknowledgement, ProduceResponse)
 _NO_TRANSACTION_TIMEOUT = 2**31 - 1
+_NO_PRODUCER_ID = (
+    "the broker gave no producer id (InitProducerId), which idempotence needs: where it is not "
+    "allowed, grant IDEMPOTENT_WRITE on the cluster or, since Kafka 2.8, WRITE on a topic"
+)
 
 
 class SenderTask:
@@ -122,6 +127,7 @@ class SenderTask:
         self._transactions = transactions
         self._on_end = on_end
         self._alarm = Alarm(loop)
+        self._warnings = log.RateLimitedLog(log.get("runtime"))
         self._stopping = False
         self._broken: ProducerFailedError | None = None
         self._preparing: dict[asyncio.Task[None], None] = {}
@@ -182,10 +188,7 @@ class SenderTask:
             if not isinstance(error, Exception):
                 raise
             return False
-        if deadline <= now or sender.fatal_error is not None:
-            self.wake()
-        else:
-            self._alarm.advance(deadline)
+        self._turn_at(now if sender.fatal_error is not None else deadline, now)
         return sender.accumulator.held > held
 
     def _break(self, error: BaseException) -> None:
@@ -200,8 +203,9 @@ class SenderTask:
             followed = lone is not None and lone.follow_up()
             if not followed or self._sender.fatal_error is not None:
                 self._look_ahead()
-        elif self._sender.awaits_network:
-            self.wake()
+        else:
+            now = self._now()
+            self._turn_at(self._sender.next_turn_after_connection_change(now), now)
 
     def advance(self, until: float) -> None:
         """Something is due then: a task that sleeps longer wakes at this loop time."""
@@ -262,19 +266,13 @@ class SenderTask:
                     self._client.maybe_connect(node_id, now)
                 case Dispatch(node_id, batches):
                     self._prepare(node_id, batches, now)
-                case RequestIdentity():
-                    self._request_identity(now)
+                case RequestIdentity(node_id):
+                    self._request_identity(node_id, now)
         self._alarm.on_acted()
 
     # -- the producer id -------------------------------------------------------------------------
 
-    def _request_identity(self, now: float) -> None:
-        node_id = self._client.least_loaded_node(now)
-        if node_id is None or not self._client.is_ready(node_id, now):
-            # The next turn asks again: it comes when the dial ends.
-            if node_id is not None:
-                self._client.maybe_connect(node_id, now)
-            return
+    def _request_identity(self, node_id: int, now: float) -> None:
         request = InitProducerIdRequest(
             transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT
         )
@@ -283,25 +281,35 @@ class SenderTask:
         except KafkaError as error:
             if isinstance(error, UnsupportedVersionError):
                 error = without_producer_ids()
-            self._sender.on_identity_failure(error, now)
+            self._on_identity_failure(error.with_context(node_id=node_id))
             return
-        self._sender.on_identity_requested()
-        future.add_done_callback(self._on_identity_answer)
+        self._sender.producer_id.on_sent()
+        future.add_done_callback(partial(self._on_identity_answer, node_id))
 
-    def _on_identity_answer(self, future: asyncio.Future[Message | None]) -> None:
+    def _on_identity_answer(self, node_id: int, future: asyncio.Future[Message | None]) -> None:
         failure, answer = outcome_of(future)
-        if failure is None and isinstance(answer, InitProducerIdResponse):
-            if not answer.error_code:
-                self._sender.on_identity(
-                    ProducerIdentity(answer.producer_id, answer.producer_epoch)
-                )
-                self.wake()
-                return
-            failure = error_from_code(answer.error_code)
-        self._sender.on_identity_failure(
-            failure or NodeDisconnectedError("no answer to InitProducerId"), self._now()
-        )
+        if isinstance(answer, InitProducerIdResponse) and not answer.error_code:
+            self._sender.on_identity(ProducerIdentity(answer.producer_id, answer.producer_epoch))
+            self.wake()
+            return
+        if isinstance(answer, InitProducerIdResponse):
+            failure = error_from_code(answer.error_code, advice=_NO_PRODUCER_ID)
+        failure = failure or NodeDisconnectedError("no answer to InitProducerId")
+        self._on_identity_failure(failure.with_context(node_id=node_id))
         self.wake()
+
+    def _on_identity_failure(self, error: KafkaError) -> None:
+        now = self._now()
+        self._sender.on_identity_failure(error, now)
+        if self._sender.fatal_error is None and self._sender.producer_id.last_error is not None:
+            self._warnings.warning(
+                now,
+                error.node_id,
+                type(error).__name__,
+                "no producer id, %d request(s) in a row failed: %s",
+                self._sender.producer_id.failures,
+                error,
+            )
 
     # -- one request -----------------------------------------------------------------------------
 
@@ -386,21 +394,16 @@ class SenderTask:
         self._look_ahead()
 
     def _look_ahead(self) -> None:
-        """Something is over: has a turn soon if that leaves something to do.
+        """A request is over: the next turn is no later than that makes necessary."""
+        now = self._now()
+        self._turn_at(self._sender.next_turn_after_response(now, self._client), now)
 
-        Where batches linger it may: those who are resumed now may be the last ones to send
-        (`core.crowd`).
-        """
-        sender = self._sender
-        if (
-            sender.accumulator.settings.linger
-            or sender.awaits_network
-            or sender.fatal_error is not None
-            or self._transactions is not None
-        ):
+    def _turn_at(self, at: float, now: float) -> None:
+        """The next turn is at that loop time, unless an earlier one is due."""
+        if at <= now:
             self.wake()
         else:
-            self._alarm.advance(sender.next_deadline(self._now(), self._client))
+            self._alarm.advance(at)
 
     def _not_dispatched(
         self, node_id: int, batches: Sequence[ProducerBatch], error: BaseException

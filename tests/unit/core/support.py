@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from math import inf
 from uuid import UUID
 
 from aioproducer.backoff import ExponentialBackoff
@@ -70,9 +71,14 @@ def metadata_response(
 
 
 class Nodes:
-    """A network where every node is ready unless told otherwise."""
+    """A network where every node is ready.
+
+    Attributes:
+        unready: when other nodes can be dialed; inf while one is being dialed.
+    """
 
     def __init__(self) -> None:
+        self.known = (1, 2, 3)
         self.unready: dict[int, float] = {}
         self.failures: dict[int, KafkaError] = {}
 
@@ -84,6 +90,16 @@ class Nodes:
 
     def connection_failures(self, node_id: int) -> KafkaError | None:
         return self.failures.get(node_id)
+
+    def least_loaded_node(self, now: float) -> int | None:
+        ready = [node for node in self.known if node not in self.unready]
+        dialed = [node for node in self.known if self.unready.get(node) == inf]
+        idle = [node for node in self.known if self.unready.get(node, inf) <= now]
+        return next(iter([*ready, *dialed, *idle]), None)
+
+    def next_chance_at(self, now: float) -> float:
+        moments = (self.ready_at(node, now) for node in self.known)
+        return min((at for at in moments if at > now), default=inf)
 
 
 class Core:
@@ -171,6 +187,11 @@ class Core:
         while self.append(partition) is first:
             pass
         return first
+
+    def take_expired(self) -> list[ProducerBatch]:
+        expired = self.accumulator.expired(self.now)
+        self.accumulator.withdraw(expired)
+        return expired
 
     def drain(self, node_id: int) -> list[ProducerBatch]:
         self.accumulator.readiness.collect(self.now)

@@ -226,7 +226,7 @@ def test_batches_expire_wherever_they_are() -> None:
     core.accumulator.hold(core.drain(1)[0])
     assert core.accumulator.next_expiry_at == core.now + 10
     core.now += 10
-    assert core.accumulator.take_expired(core.now) == [in_flight, queued, leaderless]
+    assert core.take_expired() == [in_flight, queued, leaderless]
     assert core.drain(2) == []
     assert core.accumulator.next_expiry_at == inf
 
@@ -237,7 +237,7 @@ def test_what_is_due_to_expire_does_expire_whatever_the_rounding() -> None:
         core.now = step * 1.1
         batch = core.append()
         core.now = core.accumulator.next_expiry_at
-        assert core.accumulator.take_expired(core.now) == [batch]
+        assert core.take_expired() == [batch]
 
 
 def test_memory_of_an_expired_batch_in_flight_is_kept_until_the_transport_lets_go() -> None:
@@ -245,7 +245,7 @@ def test_memory_of_an_expired_batch_in_flight_is_kept_until_the_transport_lets_g
     batch = core.append()
     core.accumulator.hold(core.drain(1)[0])
     core.now += 10
-    core.accumulator.take_expired(core.now)
+    core.take_expired()
     core.accumulator.complete(batch, BatchOutcome())
     assert core.pool.available == 0
     core.accumulator.release(batch)

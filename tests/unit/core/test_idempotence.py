@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from aioproducer.core.actions import LOOK_AGAIN_S, Connect
 from aioproducer.core.idempotence import (
     MAX_EPOCH,
     IdempotentSequencer,
@@ -21,9 +22,11 @@ from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.errors import (
     ClusterAuthorizationFailedError,
     DeliveryTimeoutError,
+    InvalidRequestError,
     KafkaError,
     NodeDisconnectedError,
     NotCoordinatorError,
+    UnknownServerError,
     UnsupportedVersionError,
 )
 from aioproducer.records.batch import parse_header
@@ -72,7 +75,7 @@ def test_nothing_goes_out_before_the_producer_id_is_there() -> None:
     batch = core.append()
     assert core.poll() == []
     assert core.identity_requests == 1
-    core.sender.on_identity_requested()
+    core.sender.producer_id.on_sent()
     core.poll()
     assert core.identity_requests == 1
     core.sender.on_identity(ProducerIdentity(9, 0))
@@ -85,7 +88,7 @@ def test_a_failed_request_for_the_id_is_repeated_after_the_backoff() -> None:
     core = Core((1,), sequencer=IdempotentSequencer(5))
     core.append()
     core.poll()
-    core.sender.on_identity_requested()
+    core.sender.producer_id.on_sent()
     core.sender.on_identity_failure(NotCoordinatorError("not here"), core.now)
     core.poll()
     assert core.identity_requests == 1
@@ -95,24 +98,91 @@ def test_a_failed_request_for_the_id_is_repeated_after_the_backoff() -> None:
     assert core.identity_requests == 2
 
 
-def test_a_client_that_may_not_have_an_id_is_told_so() -> None:
-    core = Core((1,), sequencer=IdempotentSequencer(5))
-    core.sender.on_identity_requested()
+def refuse_producer_id(core: Core) -> None:
+    core.poll()
+    core.sender.producer_id.on_sent()
     core.sender.on_identity_failure(ClusterAuthorizationFailedError("no"), core.now)
-    assert isinstance(core.sender.fatal_error, ClusterAuthorizationFailedError)
+
+
+def test_a_record_fails_when_its_producer_may_not_have_an_id() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    batch = core.append()
+    refuse_producer_id(core)
+    assert batch.outcome is not None
+    assert isinstance(batch.outcome.error, ClusterAuthorizationFailedError)
+    assert batch.outcome.error.persistence is Persistence.NOT_PERSISTED
+    assert core.sender.fatal_error is None
+
+
+def test_after_a_refused_producer_id_the_next_record_asks_again() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core.append()
+    refuse_producer_id(core)
+    core.now += 1.2
+    core.poll()
+    assert core.identity_requests == 1
+    assert core.sender.next_deadline(core.now, core.nodes) == inf
+    batch = core.append()
+    core.poll()
+    assert core.identity_requests == 2
+    core.sender.on_identity(ProducerIdentity(9, 0))
+    (dispatch,) = core.poll()
+    assert dispatch.batches == [batch]
+
+
+@pytest.mark.parametrize("error", [InvalidRequestError("no"), UnknownServerError("no")])
+def test_a_producer_id_that_is_refused_for_good_ends_the_producer(error: KafkaError) -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core.append()
+    core.poll()
+    core.sender.producer_id.on_sent()
+    core.sender.on_identity_failure(error, core.now)
+    assert core.sender.fatal_error is error
+
+
+def test_the_request_for_an_id_has_a_timer_while_every_node_backs_off() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core.append()
+    core.nodes.unready = {1: inf, 2: core.now + 0.3, 3: core.now + 0.5}
+    core.nodes.known = (2, 3)
+    core.sender.poll(core.now, core.nodes)
+    assert core.sender.next_deadline(core.now, core.nodes) == core.now + 0.3
+    core.now += 0.3
+    assert core.sender.poll(core.now, core.nodes)[-1] == Connect(2)
+
+
+def test_the_request_for_an_id_has_a_timer_while_a_dial_drags_on() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core.append()
+    core.nodes.unready = {1: inf, 2: inf, 3: inf}
+    assert core.sender.poll(core.now, core.nodes)[-1] == Connect(1)
+    assert core.sender.next_deadline(core.now, core.nodes) == core.now + LOOK_AGAIN_S
+
+
+def test_an_identity_that_a_drain_gives_up_is_asked_for_in_the_same_turn() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core.sender.on_identity(ProducerIdentity(9, MAX_EPOCH))
+    acknowledged(core)
+    failing = core.append()
+    (dispatch,) = core.poll()
+    core.answer(dispatch, 10)
+    assert failing.done
+    core.append()
+    core.poll()
+    assert core.identity_requests == 1
 
 
 def test_an_id_that_was_asked_for_before_the_cluster_changed_is_not_used() -> None:
     core = Core((1,), sequencer=IdempotentSequencer(5))
     batch = core.append()
     core.poll()
-    core.sender.on_identity_requested()
+    core.sender.producer_id.on_sent()
     assert core.metadata.on_other_cluster is not None
     core.metadata.on_other_cluster()
     core.sender.on_identity(ProducerIdentity(9, 0))
     assert core.poll() == []
     assert core.identity_requests == 2
-    core.sender.on_identity_requested()
+    core.sender.producer_id.on_sent()
     core.sender.on_identity(ProducerIdentity(4, 0))
     core.poll()
     assert stamps(batch) == (4, 0, 0)
@@ -405,7 +475,6 @@ def test_used_up_epochs_ask_for_a_new_producer_id() -> None:
     core.sender.on_response(1, dispatch.batches, answer(87), core.now)
     fresh = core.append()
     assert core.poll() == []
-    core.poll()
     assert core.identity_requests == 1
     core.sender.on_identity(ProducerIdentity(10, 0))
     core.poll()

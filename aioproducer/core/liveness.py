@@ -1,0 +1,100 @@
+"""What batches without an outcome wait for, and the rule that no wait is forgotten.
+
+The rule, for the sender, for metadata and for transactions: *pending work always has a request in
+flight, a dial in progress or a timer set.* Each decider keeps its part of it:
+
+- `Sender.next_deadline` is finite while a batch waits for anything but a response or a dial;
+- `ProducerIdRequests.due_at` and `look_again_at` are always finite;
+- `Metadata.next_update_at` is finite unless a fetch is in flight;
+- `CoordinatorDialogue` has a request in flight, or its task looks again after `LOOK_AGAIN_S`.
+
+`unattended` checks the rule for batches: the simulation calls it whenever its clock is about to
+move. `wait_of` names the obstacle in a `DeliveryTimeoutError`, in `health()` and in warnings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from math import inf
+from typing import TYPE_CHECKING, Protocol
+
+from aioproducer.core.obstacles import Obstacle, Wait
+
+if TYPE_CHECKING:
+    from aioproducer.core.accumulator import RecordAccumulator
+    from aioproducer.core.producer_batch import ProducerBatch
+    from aioproducer.core.producer_id import ProducerIdRequests
+
+
+class Connections(Protocol):
+    """What the rule needs to know of the connections."""
+
+    def ready_at(self, node_id: int, now: float) -> float:
+        """See `NodeView`."""
+
+    def in_flight(self, node_id: int) -> int:
+        """Requests in flight to the node."""
+
+    def is_dialing(self, node_id: int) -> bool:
+        """Whether a dial or a handshake is in progress."""
+
+
+def wait_of(
+    batch: ProducerBatch, accumulator: RecordAccumulator, producer_id: ProducerIdRequests
+) -> Wait:
+    """What a batch without an outcome waits for."""
+    error = batch.last_error
+    if batch.holds:
+        return Wait(Obstacle.RESPONSE if batch.on_wire else Obstacle.PREPARATION, error)
+    queue = accumulator.queue(*batch.topic_partition)
+    if queue is None or queue.ready_at < inf:
+        return Wait(Obstacle.RETRY if batch.attempts else Obstacle.TURN, error)
+    if queue.is_leaderless:
+        return Wait(Obstacle.LEADER, error)
+    if queue.node_id is not None:
+        return Wait(Obstacle.CONNECTION, error)
+    if queue.muted:
+        return Wait(Obstacle.EARLIER_BATCH, error)
+    obstacle = accumulator.sequencer.obstacle(queue.batches[0])
+    if obstacle is Obstacle.PRODUCER_ID:
+        error = producer_id.last_error or error
+    return Wait(obstacle, error)
+
+
+def unattended(
+    accumulator: RecordAccumulator,
+    producer_id: ProducerIdRequests,
+    preparing: Collection[int],
+    nodes: Connections,
+    now: float,
+) -> Iterator[tuple[ProducerBatch, Wait]]:
+    """The batches that nothing brings closer to an outcome but their delivery timeout.
+
+    Args:
+        accumulator: has the batches.
+        producer_id: may have a request in flight.
+        preparing: nodes for which a request is being made.
+        nodes: the connections.
+        now: loop time.
+    """
+    for batch in accumulator.incomplete():
+        wait = wait_of(batch, accumulator, producer_id)
+        match wait.obstacle:
+            case Obstacle.PRODUCER_ID:
+                attended = producer_id.in_flight or producer_id.is_wanted
+            case Obstacle.EARLIER_BATCH:
+                attended = accumulator.held > 0
+            case Obstacle.CONNECTION:
+                queue = accumulator.queue(*batch.topic_partition)
+                node_id = None if queue is None else queue.node_id
+                attended = node_id is not None and (
+                    node_id in preparing
+                    or nodes.ready_at(node_id, now) < inf
+                    or nodes.is_dialing(node_id)
+                    or nodes.in_flight(node_id) > 0
+                )
+            case _:
+                # Timers, requests and fetches that the rule's other parts look after.
+                attended = True
+        if not attended:
+            yield batch, wait

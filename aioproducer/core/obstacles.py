@@ -1,0 +1,33 @@
+"""What can keep a batch from being sent or acknowledged."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from aioproducer.errors import KafkaError
+
+
+class Obstacle(Enum):
+    """What a batch without an outcome waits for; the value completes "the batch was ..."."""
+
+    RESPONSE = "waiting for the broker's response"
+    PREPARATION = "being made ready to be sent"
+    PRODUCER_ID = "waiting for a producer id (InitProducerId)"
+    COORDINATOR = "waiting for the transaction coordinator to add the partition"
+    EARLIER_BATCH = "waiting for the outcome of an earlier batch of the partition"
+    LEADER = "waiting for the partition to have a leader"
+    CONNECTION = "waiting for a connection to the leader"
+    RETRY = "waiting to be sent again"
+    TURN = "waiting to be sent"
+
+
+class Wait(NamedTuple):
+    """What a batch waits for, and the last thing that went wrong on the way there."""
+
+    obstacle: Obstacle
+    error: KafkaError | None = None
+
+    def __str__(self) -> str:
+        return self.obstacle.value if self.error is None else f"{self.obstacle.value}: {self.error}"
