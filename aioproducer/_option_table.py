@@ -266,7 +266,10 @@ class CoreOptions:
         source="Kafka, KIP-1030",
     )
     batch_size: int = option(
-        16_384, Kind.INT, "The size of a batch in bytes; 0 means one record each.", at_least(0)
+        16_384,
+        Kind.INT,
+        "The size of a batch in bytes; with 0 only tiny records share a batch.",
+        at_least(0),
     )
     max_request_size: int = option(
         1_048_576, Kind.INT, "The largest record and the largest request in bytes.", at_least(0)

@@ -26,6 +26,7 @@ from aioproducer.testing.world.producer import SimProducer
 from aioproducer.testing.world.server import SimBroker
 from aioproducer.testing.world.spec import Chance, WorldSpec
 from aioproducer.testing.world.world import SimWorld
+from aioproducer.types import TopicPartition
 
 T = TypeVar("T")
 
@@ -71,6 +72,7 @@ class Stage:
         self.create_topic("t")
         self.create_topic("u")
         self.producer = SimProducer(self.world)
+        self._producers = 1
 
     @property
     def engine(self) -> ProducerEngine:
@@ -118,6 +120,16 @@ class Stage:
         """The values in the log of a partition."""
         batches = (batch for batch in self.batches(topic, partition) if not batch.is_control)
         return [bytes(record.value or b"") for batch in batches for record in batch.records()]
+
+    def another_producer(self, **options: Any) -> SimProducer:
+        """A second producer with the same options, and others if given; the test closes it."""
+        self._producers += 1
+        return SimProducer(self.world, purpose=f"producer {self._producers}", **options)
+
+    def positions(self, group: str) -> dict[TopicPartition, tuple[int, str]]:
+        """A consumer group's committed offsets, each with its metadata."""
+        offsets = self.world.cluster.groups.groups[group].offsets
+        return {place: (found.offset, found.metadata) for place, found in offsets.items()}
 
     def left(self) -> list[str]:
         """Tasks, connections and timers of the producer that are still there."""
