@@ -290,7 +290,7 @@ def test_record_that_the_broker_finds_too_large(acks: int) -> None:
                 assert (await producer.send_and_wait("narrow", b"v" * 500)).offset is None
             await asyncio.sleep(1)  # with acks=0 the broker closes the connection
             assert (await producer.send_and_wait("narrow", b"v")).offset == (0 if acks else None)
-        await asyncio.sleep(1)
+            await asyncio.sleep(1)
         assert stage.values("narrow") == [b"v"]
 
     play(act, acks=acks, enable_idempotence=False, **ROOMY)
