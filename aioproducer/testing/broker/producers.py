@@ -9,12 +9,17 @@ Rules (Java: ProducerStateManager, ProducerAppendInfo):
 - An older epoch is refused (INVALID_PRODUCER_EPOCH); a newer one must begin at sequence 0.
 - Within an epoch sequences follow each other; 0 follows 2^31-1. Anything else is
   OUT_OF_ORDER_SEQUENCE_NUMBER.
-- A producer id the partition does not know may begin anywhere (KIP-360).
+- A producer id the partition does not know may begin anywhere (KIP-360), except in a transaction of
+  version 2, which begins at sequence 0 (KIP-890).
+- A producer id expires some time after the largest timestamp in its last batch, unless it has an
+  open transaction. Without LogAppendTime that timestamp is the client's: records of last year are
+  forgotten at the next check. Checks are periodic.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 from aioproducer import errors
@@ -51,20 +56,22 @@ class WrittenBatch(NamedTuple):
 
 
 class _ProducerEntry:
-    __slots__ = ("epoch", "written")
+    __slots__ = ("epoch", "last_timestamp_ms", "written")
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, last_timestamp_ms: int) -> None:
         self.epoch = epoch
+        self.last_timestamp_ms = last_timestamp_ms
         self.written: deque[WrittenBatch] = deque(maxlen=REMEMBERED_BATCHES)
 
 
 class ProducerStates:
     """The idempotent producers of one partition."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_checked_ms", "_entries")
 
     def __init__(self) -> None:
         self._entries: dict[int, _ProducerEntry] = {}
+        self._checked_ms: int | None = None
 
     def find_duplicate(self, key: ProducerBatchKey) -> WrittenBatch | None:
         """The remembered batch that `key` repeats, or None for a batch to be written.
@@ -94,16 +101,18 @@ class ProducerStates:
         """Note a batch that has been written."""
         entry = self._entries.get(key.producer_id)
         if entry is None or entry.epoch != key.epoch:
-            entry = self._entries[key.producer_id] = _ProducerEntry(key.epoch)
+            entry = self._entries[key.producer_id] = _ProducerEntry(key.epoch, timestamp_ms)
+        entry.last_timestamp_ms = timestamp_ms
         entry.written.append(
             WrittenBatch(key.first_sequence, key.last_sequence, base_offset, timestamp_ms)
         )
 
-    def see_epoch(self, producer_id: int, epoch: int) -> None:
+    def see_epoch(self, producer_id: int, epoch: int, timestamp_ms: int = -1) -> None:
         """Note a marker: with a newer epoch it fences what the producer sent before (KIP-890)."""
         entry = self._entries.get(producer_id)
         if entry is None or entry.epoch < epoch:
-            self._entries[producer_id] = _ProducerEntry(epoch)
+            entry = self._entries[producer_id] = _ProducerEntry(epoch, timestamp_ms)
+        entry.last_timestamp_ms = timestamp_ms
 
     def epoch_of(self, producer_id: int) -> int | None:
         """The last epoch seen of a producer; None for an unknown one."""
@@ -113,6 +122,29 @@ class ProducerStates:
     def forget(self, producer_id: int) -> None:
         """Lose what is known of a producer, as a broker does when the state expires."""
         self._entries.pop(producer_id, None)
+
+    def expire(
+        self, now_ms: int, *, after_ms: int, every_ms: int, has_transaction: Callable[[int], bool]
+    ) -> None:
+        """Forget producers that had expired at the last periodic check.
+
+        Args:
+            now_ms: The broker's clock.
+            after_ms: The broker option `producer.id.expiration.ms`.
+            every_ms: The broker option `producer.id.expiration.check.interval.ms`.
+            has_transaction: Whether a producer id has an open transaction here.
+        """
+        check_ms = now_ms - now_ms % every_ms
+        if self._checked_ms == check_ms:
+            return
+        self._checked_ms = check_ms
+        expired = [
+            producer_id
+            for producer_id, entry in self._entries.items()
+            if check_ms - entry.last_timestamp_ms >= after_ms and not has_transaction(producer_id)
+        ]
+        for producer_id in expired:
+            del self._entries[producer_id]
 
     @staticmethod
     def _check_begins_epoch(key: ProducerBatchKey) -> None:

@@ -138,7 +138,7 @@ class ReplicatedPartition(Partition):
             batch = parse_header(stored.data)
             if batch.is_control:
                 marker = Marker.of(batch)
-                self.producers.see_epoch(marker.producer_id, marker.epoch)
+                self.producers.see_epoch(marker.producer_id, marker.epoch, stored.max_timestamp)
                 self.transactions.note_marker(marker, stored.base_offset)
                 continue
             if (key := producer_key(batch)) is not None:

@@ -55,6 +55,8 @@ class ClusterSettings:
         max_request_bytes: A larger frame closes the connection.
         connections_max_idle_ms: After how long without a request a broker closes a connection; -1
             never.
+        producer_id_expiration_ms: How long after its last batch a partition forgets a producer.
+        producer_id_expiration_check_interval_ms: How often partitions look for such producers.
         transaction_version: The level of the feature `transaction.version` a cluster starts with: 2
             bumps a producer's epoch at every end of a transaction (KIP-890), below it does not.
         transaction_max_timeout_ms: The longest transaction a producer may ask for.
@@ -78,6 +80,8 @@ class ClusterSettings:
     verify_records: bool = False
     max_request_bytes: int = MAX_REQUEST_BYTES
     connections_max_idle_ms: int = 600_000
+    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
     transaction_version: int = 2
     transaction_max_timeout_ms: int = 900_000
     transaction_partitions: int = 5

@@ -23,7 +23,7 @@ from aioproducer.testing.broker.log import PartitionLog
 from aioproducer.testing.broker.markers import Marker, PartitionTransactions
 from aioproducer.testing.broker.producers import ProducerBatchKey, ProducerStates, sequence_after
 from aioproducer.testing.broker.refusal import RefusedError
-from aioproducer.testing.broker.settings import TopicConfig
+from aioproducer.testing.broker.settings import ClusterSettings, TopicConfig
 
 NO_LEADER = -1
 
@@ -134,6 +134,15 @@ class Partition:
         self.isr = tuple(node for node in self.replicas if node in members)
         return False
 
+    def expire_producers(self, settings: ClusterSettings, now_ms: int) -> None:
+        """Forget the producers that have been idle for too long; before every append."""
+        self.producers.expire(
+            now_ms,
+            after_ms=settings.producer_id_expiration_ms,
+            every_ms=settings.producer_id_expiration_check_interval_ms,
+            has_transaction=self.transactions.is_open,
+        )
+
     def append(
         self, data: bytes | memoryview, batch: RecordBatch, config: TopicConfig, now_ms: int
     ) -> Appended:
@@ -176,7 +185,7 @@ class Partition:
         stored = self.log.append(
             marker.encode(now_ms), count=1, max_timestamp=now_ms, leader_epoch=self.leader_epoch
         )
-        self.producers.see_epoch(marker.producer_id, marker.epoch)
+        self.producers.see_epoch(marker.producer_id, marker.epoch, now_ms)
         self.transactions.note_marker(marker, stored.base_offset)
         return stored.last_offset + 1
 

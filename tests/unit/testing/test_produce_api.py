@@ -9,7 +9,9 @@ from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
 
 from .support import NOW_MS, ask, header_of, make_batch, make_state, produce, produce_request
+from .transactional import V2_VERSIONS, TransactionalProducer
 
+DAY_MS = 86_400_000
 UNKNOWN_TOPIC, NOT_LEADER, TOO_LARGE, NOT_ENOUGH_REPLICAS = 3, 6, 10, 19
 INVALID_ACKS, OUT_OF_ORDER, INVALID_RECORD, UNKNOWN_TOPIC_ID = 21, 45, 87, 100
 
@@ -168,6 +170,32 @@ def test_repeated_batch_gets_its_first_answer_and_is_written_once(state: Cluster
     assert produce(state, data).log_append_time_ms == NOW_MS
     gap = make_batch(producer_id=5, producer_epoch=0, base_sequence=4)
     assert produce(state, gap).error_code == OUT_OF_ORDER
+
+
+def test_idle_producer_is_forgotten_after_a_day_and_may_go_on_anywhere(
+    state: ClusterState,
+) -> None:
+    def send(sequence: int, now_ms: int, timestamp_ms: int) -> int:
+        stamps = {"producer_id": 5, "producer_epoch": 0, "base_sequence": sequence}
+        batch = make_batch(timestamps=[timestamp_ms], **stamps)
+        return produce(state, batch, now_ms=now_ms).error_code
+
+    assert send(0, NOW_MS, NOW_MS) == 0
+    assert send(2, NOW_MS + DAY_MS - 1_200_000, NOW_MS) == OUT_OF_ORDER
+    assert send(2, NOW_MS + DAY_MS + 600_000, NOW_MS) == 0
+    # What counts is the records' time, where that is the producer's to say.
+    assert send(9, NOW_MS + DAY_MS + 1_200_000, NOW_MS) == 0
+
+
+def test_transaction_of_version_2_by_a_forgotten_producer_begins_at_sequence_0(
+    state: ClusterState,
+) -> None:
+    producer = TransactionalProducer(state, V2_VERSIONS)
+    assert producer.initialize() == 0
+    producer.sequences[producer.epoch, "t", 0] = 3
+    assert producer.produce() == OUT_OF_ORDER
+    producer.sequences.clear()
+    assert producer.produce() == 0
 
 
 def test_sequences_survive_a_change_of_leader(state: ClusterState) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,6 +88,39 @@ def test_unknown_producer_may_begin_anywhere() -> None:
     write(states, key(77))
     states.forget(9)
     write(states, key(200))
+
+
+def expire(states: ProducerStates, now_ms: int, open_producers: Container[int] = ()) -> None:
+    states.expire(
+        now_ms, after_ms=100, every_ms=10, has_transaction=lambda each: each in open_producers
+    )
+
+
+def test_producer_expires_at_the_first_check_that_finds_its_last_batch_old_enough() -> None:
+    states = ProducerStates()
+    for sequence, timestamp_ms in enumerate((1000, 1005)):
+        states.remember(key(sequence), sequence, timestamp_ms)
+    expire(states, 1109)
+    assert refusal(states, key(7)) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    expire(states, 1110)
+    write(states, key(7))
+
+
+def test_producer_with_an_open_transaction_does_not_expire() -> None:
+    states = ProducerStates()
+    states.remember(key(0), 0, 1000)
+    expire(states, 5000, {9})
+    assert states.epoch_of(9) == 0
+    expire(states, 5010)
+    assert states.epoch_of(9) is None
+
+
+def test_marker_keeps_a_producer_from_expiring() -> None:
+    states = ProducerStates()
+    states.remember(key(0), 0, 1000)
+    states.see_epoch(9, 0, 1090)
+    expire(states, 1150)
+    assert states.epoch_of(9) == 0
 
 
 def test_producers_do_not_see_each_other() -> None:

@@ -200,6 +200,9 @@ def _append(
             ctx.now_ms,
             verify_records=ctx.cluster.settings.verify_records,
         )
+        partition.expire_producers(ctx.cluster.settings, ctx.now_ms)
+        if batch.is_transactional and ctx.version >= _FIRST_VERSION_WITH_ADDING:
+            _check_begins_at_zero(partition, batch)
         appended = partition.append(data.records or b"", batch, topic.config, ctx.now_ms)
     except RefusedError as refusal:
         refusal.log_start_offset = _told_log_start(partition, refusal.code)
@@ -261,6 +264,17 @@ def _admit(
                 f"Underlying error: {refusal.error.error_name}",
             ) from refusal
         raise
+
+
+def _check_begins_at_zero(partition: Partition, batch: RecordBatch) -> None:
+    """Refuse a V2 transaction by a forgotten producer that does not begin at sequence 0."""
+    producer_id, sequence = batch.producer_id, batch.base_sequence
+    if sequence != 0 and partition.producers.epoch_of(producer_id) is None:
+        raise RefusedError(
+            errors.OutOfOrderSequenceNumberError,
+            f"Invalid sequence number for producer {producer_id}: {sequence} (incoming seq. "
+            "number). Expected sequence 0 for transactions v2 producer with no existing state",
+        )
 
 
 def _admission(version: int) -> Admission:
