@@ -32,6 +32,7 @@ from aioproducer.core.transaction_rules import (
     Rpc,
     concurrent_backoff,
     gravest,
+    may_have_worked,
     reaction_to,
 )
 from aioproducer.core.transaction_states import TransactionState
@@ -222,10 +223,11 @@ class CoordinatorDialogue:
             ending=aborting or may_have_ended or elsewhere,
             may_be_committed=elsewhere or (may_have_ended and not aborting),
         )
-        if is_end and answer.code != CONCURRENT_TRANSACTIONS:
-            # What is concurrent was not looked at; a coordinator that fails may be through with it.
-            contents.end_in_doubt = True
-        if reaction is Reaction.RETRY:
+        if may_have_worked(answer.code):
+            manager.on_doubt(request.rpc)
+        if is_end and answer.code == INVALID_TXN_STATE and manager.may_abort_nothing:
+            manager.on_ended(None)
+        elif reaction is Reaction.RETRY:
             if error_for_code(answer.code).refreshes_metadata:
                 self.on_outdated(now)
             self._back_off(now, concurrent=answer.code == CONCURRENT_TRANSACTIONS)

@@ -32,6 +32,8 @@ class TransactionContents:
         """Which protocol holds."""
         self.begun: bool = False
         """Whether the coordinator may know of the transaction, so that it has to be ended."""
+        self.known: bool = False
+        """Whether it does, because an answer to an addition said so; V1."""
         self.may_have_ended: bool = False
         """Whether the coordinator was asked to end it: nothing can be decided anew."""
         self.end_in_doubt: bool = False
@@ -81,13 +83,13 @@ class TransactionContents:
     def on_partitions_added(self, partitions: Iterable[TopicPartition]) -> None:
         """The coordinator has taken these in."""
         for partition in partitions:
-            self.begun = True
+            self.begun = self.known = True
             self._added.add(partition)
             self._to_add.pop(partition, None)
 
     def on_group_added(self, group_id: str) -> None:
         """The coordinator has taken the group in."""
-        self.begun = True
+        self.begun = self.known = True
         self._groups.add(group_id)
 
     def on_offsets_committed(self, partitions: Iterable[TopicPartition]) -> None:
@@ -110,6 +112,7 @@ class TransactionContents:
 
     def clear(self) -> None:
         """The transaction has ended."""
-        self.begun = self.may_have_ended = self.end_in_doubt = self.handed_out = False
+        self.begun = self.known = False
+        self.may_have_ended = self.end_in_doubt = self.handed_out = False
         self._added.clear()
         self._groups.clear()

@@ -61,6 +61,10 @@ _FATAL_STATES: Final = dict.fromkeys((48, 49, 53), Reaction.FATAL)
 """INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, TRANSACTIONAL_ID_AUTHORIZATION_FAILED"""
 _UNKNOWN_PRODUCER: Final = {59: Reaction.BUMP}
 
+_BEFORE_ANY_CHANGE: Final = frozenset({3, 29, 30, 35, 42, 47, 48, 49, 51, 53, 55, 59, 90, 120})
+"""Codes a transaction coordinator answers before it changes anything. Any other one may come after:
+the write to its log failed as far as it knows, and the next coordinator may find it there."""
+
 _RULES: Final = {
     Rpc.FIND_COORDINATOR: _Rules(
         # GROUP_AUTHORIZATION_FAILED
@@ -143,6 +147,11 @@ def reaction_to(
     if may_be_committed and reaction is Reaction.BUMP:
         return Reaction.FATAL
     return reaction
+
+
+def may_have_worked(code: int) -> bool:
+    """Whether a request that was answered this code may have had its effect all the same."""
+    return code not in _BEFORE_ANY_CHANGE
 
 
 def gravest(rpc: Rpc, codes: Iterable[int]) -> int:

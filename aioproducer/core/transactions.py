@@ -19,7 +19,8 @@ Invariants
 - Sequences are never mended locally: after a failed batch, V2's end brings the new epoch; V1 asks
   for one before the next transaction (KIP-360).
 - In V1 a request without an answer may still reach the coordinator: the next transaction begins
-  under a new epoch, which it cannot touch (KAFKA-17754).
+  under a new epoch, which it cannot touch (KAFKA-17754). A coordinator fences the producer that
+  asks for one while a transaction of its own runs, so what may have begun is ended before that.
 - A call that is refused changes nothing. A background event that fits no state is fatal.
 """
 
@@ -73,7 +74,9 @@ _FATAL_ALREADY = (
     ProducerFailedError,
     ProducerFencedError,
 )
-_DOUBTFUL = frozenset({Rpc.ADD_PARTITIONS, Rpc.ADD_OFFSETS, Rpc.COMMIT_OFFSETS, Rpc.END})
+_ADDITIONS = frozenset({Rpc.ADD_PARTITIONS, Rpc.ADD_OFFSETS})
+"""Requests that begin a V1 transaction at its coordinator."""
+_DOUBTFUL = _ADDITIONS | {Rpc.COMMIT_OFFSETS, Rpc.END}
 """Requests that change the transaction when they arrive late."""
 
 
@@ -281,6 +284,11 @@ class TransactionManager:
         """
         return self._can_renew or not batch.has_sequence
 
+    @property
+    def may_abort_nothing(self) -> bool:
+        """Whether V1 aborts what the coordinator may never have heard of; it refuses that then."""
+        return self.state is _S.ABORTING and not self.uses_v2 and not self.contents.known
+
     def on_partition_used(self, topic_partition: TopicPartition) -> None:
         """A batch for the partition was opened: V1 announces it."""
         if self.contents.use(topic_partition):
@@ -360,10 +368,16 @@ class TransactionManager:
         elif rpc is Rpc.END:
             self.contents.may_have_ended = True
 
-    def on_unanswered(self, rpc: Rpc) -> None:
-        """A request that was sent has got no answer; it may still have its effect."""
+    def on_doubt(self, rpc: Rpc) -> None:
+        """A request may have had its effect, although no answer said so."""
         if rpc is Rpc.END:
             self.contents.end_in_doubt = True
+        elif rpc in _ADDITIONS:
+            self.contents.begun = True
+
+    def on_unanswered(self, rpc: Rpc) -> None:
+        """A request that was sent has got no answer; it may still have its effect."""
+        self.on_doubt(rpc)
         if rpc in _DOUBTFUL and not self.uses_v2:
             self._renew_to_be_sure = True
 

@@ -220,7 +220,7 @@ def test_whatever_happens_no_loss_is_committed_and_life_goes_on(level: int, seed
 
 @pytest.mark.parametrize("level", [1, 2])
 def test_the_play_has_commits_and_failures(level: int) -> None:
-    plays = [Play(level, random.Random(seed)) for seed in range(20)]
+    plays = [Play(level, random.Random(seed)) for seed in range(30)]
     for play in plays:
         for _ in range(STEPS):
             play.step()

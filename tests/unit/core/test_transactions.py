@@ -24,6 +24,7 @@ from aioproducer.errors import (
 from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata
 from aioproducer.wire.messages import (
     AddPartitionsToTxnRequest,
+    EndTxnRequest,
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
 )
@@ -672,14 +673,52 @@ def test_v2_needs_no_renewal_after_an_end_without_an_answer() -> None:
     assert stage.manager.state is S.READY
 
 
-def test_a_partition_that_may_have_been_added_is_not_left_hanging() -> None:
+def added(stage: Stage, rpc: Rpc) -> TransactionalRequest:
+    """The request that begins a V1 transaction, sent."""
+    if rpc is ADD:
+        stage.core.append()
+    else:
+        stage.manager.send_offsets({T0: OffsetAndMetadata(1)}, GROUP)
+    return stage.request(rpc)
+
+
+@pytest.mark.parametrize("code", [0, 48])
+@pytest.mark.parametrize("rpc", [ADD, Rpc.ADD_OFFSETS])
+def test_v1_ends_a_transaction_that_may_have_begun(rpc: Rpc, code: int) -> None:
+    # InitProducerId fences the producer while its own transaction runs (seen at Kafka 4.3.1).
     stage = Stage(level=1).begun()
-    stage.core.append()
-    stage.lose(stage.request(ADD))
-    stage.done(stage.manager.abort())
-    # INVALID_TXN_STATE would answer an EndTxn for what was never added; InitProducerId ends either.
-    assert END not in stage.sent
+    stage.lose(added(stage, rpc))
+    operation = stage.manager.abort()
+    stage.core.poll()
+    stage.wait()
+    request = stage.request(END)
+    message = stage.message(request)
+    assert isinstance(message, EndTxnRequest)
+    assert not message.committed
+    stage.respond(request, code)  # INVALID_TXN_STATE: there was nothing to end
+    stage.done(operation)
     assert stage.manager.state is S.INITIALIZING
+    stage.begin()
+    produced(stage)
+
+
+@pytest.mark.parametrize(("code", "ends"), [(7, True), (15, True), (-1, True), (51, False)])
+def test_v1_ends_what_an_answer_leaves_in_doubt(code: int, ends: bool) -> None:
+    stage = Stage(level=1).begun()
+    stage.respond(added(stage, ADD), code)
+    stage.core.poll()
+    stage.done(stage.manager.abort())
+    assert (END in stage.sent) is ends
+    stage.wait()
+    stage.begin()
+
+
+def test_v1_may_not_be_told_that_what_it_added_was_never_begun() -> None:
+    stage = Stage(level=1).begun()
+    produced(stage)
+    stage.manager.abort()
+    stage.respond(stage.request(END), 48)
+    assert stage.manager.state is S.FATAL_ERROR
 
 
 def test_a_coordinator_that_cannot_be_looked_up_during_an_abort_is_asked_again_later() -> None:

@@ -14,6 +14,7 @@ from functools import partial
 import pytest
 from support.stage import Stage, play
 from support.stepping import CancelledAt, Instant, drive
+from support.transactional_acts import committed, perform, settled
 
 from aioproducer import Producer, TopicPartition
 from aioproducer.errors import (
@@ -29,51 +30,10 @@ from aioproducer.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
 )
-from aioproducer.records.reader import RecordBatch
 from aioproducer.wire.api_keys import ApiKey
 
 LEVELS = pytest.mark.parametrize("level", [1, 2])
 MOST_SUSPENSIONS = 60
-
-
-def perform(act: Callable[[Stage], Awaitable[None]], level: int = 2, **options: object) -> None:
-    """Plays an act with a started transactional producer."""
-
-    async def started(stage: Stage) -> None:
-        stage.world.cluster.set_transaction_version(level)
-        await stage.producer.start()
-        try:
-            await act(stage)
-        finally:
-            await stage.producer.close(5)
-
-    play(started, transactional_id="tx", **options)
-
-
-def committed(stage: Stage, topic: str = "t", partition: int = 0) -> list[bytes]:
-    """What a read_committed reader of the log would be shown."""
-    shown: list[bytes] = []
-    pending: dict[int, list[bytes]] = {}
-    for batch in stage.batches(topic, partition):
-        if batch.is_control:
-            values = pending.pop(batch.producer_id, [])
-            if is_commit(batch):
-                shown += values
-        else:
-            values = [bytes(record.value or b"") for record in batch.records()]
-            pending.setdefault(batch.producer_id, []).extend(values)
-    assert not pending, "a transaction was left open"
-    return shown
-
-
-def is_commit(batch: RecordBatch) -> bool:
-    (marker,) = batch.records()
-    return bytes(marker.key or b"")[2:4] == b"\0\1"
-
-
-async def settled(stage: Stage) -> None:
-    """Until the markers stand."""
-    await asyncio.sleep(1)
 
 
 @LEVELS

@@ -246,8 +246,14 @@ def test_while_markers_are_written_everything_is_concurrent(versions: dict[str, 
     assert again.add(2) == [CONCURRENT]
     assert again.produce(2, version=12) == CONCURRENT
     assert again.produce(2, version=11) == 19
-    again.epoch -= producer.is_v2
-    assert (again.end(), again.end(commit=False)) == (CONCURRENT, INVALID_STATE)
+    assert again.initialize(resume=True) == CONCURRENT
+    assert (again.end(), again.end(commit=False)) == (CONCURRENT, CONCURRENT)
+    again.epoch += 1
+    assert again.initialize(resume=True) == CONCURRENT
+    assert again.end() == (CONCURRENT if producer.is_v2 else FENCED)
+    again.producer_id += 1
+    assert again.initialize(resume=True) == CONCURRENT
+    assert again.end() == (CONCURRENT if producer.is_v2 else INVALID_MAPPING)
     steps = []
     for later_ms in (10, 20, 30):
         assert state.next_wakeup_ms == NOW_MS + later_ms

@@ -102,8 +102,8 @@ class TransactionCoordinators:
         if transaction is None:
             transaction = Transaction(transactional_id, self._cluster.new_producer_id(), timeout_ms)
             self.transactions[transactional_id] = transaction
-        transaction.check_may_continue(expected)
         transaction.check_not_ending()
+        transaction.check_may_continue(expected)
         if transaction.is_pending:
             # A running transaction is aborted whatever epoch is expected, so that a producer that
             # was replaced still can (Java: TransactionCoordinator.prepareInitProducerIdTransit).

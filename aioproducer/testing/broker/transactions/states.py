@@ -208,6 +208,7 @@ class Transaction:
             RefusedError: The producer is fenced, or the state does not allow this end.
         """
         self.check_identity(producer)
+        self.check_not_ending()
         if self.state is TransactionState.ONGOING:
             self._prepare(commit=commit, version=V1)
             return True
@@ -222,29 +223,24 @@ class Transaction:
             commit: Which end.
             new_id: The producer id to go on with if the epochs are used up.
 
-        Beyond V1 a producer may abort what it never began, for the bump alone.
+        Beyond V1 a producer may abort what it never began, for the bump alone. While markers are
+        being written every end is refused alike, whoever asks; seen at Kafka 4.0.0 and 4.3.1.
         """
+        self.check_not_ending()
         overflowed = (
             self.epoch == 0
             and producer == (self.previous_producer_id, _LAST_CLIENT_EPOCH)
             and producer.producer_id != self.producer_id
         )
-        bumped = self.epoch == producer.epoch + 1
         if producer.producer_id != self.producer_id and not overflowed:
             raise RefusedError(errors.InvalidProducerIdMappingError)
-        repeated = bumped or overflowed
-        if self.is_ending:
-            is_valid = bumped
-        elif self.state in _ENDED:
-            is_valid = repeated or producer.epoch == self.epoch
-        else:
-            is_valid = producer.epoch == self.epoch
-        if not is_valid:
+        repeated = self.state in _ENDED and (overflowed or self.epoch == producer.epoch + 1)
+        if not repeated and producer.epoch != self.epoch:
             raise RefusedError(errors.ProducerFencedError)
         if self.state is TransactionState.ONGOING:
             self._prepare(commit=commit, version=V2, new_id=new_id)
             return True
-        if self.is_ending or repeated:
+        if repeated:
             self._check_same_end(commit=commit)
             return False
         if commit:
@@ -294,4 +290,3 @@ class Transaction:
                 f"The transaction is in state {self.state.value}, which does not allow "
                 f"{'COMMIT' if commit else 'ABORT'}",
             )
-        self.check_not_ending()
