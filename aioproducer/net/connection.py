@@ -20,6 +20,8 @@ Invariants
 - Failing ends everything at once: the socket is given up *before* any future fails, so that nobody
   reuses a buffer that could still be written (KAFKA-19012).
 - Buffers are never copied here and stay referenced while their request is in flight.
+- A request is remembered before its first byte is handed to the transport: whatever comes then, it
+  ends with its answer or its connection.
 - What was written may be unnoted until somebody looks (`watch`): whatever asks for the requests in
   flight, writes one that is to be noted or ends the connection has it noted first.
 - One reader task, one timer (the earliest deadline) and at most one flush task per connection.
@@ -186,34 +188,53 @@ class Connection:
         return future
 
     def begin(self, request: InFlightRequest, *, expect_response: bool = True) -> None:
-        """`send` for who is told the end otherwise than by a future."""
-        self.settle()
-        try:
-            self.write(request.buffers)
-        except (OSError, RuntimeError) as error:
-            raise self.broken_by(error) from error
-        self.track(request, expect_response=expect_response)
+        """`send` for who is told the end otherwise than by a future.
 
-    def write(self, buffers: Sequence[bytes | memoryview]) -> None:
-        """Hands a framed request to the transport; nobody else hears of it yet.
-
-        `track`, with `settle` before the write, `postpone` or, for what the transport raises,
-        `broken_by` has to follow.
+        What the transport raises ends it with the connection: some of it may have left.
 
         Raises:
             KafkaConnectionError: as `send`.
         """
+        self.settle()
         if self.error is not None:
             raise self.error.with_context()
-        if len(buffers) == 1:
-            self._transport.write(buffers[0])
-        else:
-            self._transport.writelines(buffers)
+        now = self._loop_time()
+        try:
+            (self._tracked if expect_response else self._unflushed).append(request)
+            self._count(request, now)
+            self.write(request.buffers)
+            if self.error is not None:
+                return
+            if not expect_response:
+                if self._is_flushed(request):
+                    self._unflushed.pop()
+                    request.finish_soon(self._loop, None)
+                    return
+                self._watch_flush()
+            self._wake_at(request.deadline)
+        except Exception as error:
+            if request not in (*self._tracked, *self._unflushed):
+                raise
+            self._broken_by(error)
 
-    def broken_by(self, error: Exception) -> NodeDisconnectedError:
-        """Ends the connection, as its transport has refused a request; the request's error."""
-        self.abort(self._disconnected(f"writing failed: {error}"))
-        return self._disconnected(f"writing failed: {error}")
+    def write(self, buffers: Sequence[bytes | memoryview]) -> None:
+        """Hands a framed request to the transport; what that raises ends the connection.
+
+        `begin` does so for most. With `settle` and a look at `error` before it, `postpone` or
+        `track` has to follow.
+        """
+        try:
+            if len(buffers) == 1:
+                self._transport.write(buffers[0])
+            else:
+                self._transport.writelines(buffers)
+        except Exception as error:
+            self._broken_by(error)
+
+    def _broken_by(self, error: Exception) -> None:
+        failure = self._disconnected(f"writing failed: {error}")
+        failure.__cause__ = error
+        self.abort(failure)
 
     def watch(self, watcher: Unnoted | None) -> None:
         """Tells it when somebody looks."""
@@ -221,6 +242,8 @@ class Connection:
 
     def postpone(self, deadline: float) -> None:
         """What was just written is remembered when somebody looks, if ever; not if it must be."""
+        if self.error is not None:
+            return
         if self._timer is None or self._timer_at > deadline:
             self._wake_at(deadline)
         if self._tracked or self._unflushed or self._transport.get_write_buffer_size():
@@ -234,27 +257,17 @@ class Connection:
         self._traffic.on_request(size, sent_at)
         self._traffic.on_response(received, now - sent_at, now)
 
-    def track(
-        self,
-        request: InFlightRequest,
-        *,
-        expect_response: bool = True,
-        sent_at: float | None = None,
-    ) -> None:
-        """Remembers a request that was written, now or at the loop time given."""
-        now = request.sent_at = self._last_used = self._loop_time() if sent_at is None else sent_at
+    def track(self, request: InFlightRequest, *, sent_at: float) -> None:
+        """Remembers a request that was written at that loop time, and is to be answered."""
+        self._awaiting.append(request)
+        self._count(request, sent_at)
+        self._wake_at(request.deadline)
+
+    def _count(self, request: InFlightRequest, sent_at: float) -> None:
+        request.sent_at = self._last_used = sent_at
         size = sum(map(len, request.buffers))
         request.end = self._bytes_written = self._bytes_written + size
-        self._traffic.on_request(size, now)
-        if expect_response:
-            self._awaiting.append(request)
-        elif self._is_flushed(request):
-            request.finish_soon(self._loop, None)
-            return
-        else:
-            self._unflushed.append(request)
-            self._watch_flush()
-        self._wake_at(request.deadline)
+        self._traffic.on_request(size, sent_at)
 
     def extend_deadlines(self, seconds: float) -> None:
         """The broker announced to wait that long: what is in flight may take that much longer."""

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from aioproducer.net.client import NetworkClient
     from aioproducer.net.connection import Connection
     from aioproducer.runtime.alarm import Alarm
-    from aioproducer.wire.primitives import Buffer
 
 
 _COPIED_BYTES = 4096
@@ -71,7 +70,7 @@ class LoneRecords:
         acks: as `timeout`, of every request; an answer must be due.
         timeout: seconds a broker may take.
         on_answer: called with node, batches and what a request's `on_end` is told.
-        on_failure: called with node, batches and what has kept the request from being written.
+        on_failure: called with node, batches and why no request could be made of them.
         on_interrupt: called with what is no `Exception`: whose batch it was is nobody's any more.
 
     Attributes:
@@ -196,32 +195,29 @@ class LoneRecords:
         flight = self.ready
         if flight is None:
             raise RuntimeError("nothing was ready for a record")
-        flight.batch.created_at = now = self._loop_time()
-        self.ready = None
-        self._air.append(flight)
         try:
-            failure, builder, form = None, flight.builder, flight.way.form
+            flight.batch.created_at = now = self._loop_time()
+            self._air.append(flight)
+            self.ready = None
+            builder, form = flight.builder, flight.way.form
             try:
                 if builder.size <= _COPIED_BYTES:
-                    frame: Sequence[Buffer] = (
+                    flight.frame = (
                         request_alone(
                             builder, flight.front, form.back, form.is_flexible, *flight.numbers
                         ),
                     )
                 else:
-                    frame = form.filled(flight.correlation_id, flight.encode().buffers)
-                flight.frame = frame
-                flight.connection.write(frame)
+                    flight.frame = form.filled(flight.correlation_id, flight.encode().buffers)
             except Exception as error:
-                failure = error
-            self.alarm.on_acted()
-            self._metadata.add_topic(flight.way.place.topic, now)
-            if failure is None:
+                self._on_unwritten(flight, error)
+            else:
+                flight.connection.write(flight.frame)
                 if now + self._delivery_timeout < self.alarm.until:
                     self.alarm.advance(now + self._delivery_timeout)
                 flight.connection.postpone(now + self._timeout)
-            else:
-                self._on_failed(flight, failure)
+            self.alarm.on_acted()
+            self._metadata.add_topic(flight.way.place.topic, now)
         except BaseException as interrupt:
             self._on_interrupt(interrupt)
             raise
@@ -367,13 +363,10 @@ class LoneRecords:
         flight.connection.track(request, sent_at=batch.created_at)
         self._sender.on_sent_alone(way.node_id, batch)
 
-    def _on_failed(self, flight: Flight, failure: Exception) -> None:
-        """The request could not be written."""
+    def _on_unwritten(self, flight: Flight, failure: Exception) -> None:
+        """No request could be made of the record: nothing was given to the transport."""
         self._air.remove(flight)
         self.take_note()  # of those before it
         flight.connection.watch(None)
         self._note(flight)
-        if isinstance(failure, OSError | RuntimeError):
-            # Not sooner: it is told at once to others, who may send.
-            failure = flight.connection.broken_by(failure)
         self._on_failure(flight.way.node_id, [flight.batch], failure)

@@ -318,11 +318,12 @@ class SenderTask:
             lowest, highest = self._versions(batches)
             version = self._client.api_version(node_id, ApiKey.PRODUCE, lowest, highest)
             magic = magic_for(version)
-            if self._encoder.encode_inline(batches, magic):
-                self._dispatch(node_id, batches, version, now)
-                return
+            is_encoded = self._encoder.encode_inline(batches, magic)
         except Exception as error:
             self._not_dispatched(node_id, batches, error)
+            return
+        if is_encoded:
+            self._dispatch(node_id, batches, version, now)
             return
         task = self._loop.create_task(self._encoder.encode(batches, magic))
         self._preparing[task] = None

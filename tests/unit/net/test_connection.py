@@ -616,3 +616,24 @@ async def test_a_postponed_request_that_is_answered_leaves_the_connection_in_use
         await it.answer()
         await request
         assert not postponed.is_noted
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+@virtual_time
+async def test_a_request_that_the_transport_refuses_ends_with_the_connection(
+    monkeypatch: pytest.MonkeyPatch, is_answered: bool
+) -> None:
+    async with connected() as it:
+
+        def fail(data: bytes) -> None:
+            raise ZeroDivisionError("of the transport")
+
+        earlier = it.ask()
+        monkeypatch.setattr(it.transport, "write", fail)
+        refused = it.ask() if is_answered else it.tell([b"record"])
+        for request in (earlier, refused):
+            with pytest.raises(NodeDisconnectedError, match="writing failed: of the transport"):
+                await request
+        assert [lost for _, lost in it.observer.ended] == [2]
+        with pytest.raises(NodeDisconnectedError):
+            it.ask()

@@ -12,12 +12,12 @@ import pytest
 
 from aioproducer.core.incomplete import IncompleteBatches
 from aioproducer.core.producer_batch import ProducerBatch
-from aioproducer.errors import ProducerFencedError, UnsupportedVersionError
+from aioproducer.errors import NodeDisconnectedError, ProducerFencedError, UnsupportedVersionError
 from aioproducer.net.frame_tap import FrameTap
 from aioproducer.runtime.engine import ProducerEngine
 from aioproducer.testing import TopicSpec
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
-from aioproducer.types import TopicPartition
+from aioproducer.types import Persistence, TopicPartition
 
 from .lone_records import transport_of
 
@@ -111,6 +111,48 @@ def test_a_request_that_cannot_be_written_is_sent_again(monkeypatch: pytest.Monk
             assert (await delivery).offset == 1
             assert (await producer.send_and_wait("t", b"third")).offset == 2
             assert producer._engine.pool.available == producer._engine.pool.total
+
+    run_virtual(run, brokers=1, topics={"t": 1})
+
+
+class HandlerError(Exception):
+    """What a signal handler raises, or whatever else has nothing to do with a socket."""
+
+
+@pytest.mark.parametrize("error", [OSError, RuntimeError, MemoryError, HandlerError])
+@pytest.mark.parametrize("alone", [True, False])
+def test_an_error_behind_a_write_does_not_claim_that_nothing_was_written(
+    monkeypatch: pytest.MonkeyPatch, alone: bool, error: type[Exception]
+) -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        monkeypatch.setattr(kafka.world.network, "lingers", lambda: True)  # what left arrives
+        async with kafka.producer(linger_ms=0, retries=0) as producer:
+            for _ in range(3):
+                await producer.send_and_wait("t", b"first")
+            if not alone:
+                assert producer._engine is not None
+                producer._engine.appender.placing._lone = None
+            transport = transport_of(producer)
+            write, writelines = transport.write, transport.writelines
+
+            def write_and_fail(data: bytes) -> None:
+                write(data)
+                raise error("behind the write")
+
+            def write_lines_and_fail(data: list[bytes]) -> None:
+                writelines(data)
+                raise error("behind the write")
+
+            monkeypatch.setattr(transport, "write", write_and_fail)
+            monkeypatch.setattr(transport, "writelines", write_lines_and_fail)
+            delivery = await producer.send("t", b"second")
+            with pytest.raises(NodeDisconnectedError, match="behind the write") as caught:
+                await delivery
+            assert caught.value.persistence is Persistence.POSSIBLY_PERSISTED
+            await asyncio.sleep(1)
+            assert producer._engine is not None
+            assert producer._engine.pool.available == producer._engine.pool.total
+        assert [record.value for record in kafka.records("t")] == [b"first"] * 3 + [b"second"]
 
     run_virtual(run, brokers=1, topics={"t": 1})
 
