@@ -420,6 +420,21 @@ def test_without_topic_ids_no_topic_counts_as_created_anew():
     assert seen == []
 
 
+@pytest.mark.parametrize(("before", "after", "leader"), [(ZERO_ID, ID_A, 2), (ID_A, ZERO_ID, 1)])
+def test_older_epoch_is_believed_with_the_first_id_and_refused_without_one(
+    before: UUID, after: UUID, leader: int
+):
+    metadata = new_metadata()
+    metadata.add_topic("t", 0)
+    answer(metadata, 0, topic("t", (1, 5), topic_id=before))
+    metadata.request_update(1)
+    answer(metadata, 1, topic("t", (2, 4), topic_id=after))
+    assert metadata.cluster.leader("t", 0) == leader
+    metadata.request_update(2)
+    answer(metadata, 2, topic("t", (3, 6), topic_id=after))
+    assert metadata.cluster.leader("t", 0) == 3
+
+
 def test_another_cluster_behind_the_same_addresses_is_taken_as_it_is():
     metadata = ready()
     told, anew = [], recreations(metadata)

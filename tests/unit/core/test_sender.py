@@ -154,6 +154,24 @@ def test_an_error_that_may_follow_the_append_does_not_claim_otherwise(code: int)
     assert error_of(batch).persistence is Persistence.POSSIBLY_PERSISTED
 
 
+@pytest.mark.parametrize(
+    ("code", "persistence"),
+    [(19, Persistence.NOT_PERSISTED), (20, Persistence.POSSIBLY_PERSISTED)],
+)
+def test_too_few_replicas_say_whether_the_batch_was_written_before_that(
+    code: int, persistence: Persistence
+) -> None:
+    core = Core(retries=2)
+    batch = core.append()
+    for _ in range(3):
+        (dispatch,) = core.poll()
+        core.sender.on_response(1, dispatch.batches, answer(refused(code)), core.now)
+        core.now += 2
+    error = error_of(batch)
+    assert error.code == code  # type: ignore[attr-defined]
+    assert error.persistence is persistence
+
+
 def test_retries_used_up_fails_with_the_last_error() -> None:
     core = Core(retries=1)
     batch = core.append()

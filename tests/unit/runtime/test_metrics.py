@@ -10,7 +10,7 @@ from support.stage import Stage, play
 
 from aioproducer import Producer
 from aioproducer.errors import BufferExhaustedError, KafkaError, NotLeaderOrFollowerError
-from aioproducer.metrics import Metric, MetricKind
+from aioproducer.metrics import ApplicationMetric, Metric, MetricKind
 from aioproducer.testing.broker import ConnectionFault, ErrorAnswer, Fault
 from aioproducer.types import TopicPartition
 from aioproducer.wire.api_keys import ApiKey
@@ -199,6 +199,21 @@ def test_before_the_start_there_is_nothing_but_what_the_application_counts():
     assert producer.metrics() == {}
     assert list(producer.all_metrics()) == []
     assert producer.statistics().state == "not started"
+
+
+def test_metric_that_is_not_registered_is_taken_away_without_complaint():
+    producer = Producer(bootstrap_servers="localhost:9092")
+    first, second = (
+        ApplicationMetric("orders", "shop-metrics", lambda count=count: count)
+        for count in (1.0, 2.0)
+    )
+    producer.unregister_metric(first)
+    for metric in (first, second):  # the same name: the later one counts
+        producer.register_metric(metric)
+    assert [metric.value for metric in producer.all_metrics()] == [2.0]
+    producer.unregister_metric(second)
+    producer.unregister_metric(second)
+    assert list(producer.all_metrics()) == []
 
 
 def test_the_time_in_transactional_calls_is_counted_by_call():
