@@ -10,6 +10,8 @@ Invariants
 - Freed memory goes to the head of the queue alone, piece by piece, until it has enough; only then
   does the next one get any. A cancelled waiter's pieces pass on in the same call.
 - A buffer returns here only when no transport can still read it (KAFKA-19012).
+- Memory is accounted once its buffer is made: a `MemoryError` takes nothing from the pool, and ends
+  the request it was for, not those behind it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ NO_CEILING = 2**63 - 1
 class MemoryRequest:
     """One place in the queue for memory.
 
-    `on_settled(request)` is called once, when `buffer` or `error` has been set.
+    `on_settled(request)` is called once, when `buffer` or `error` has been set: the pool's, or a
+    `MemoryError`.
     """
 
     __slots__ = ("buffer", "ceiling", "error", "granted", "on_settled", "size")
@@ -37,7 +40,7 @@ class MemoryRequest:
         self.ceiling: int = ceiling
         self.granted: int = 0
         self.buffer: bytearray | None = None
-        self.error: KafkaError | None = None
+        self.error: KafkaError | MemoryError | None = None
         self.on_settled: Callable[[MemoryRequest], None] = on_settled
 
 
@@ -83,6 +86,7 @@ class BufferPool:
 
         Raises:
             RecordTooLargeError: `size` exceeds the whole pool.
+            MemoryError: the process has less memory than the pool may use.
         """
         if size == self.poolable and self._free and not self._queue and self._closed is None:
             return self._free.pop()  # what nearly every batch finds
@@ -92,8 +96,9 @@ class BufferPool:
         if self.available < size:
             return None
         self._reclaim(size)
+        buffer = self._new_buffer(size)
         self._available -= size
-        return self._new_buffer(size)
+        return buffer
 
     def enqueue(
         self, size: int, on_settled: Callable[[MemoryRequest], None], ceiling: int = 0
@@ -101,19 +106,22 @@ class BufferPool:
         """Joins the queue behind everyone who waits already: for bytes, and for a ceiling."""
         self._check(size)
         request = MemoryRequest(size, on_settled, ceiling)
-        self._queue.append(request)
-        self._serve()
-        return request
+        try:
+            self._queue.append(request)
+            self._serve()
+            return request
+        except BaseException:
+            self.cancel(request)
+            raise
 
     def cancel(self, request: MemoryRequest) -> None:
         """Leaves the queue; whatever was granted passes to those behind."""
         if request.buffer is not None:
             buffer, request.buffer = request.buffer, None
             self.deallocate(buffer, request.size)
-        elif request.error is None:
+        elif request in self._queue:
             self._queue.remove(request)
-            self._available += request.granted
-            request.granted = 0
+            self._give_back(request)
             self._serve()
 
     def deallocate(self, buffer: bytearray, size: int) -> None:
@@ -124,7 +132,6 @@ class BufferPool:
             head = self._queue[0]
             if head.size == size and head.granted == 0:
                 # The usual case under pressure: the same buffer goes from hand to hand.
-                self._queue.popleft()
                 self._settle(head, buffer)
                 return
             self._available += size
@@ -144,12 +151,8 @@ class BufferPool:
     def close(self, error: KafkaError) -> None:
         """Fails everyone who waits, and every later request, with `error`."""
         self._closed = error
-        queue, self._queue = self._queue, deque()
-        for request in queue:
-            self._available += request.granted
-            request.granted = 0
-            request.error = error
-            request.on_settled(request)
+        while self._queue:
+            self._refuse(self._queue[0], error)
 
     def check_open(self) -> None:
         """Raises the error of `close()`, if there was one."""
@@ -181,13 +184,28 @@ class BufferPool:
             head.granted += piece
             if head.granted < head.size:
                 return
-            self._queue.popleft()
-            head.granted = 0
-            self._settle(head, self._new_buffer(head.size))
+            try:
+                buffer = self._new_buffer(head.size)
+            except MemoryError as error:
+                self._refuse(head, error)
+            else:
+                head.granted = 0
+                self._settle(head, buffer)
 
-    def _settle(self, request: MemoryRequest, buffer: bytearray) -> None:
-        request.buffer = buffer
-        request.on_settled(request)
+    def _settle(self, head: MemoryRequest, buffer: bytearray) -> None:
+        head.buffer = buffer
+        head.on_settled(head)
+        self._queue.popleft()
+
+    def _refuse(self, head: MemoryRequest, error: KafkaError | MemoryError) -> None:
+        self._give_back(head)
+        head.error = error
+        head.on_settled(head)
+        self._queue.popleft()
+
+    def _give_back(self, request: MemoryRequest) -> None:
+        self._available += request.granted
+        request.granted = 0
 
     def _reclaim(self, size: int) -> None:
         while self._free and self._available < size:

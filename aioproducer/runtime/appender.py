@@ -306,13 +306,6 @@ class RecordAppender:
         if self._ticket() != ticket:
             raise IllegalStateError("the record's transaction ended while send() waited")
 
-    def _check_still_open(self, ticket: int, buffer: bytearray, size: int) -> None:
-        try:
-            self._check_open(ticket)
-        except KafkaError:
-            self._memory.pool.deallocate(buffer, size)
-            raise
-
     def _on_refused(self, ticket: int, error: KafkaError) -> None:
         if self._admission is not None:
             self._admission.on_send_refused(ticket, error)
@@ -357,9 +350,13 @@ class RecordAppender:
                 batch = self.placing.try_append(record)
                 if batch is None:
                     buffer = await self._memory.allocate(size)
-                    self._check_still_open(ticket, buffer, size)
-                    # Second try: a retried batch cannot have made room, but a sticky switch may.
-                    batch = self.placing.try_append(record)
+                    try:
+                        self._check_open(ticket)
+                        # A retried batch cannot have made room, but a sticky switch may.
+                        batch = self.placing.try_append(record)
+                    except BaseException:
+                        self._memory.pool.deallocate(buffer, size)
+                        raise
                     if batch is None:
                         batch = self.placing.open(record, buffer, size)
                     else:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from aioproducer.core.buffer_pool import BufferPool, MemoryRequest
 from aioproducer.core.stats import ProducerStats
+from aioproducer.errors import KafkaError
 
 
 class BufferMemory:
@@ -43,6 +44,7 @@ class BufferMemory:
         Raises:
             RecordTooLargeError: more than the whole pool.
             ProducerClosedError: the pool was closed meanwhile.
+            MemoryError: the process has less memory than `buffer_memory` allows.
         """
         buffer = self.pool.try_allocate(size)
         return await self._granted(size, 0) if buffer is None else buffer
@@ -63,19 +65,21 @@ class BufferMemory:
             if not future.done():
                 future.set_result(None)
 
-        request = self.pool.enqueue(size, settled, ceiling)
-        self._on_wait()
-        self._stats.buffer_waits += 1
         started = self._loop.time()
+        request = self.pool.enqueue(size, settled, ceiling)
         try:
+            self._on_wait()
+            self._stats.buffer_waits += 1
             await future
         except BaseException:
             self.pool.cancel(request)
             raise
         finally:
             self._stats.buffer_wait_time += self._loop.time() - started
-        if request.error is not None:
+        if isinstance(request.error, KafkaError):
             raise request.error.with_context()
+        if request.error is not None:
+            raise request.error
         granted = request.buffer
         if granted is None:  # pragma: no cover - settled means one of the two
             raise RuntimeError("a memory request was settled with neither buffer nor error")

@@ -128,6 +128,31 @@ def test_close_fails_waiters_and_everyone_after() -> None:
     assert pool.available == 16
 
 
+IMPOSSIBLE = 2**60
+"""Bytes that no process has."""
+
+
+def test_a_buffer_that_cannot_be_made_takes_nothing_from_the_pool() -> None:
+    pool = BufferPool(total=2 * IMPOSSIBLE, poolable=16)
+    with pytest.raises(MemoryError):
+        pool.try_allocate(IMPOSSIBLE)
+    assert pool.available == pool.total
+
+
+def test_a_waiter_whose_buffer_cannot_be_made_is_told_and_passes_its_pieces_on() -> None:
+    pool = BufferPool(total=IMPOSSIBLE, poolable=16)
+    settled = Settled()
+    held = pool.try_allocate(16)
+    assert held is not None
+    waiters = [pool.enqueue(IMPOSSIBLE, settled), pool.enqueue(32, settled)]
+    pool.deallocate(held, 16)
+    assert settled.order == waiters
+    assert isinstance(waiters[0].error, MemoryError)
+    assert waiters[0].granted == 0
+    assert waiters[1].buffer is not None
+    assert (pool.queued, pool.available) == (0, IMPOSSIBLE - 32)
+
+
 class PoolMachine(RuleBasedStateMachine):
     """Any sequence of calls keeps the sum of all bytes and the order of the queue."""
 
