@@ -51,6 +51,17 @@ class RecordsPurgedError(KafkaError):
     """The record was given up by `Producer.purge()` before it was acknowledged."""
 
 
+class BatchRefusedError(KafkaError):
+    """The broker refused the record's batch because of other records in it; `__cause__` says why.
+
+    A producer sends such records again by itself, except in a transaction, in a batch that may have
+    been written by an earlier attempt, and in a batch that must not be split.
+    """
+
+    retriable: bool = True
+    advice: str | None = "Send the record again: nothing is known to be wrong with it."
+
+
 class TransactionAbortedError(KafkaError):
     """The record's transaction was aborted before the record was sent (KIP-654)."""
 

@@ -11,7 +11,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -289,7 +289,9 @@ class RecordAccumulator:
         queue.batches.insert(position, batch)
         self.readiness.replan(queue)
 
-    def enqueue_parts(self, batch: ProducerBatch, parts: list[ProducerBatch], now: float) -> None:
+    def enqueue_parts(
+        self, batch: ProducerBatch, parts: Sequence[ProducerBatch], now: float
+    ) -> None:
         """Puts the parts of a split batch in its place; it is done when they are.
 
         Their memory is on top of the pool's, which keeps counting the whole until then.

@@ -1,6 +1,7 @@
 """What a batch that fails says about itself.
 
-Owns: the words of an expiry, the facts added to an error. Must not know: when a batch fails.
+Owns: the words of an expiry, the facts added to an error, the error of records that are not to
+blame. Must not know: when a batch fails.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
-from aioproducer.errors import DeliveryTimeoutError, KafkaError
+from aioproducer.errors import BatchRefusedError, DeliveryTimeoutError, KafkaError
 
 if TYPE_CHECKING:
     from aioproducer.core.metadata import Metadata
@@ -43,20 +44,39 @@ def expiry_of(
 def failure_outcome(
     batch: ProducerBatch,
     error: KafkaError,
-    record_errors: Mapping[int, KafkaError] | None,
+    blamed: Mapping[int, KafkaError] | None,
     now: float | None,
 ) -> BatchOutcome:
-    """The outcome of a batch that failed; `record_errors` are those of blamed records (KIP-467)."""
+    """The outcome of a batch that failed.
+
+    Args:
+        batch: The batch.
+        error: Why it failed.
+        blamed: The records it failed because of, as far as they are known, each with its own error;
+            None if it failed as a whole.
+        now: Loop time in seconds, if known.
+    """
+    node_id = error.node_id
 
     def about_this_batch(what: KafkaError) -> KafkaError:
         return what.with_context(
             topic=batch.topic_partition.topic,
             partition=batch.topic_partition.partition,
+            node_id=node_id,
             persistence=batch.persistence(),
             elapsed_ms=None if now is None else round((now - batch.created_at) * 1000),
         )
 
+    if blamed is not None and len(blamed) < batch.count:
+        error = _refused_because_of_others(error, are_named=bool(blamed))
     return BatchOutcome(
         error=about_this_batch(error),
-        record_errors={i: about_this_batch(e) for i, e in (record_errors or {}).items()},
+        record_errors={i: about_this_batch(e) for i, e in (blamed or {}).items()},
     )
+
+
+def _refused_because_of_others(cause: KafkaError, *, are_named: bool) -> BatchRefusedError:
+    which = "because of other records in it" if are_named else "without naming the bad records"
+    error = BatchRefusedError(f"the broker refused the batch {which}: {cause}")
+    error.__cause__ = cause
+    return error

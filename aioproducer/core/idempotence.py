@@ -8,6 +8,7 @@ A partition's batches with sequences and without an outcome are its `in_flight`,
 whether they are on the wire or queued for a retry.
 
     whole ----a batch fails, surely unwritten----> broken(unwritten_from)
+    whole ----the same, only records of it-------> broken     (the others go out again in its place)
     whole ----a batch fails, maybe written-------> doubtful(unknown_gap)
     whole ----the same, split--------------------> doubtful   (parts of what stands are refused)
     doubtful --its head is acknowledged----------> whole      (so the fate before it is settled)
@@ -39,7 +40,7 @@ Rules and their reasons
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from aioproducer.core.obstacles import Obstacle
@@ -115,8 +116,8 @@ class Sequencer:
         """The broker does not hold the batch's predecessor; True when it lost acknowledged data."""
         return False
 
-    def on_split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """The batch goes out in parts from now on."""
+    def on_split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
+        """The batch goes out in parts from now on, which may leave out some of its records."""
 
     def on_off_the_wire(self, topic_partition: TopicPartition) -> None:
         """A request with a batch of this partition is over."""
@@ -288,7 +289,8 @@ class IdempotentSequencer(Sequencer):
             partition.unknown_gap = None
         first = partition.unwritten_from
         # With `log_is_new` it stands in the old log.
-        if first is not None and batch.ordinal >= first and not partition.log_is_new:
+        is_behind = first is not None and batch.ordinal >= first
+        if is_behind and not partition.log_is_new and not partition.has_before(batch):
             # A broker that knew nothing of us took it without its predecessor.
             partition.unwritten_from = None
         self._maybe_restart(partition)
@@ -327,11 +329,14 @@ class IdempotentSequencer(Sequencer):
         partition.unknown_gap = None
         return lost
 
-    def on_split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+    def on_split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
         """The parts share the batch's sequences, in order.
 
         If the whole may be written, it is like a gap before them: the broker takes the parts only
         if it does not hold the whole, and none of them may be numbered anew.
+
+        If they leave out records, the whole is not written, nor is anything behind it: parts and
+        later batches are numbered anew before they go out.
         """
         if not batch.has_sequence:
             return
@@ -342,6 +347,8 @@ class IdempotentSequencer(Sequencer):
         for part in parts:
             part.set_producer(batch.producer_id, batch.producer_epoch, sequence)
             sequence = sequence_after(sequence, part.count)
+        if sequence != sequence_after(batch.base_sequence, batch.count):
+            partition.unwritten_from = min(partition.unwritten_from or batch.ordinal, batch.ordinal)
         place = partition.in_flight.index(batch)
         partition.in_flight[place : place + 1] = parts
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aioproducer.core.produce_rules import DUPLICATE_SEQUENCE_NUMBER
+from aioproducer.core.produce_rules import DUPLICATE_SEQUENCE_NUMBER, ProduceAction
 from aioproducer.core.producer_batch import BatchOutcome
 from aioproducer.errors import KafkaError, error_from_code
 from aioproducer.types import TopicPartition
@@ -63,14 +63,30 @@ def leader_hints(answers: Answers) -> dict[TopicPartition, tuple[int, int]]:
     }
 
 
-def blamed_records(answer: PartitionProduceResponse) -> dict[int, KafkaError]:
-    """The records a broker names as the cause of its refusal (KIP-467)."""
-    return {
+def blamed_records(
+    answer: PartitionProduceResponse, count: int, action: ProduceAction
+) -> dict[int, KafkaError] | None:
+    """The records that a broker names as the cause of its refusal (KIP-467), in their order.
+
+    Empty if some records are to blame and the answer does not name them, as it is with brokers
+    before Kafka 2.4; None if the refusal is about the whole batch.
+
+    Args:
+        answer: A refusal.
+        count: How many records the batch has.
+        action: What the refusal leads to.
+    """
+    if action not in {ProduceAction.SPLIT, ProduceAction.FAIL}:
+        return None
+    blamed: dict[int, KafkaError] = {
         record.batch_index: error_from_code(
             answer.error_code, record.batch_index_error_message or answer.error_message
         )
-        for record in answer.record_errors
+        for record in sorted(answer.record_errors, key=lambda record: record.batch_index)
+        if 0 <= record.batch_index < count
     }
+    is_about_all = action is ProduceAction.FAIL or count == 1
+    return blamed or (None if is_about_all else {})
 
 
 def success_outcome(answer: PartitionProduceResponse) -> BatchOutcome:

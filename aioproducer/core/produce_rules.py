@@ -2,7 +2,8 @@
 
 Owns: the mapping from code to action. Must not know: how an action is carried out. Codes that the
 table leaves out follow the broker error table: retriable ones are retried, others fail the batch.
-Source: Java's `Sender.completeBatch` and `TransactionManager.canRetry`.
+Source: Java's `Sender.completeBatch` and `TransactionManager.canRetry`. Java splits a batch only if
+it is too large, and fails all records of one that is refused because of some.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ class ProduceAction(Enum):
 
     SUCCEED = "it stands in the log"
     RETRY = "send it again"
-    SPLIT = "send it again in parts (KIP-126)"
+    SPLIT = "some of its records are to blame: send it again in parts (KIP-126, KIP-467)"
     OUT_OF_ORDER = "its predecessor is missing: number anew what is not written, send it again"
     FAIL = "it fails; the producer goes on"
     FATAL = "everything fails; only close() is left"
@@ -29,7 +30,10 @@ DUPLICATE_SEQUENCE_NUMBER = 46
 _RULES = {
     0: ProduceAction.SUCCEED,
     10: ProduceAction.SPLIT,  # MESSAGE_TOO_LARGE
+    18: ProduceAction.SPLIT,  # RECORD_LIST_TOO_LARGE
+    32: ProduceAction.SPLIT,  # INVALID_TIMESTAMP
     DUPLICATE_SEQUENCE_NUMBER: ProduceAction.SUCCEED,  # an earlier attempt was written
+    87: ProduceAction.SPLIT,  # INVALID_RECORD
 }
 _IDEMPOTENT_RULES = {
     31: ProduceAction.FATAL,  # CLUSTER_AUTHORIZATION_FAILED

@@ -16,7 +16,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
@@ -31,12 +31,15 @@ from aioproducer.records.reader import DecodedRecord
 from aioproducer.types import Persistence, TimestampType, TopicPartition
 
 _NO_TOPIC_ID = UUID(int=0)
+_MOST_GROWTH = 10
+"""Bytes by which a record may grow in another batch: its timestamp counts from the first one's."""
 
 
 class BatchOutcome(NamedTuple):
     """What became of a batch: where it stands, or why it failed.
 
-    `record_errors` (KIP-467) names the records a broker blamed; the others failed along with them.
+    `record_errors` (KIP-467) has the records that failed for a reason of their own; `error` is that
+    of the others.
     """
 
     base_offset: int | None = None
@@ -74,6 +77,7 @@ class ProducerBatch:
         "_final_count",
         "_most",
         "_on_unretrieved",
+        "_places",
         "attempts",
         "base_sequence",
         "buffer",
@@ -84,6 +88,7 @@ class ProducerBatch:
         "full",
         "has_sequence",
         "holds",
+        "indivisible",
         "last_attempt_at",
         "last_error",
         "leader_epoch",
@@ -141,7 +146,10 @@ class ProducerBatch:
         """Whether the outcome is known."""
         self.has_sequence: bool = False
         """Whether the batch holds a sequence number (KIP-98)."""
-        self.parts: list[ProducerBatch] = []
+        self.indivisible: bool = False
+        """Whether its records are written together or not at all."""
+        self.parts: Sequence[ProducerBatch] = ()
+        self._places: Sequence[tuple[ProducerBatch, int]] = ()
         self.receipt: object = None
         self.producer_id: int = -1
         self.producer_epoch: int = -1
@@ -284,47 +292,55 @@ class ProducerBatch:
         self.builder = self.encoded = None
         return buffer
 
-    def split(self) -> list[ProducerBatch]:
-        """Two batches with the halves of the records, for a broker that found it too large.
+    def split(self, groups: Sequence[Sequence[int]]) -> Sequence[ProducerBatch]:
+        """One batch for each group of records, in place of this one.
 
         The batch itself is done when its parts are; its deliveries find theirs by `outcome_of`.
-        Java splits by `batch_size`, which cannot help here: that bounds the batch already.
+
+        Args:
+            groups: The indexes of their records, in order; each record is in one group.
         """
         builder = self.builder
         if builder is None:
             raise IllegalStateError("a batch was split after it gave up its memory")
         records = records_of(builder)
-        middle = len(records) // 2
-        for number, half in enumerate((records[:middle], records[middle:])):
+        room = builder.size + _MOST_GROWTH * len(records)
+        places: list[tuple[ProducerBatch, int]] = [(self, 0)] * len(records)
+        parts: list[ProducerBatch] = []
+        for number, group in enumerate(groups):
             part = ProducerBatch(
                 self.topic_partition,
-                bytearray(builder.size),
+                bytearray(room),
                 0,
                 now=self.created_at,
                 ordinal=(*self.ordinal, number),
                 owner=self.owner,
                 on_unretrieved=self._on_unretrieved,
             )
-            for record in half:
-                part.append_decoded(record)
+            for place, index in enumerate(group):
+                part._append_decoded(records[index])
+                places[index] = (part, place)
             part.close()
-            part.possibly_persisted = self.possibly_persisted
-            self.parts.append(part)
-        return self.parts
+            part.possibly_persisted, part.last_error = self.possibly_persisted, self.last_error
+            parts.append(part)
+        self.parts, self._places = parts, places
+        return parts
 
-    def append_decoded(self, record: DecodedRecord) -> None:
-        """Appends a record that was in another batch; there is room for it."""
-        if self.builder is not None:
-            self.builder.try_append(
+    def _append_decoded(self, record: DecodedRecord) -> None:
+        if (
+            self.builder is None
+            or self.builder.try_append(
                 record.timestamp_ms, record.key, record.value, tuple(record.headers)
             )
+            < 0
+        ):  # pragma: no cover - the room was computed
+            raise IllegalStateError("a part of a split batch has no room for its records")
 
     def outcome_of(self, index: int) -> tuple[BatchOutcome, int] | None:
         """The outcome that holds for one record, and the record's index in that batch."""
-        for part in self.parts:
-            if index < part.count:
-                return part.outcome_of(index)
-            index -= part.count
+        if self._places:
+            part, place = self._places[index]
+            return part.outcome_of(place)
         return None if self.outcome is None else (self.outcome, index)
 
     def record_error(self, index: int) -> KafkaError | None:
@@ -337,9 +353,8 @@ class ProducerBatch:
 
     def mark_retrieved(self, index: int) -> None:
         """Somebody has seen the error of this record."""
-        for part in self.parts:
-            if index < part.count:
-                part.mark_retrieved(index)
-                return
-            index -= part.count
-        self.retrieved += 1
+        if self._places:
+            part, place = self._places[index]
+            part.mark_retrieved(place)
+        else:
+            self.retrieved += 1

@@ -385,22 +385,50 @@ class Sender:
             if self._transactions is not None:
                 self._transactions.fail(error)
                 self.fatal_error = self._transactions.error
-        elif (
-            action is ProduceAction.SPLIT
-            and batch.count > 1
-            and (batch.has_sequence or not batch.possibly_persisted)
-        ):
-            # Only sequences keep the parts out of a log in which the whole batch stands.
-            self._split(batch, now)
-            return
         elif action is ProduceAction.OUT_OF_ORDER and self._sequencer.may_renumber(batch):
             self._renumber(batch, error, now)
             return
-        self._retry_or_fail(batch, error, node_id, now, blamed_records(answer), at_once=hinted)
+        blamed = blamed_records(answer, batch.count, action)
+        if blamed is not None and (groups := self._groups(batch, blamed)):
+            self._split(batch, groups, blamed, error, now)
+            return
+        self._retry_or_fail(batch, error, node_id, now, blamed, at_once=hinted)
 
-    def _split(self, batch: ProducerBatch, now: float) -> None:
+    def _groups(
+        self, batch: ProducerBatch, blamed: Mapping[int, KafkaError]
+    ) -> Sequence[Sequence[int]]:
+        """The records of a refused batch that part from now on: the blamed ones, if any, first.
+
+        Empty if the batch ends as it is.
+        """
+        count = batch.count
+        if batch.indivisible or len(blamed) == count:
+            return ()
+        if not blamed:
+            if batch.possibly_persisted and not batch.has_sequence:
+                # Only sequences keep the parts out of a log in which the whole batch stands.
+                return ()
+            # As many steps as it takes to be left with one record name the bad ones, too.
+            return range(count // 2), range(count // 2, count)
+        if batch.possibly_persisted or self._transactions is not None:
+            # The others cannot keep their sequences, and a transaction fails with any record.
+            return ()
+        return list(blamed), [index for index in range(count) if index not in blamed]
+
+    def _split(
+        self,
+        batch: ProducerBatch,
+        groups: Sequence[Sequence[int]],
+        blamed: Mapping[int, KafkaError],
+        error: KafkaError,
+        now: float,
+    ) -> None:
+        """The blamed records fail, the others go out again in the batch's place."""
         self._stats.batches_split += 1
-        parts = batch.split()
+        parts = batch.split(groups)
+        if blamed:
+            self._fail(parts[0], error, dict(enumerate(blamed.values())), now=now)
+            parts = parts[1:]
         self._sequencer.on_split(batch, parts)
         self.accumulator.enqueue_parts(batch, parts, now)
 
@@ -420,7 +448,7 @@ class Sender:
         error: KafkaError,
         node_id: int,
         now: float,
-        record_errors: Mapping[int, KafkaError] | None = None,
+        blamed: Mapping[int, KafkaError] | None = None,
         *,
         at_once: bool = False,
     ) -> None:
@@ -441,7 +469,7 @@ class Sender:
                 advice=f"failed to send after {batch.attempts} attempt(s), retries="
                 f"{self._settings.retries}"
             )
-        self._fail(batch, error, record_errors, now=now)
+        self._fail(batch, error, blamed, now=now)
 
     @property
     def _awaits_connection(self) -> bool:
@@ -462,14 +490,14 @@ class Sender:
         self,
         batch: ProducerBatch,
         error: KafkaError,
-        record_errors: Mapping[int, KafkaError] | None = None,
+        blamed: Mapping[int, KafkaError] | None = None,
         *,
         now: float | None = None,
     ) -> None:
         self._sequencer.on_failed(batch)
         if self._transactions is not None:
             self._transactions.on_batch_failed(batch, error)
-        outcome = failure_outcome(batch, error, record_errors, now)
+        outcome = failure_outcome(batch, error, blamed, now)
         if self.accumulator.complete(batch, outcome):
             where, since = batch.topic_partition, batch.created_at
             self._stats.on_batch_failed(FailedBatch(where, batch.count, since, str(outcome.error)))

@@ -21,6 +21,7 @@ from aioproducer.errors import (
     InvalidRecordError,
     InvalidTimestampError,
     KafkaError,
+    RecordListTooLargeError,
     RecordTooLargeError,
     SerializationError,
 )
@@ -32,6 +33,7 @@ from aioproducer.loader.rows import BadRow, Position, RowBatch
 from aioproducer.loader.state import LoadState, Settled
 
 ROW_ERRORS = (
+    RecordListTooLargeError,
     RecordTooLargeError,
     SerializationError,
     InvalidPartitionError,

@@ -16,7 +16,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from aioproducer.errors import KafkaError, TransactionAbortableError, TransactionAbortedError
+from aioproducer.errors import (
+    BatchRefusedError,
+    KafkaError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+)
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
 
 KEPT_BYTES: Final = 64 * 1024 * 1024
 _KEY_BYTES: Final = 40
-_CONSEQUENCES: Final = (TransactionAbortableError, TransactionAbortedError)
+_CONSEQUENCES: Final = (BatchRefusedError, TransactionAbortableError, TransactionAbortedError)
 
 
 class RowError(KafkaError):
@@ -124,7 +129,7 @@ def row_error(
         window: what is kept.
         rows: how many were handed over so far.
     """
-    # In a transaction one lost row takes the others with it: the others say nothing new.
+    # One lost row may take its batch along, or its transaction: the others say nothing new.
     causes = [each for each in failed if not isinstance(each.error, _CONSEQUENCES)]
     first = (causes or failed)[0]
     error = first.error

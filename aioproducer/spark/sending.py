@@ -22,6 +22,7 @@ from aioproducer.errors import (
     InvalidRecordError,
     InvalidTimestampError,
     InvalidTopicError,
+    RecordListTooLargeError,
     RecordTooLargeError,
     SerializationError,
 )
@@ -44,6 +45,7 @@ _THE_ROWS_OWN: Final = (
     InvalidRecordError,
     InvalidTimestampError,
     InvalidTopicError,
+    RecordListTooLargeError,
     RecordTooLargeError,
     SerializationError,
 )

@@ -339,6 +339,22 @@ async def test_a_batch_that_fails_says_why(cluster: ClusterUnderTest) -> None:
             await producer.send_batch([], topic, partition=0)
 
 
+async def test_a_batch_with_a_bad_record_is_not_written_in_part(cluster: ClusterUnderTest) -> None:
+    topic = await cluster.create_topic(1, configs={"cleanup.policy": "compact"})
+    async with producer_of(compat, cluster, linger_ms=20) as producer:
+        batch = producer.create_batch()
+        for key in (b"a", None, b"c"):
+            batch.append(key=key, value=b"v", timestamp=None)
+        future = await producer.send_batch(batch, topic, partition=0)
+        with pytest.raises(compat.errors.UnknownError, match="without key"):
+            await future
+        # Outside of a batch of the program's own, only the bad record fails.
+        sent = [await producer.send(topic, b"v", key=key) for key in (b"a", None, b"c")]
+        await producer.flush()
+        assert [each.exception() is None for each in sent] == [True, False, True]
+    assert [key for _, _, key, *_ in await stored(cluster, topic)] == [b"a", b"c"]
+
+
 async def test_a_batch_waits_for_memory_and_goes_where_it_is_sent(
     cluster: ClusterUnderTest,
 ) -> None:

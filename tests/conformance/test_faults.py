@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aioproducer import Persistence, Producer, TopicPartition
+from aioproducer import Persistence, Producer, Record, TopicPartition
 from aioproducer.errors import (
     DeliveryTimeoutError,
     InvalidRecordError,
@@ -214,7 +214,7 @@ async def test_records_for_a_leaderless_partition_wait_and_then_expire_with_the_
 async def test_a_forgotten_failure_is_logged_once_counted_and_passed_on(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster.state.faults.error(ApiKey.PRODUCE, 87, times=None)
+    cluster.state.faults.error(ApiKey.PRODUCE, 29, times=None)
     told: list[tuple[TopicPartition, int, KafkaError]] = []
     async with Producer(
         bootstrap_servers=cluster.bootstrap_servers,
@@ -232,7 +232,23 @@ async def test_a_forgotten_failure_is_logged_once_counted_and_passed_on(
     assert "secret" not in caplog.text
     (only,) = told
     assert only[:2] == (TopicPartition("t", 0), 5)
-    assert isinstance(only[2], InvalidRecordError)
+    assert isinstance(only[2], TopicAuthorizationFailedError)
+
+
+async def test_send_many_names_the_bad_record_and_delivers_the_others(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.state.create_topic("c", TopicSpec(1, configs={"cleanup.policy": "compact"}))
+    records = [Record(b"%d" % n, None if n in {3, 4} else b"k%d" % n) for n in range(10)]
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        result = await producer.send_many("c", records)
+        failed = {each.index: each.error for each in result.failed}
+    assert (result.count, result.delivered, list(failed)) == (10, 8, [3, 4])
+    assert result.offsets == {TopicPartition("c", 0): (0, 7)}
+    assert all(isinstance(error, InvalidRecordError) for error in failed.values())
+    assert {error.persistence for error in failed.values()} == {Persistence.NOT_PERSISTED}
+    (found,) = (await read_topic(cluster.bootstrap_servers, "c")).values()
+    assert [int(each.value or b"") for each in found] == [0, 1, 2, 5, 6, 7, 8, 9]
 
 
 async def test_idle_connections_close_and_reopen_when_needed(cluster: EmbeddedCluster) -> None:

@@ -23,9 +23,10 @@ from aioproducer.loader import (
     RowsSource,
 )
 from aioproducer.records.batch import DecodedRecord
-from aioproducer.testing.broker import TopicSpec
+from aioproducer.testing.broker import ClusterSettings, TopicSpec
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
+from aioproducer.wire.api_keys import ApiKey
 
 
 @pytest.fixture
@@ -141,6 +142,29 @@ async def test_load_without_a_cluster_ends_before_the_first_unacknowledged_row(
     assert 200 <= position.row <= loader.progress.acknowledged
     settled = loader.state.settled
     assert settled.acknowledged == position.row
+
+
+@pytest.mark.parametrize("versions", [(3, 9), (3, 7)], ids=["named", "not named"])
+async def test_of_many_rows_only_the_bad_one_is_a_dead_letter(
+    tmp_path: Path, versions: tuple[int, int]
+) -> None:
+    settings = ClusterSettings(api_versions={ApiKey.PRODUCE: versions})
+    topics = {"t": TopicSpec(2, configs={"cleanup.policy": "compact"})}
+    dead = tmp_path / "dead.ndjson"
+    rows = [{"key": None if n == 500 else f"k{n}", "n": n} for n in range(1000)]
+    options = LoadOptions(RecordMapping(key=("key",)), dead_letter=dead)
+    async with EmbeddedCluster(brokers=3, topics=topics, settings=settings) as brokers:
+        async with Producer(bootstrap_servers=brokers.bootstrap_servers) as producer:
+            result = await Loader(producer, RowsSource(rows), "t", options).run()
+        found = await read(brokers)
+    assert (result.progress.acknowledged, result.progress.failed) == (999, 1)
+    (line,) = dead.read_text().splitlines()
+    buried = json.loads(line)
+    assert (buried["row"], buried["stage"]) == (501, "delivery")
+    assert "without key" in buried["reason"] or versions == (3, 7)
+    numbers = [[json.loads(each.value or b"")["n"] for each in found[at]] for at in sorted(found)]
+    assert all(some == sorted(some) for some in numbers)
+    assert sorted(n for some in numbers for n in some) == [n for n in range(1000) if n != 500]
 
 
 async def test_invalid_topic_ends_the_load(producer: Producer) -> None:

@@ -7,6 +7,7 @@ import itertools
 import json
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from aioproducer.loader.mapping import RecordMapping
 from aioproducer.loader.rows import RowBatch
 from aioproducer.testing.broker import TopicSpec
 from aioproducer.testing.embedded import EmbeddedCluster
+from aioproducer.wire.api_keys import ApiKey
 
 MAPPING = RecordMapping(value="n")
 
@@ -199,6 +201,27 @@ async def test_refused_records_are_buried_and_the_others_loaded_once(
     assert [(each["row"] - 1, each["stage"]) for each in buried] == [
         (place, "delivery") for place in sorted(places)
     ]
+
+
+@pytest.mark.parametrize("are_named", [True, False])
+async def test_of_many_rows_only_the_bad_one_is_a_dead_letter(
+    brokers: EmbeddedCluster, are_named: bool, tmp_path: Path
+) -> None:
+    if not are_named:
+        brokers.set_transaction_version(1)
+        versions = {ApiKey.PRODUCE: (3, 7)}
+        brokers.state.settings = replace(brokers.state.settings, api_versions=versions)
+    brokers.state.create_topic("c", TopicSpec(1, 3, {"cleanup.policy": "compact"}))
+    dead = tmp_path / "dead.ndjson"
+    rows = [{"key": None if n == 500 else f"k{n}", "n": str(n)} for n in range(1000)]
+    given = LoadOptions(RecordMapping(key=("key",), value="n"), exactly_once=True, dead_letter=dead)
+    async with producer_of(brokers) as producer:
+        result = await Loader(producer, RowsSource(rows), "c", given).run()
+    assert (result.progress.acknowledged, result.progress.failed) == (999, 1)
+    (line,) = dead.read_text().splitlines()
+    assert json.loads(line)["row"] == 501
+    records = await read_all_confluent(brokers.bootstrap_servers, "c")
+    assert [int(each.value or b"") for each in records] == [n for n in range(1000) if n != 500]
 
 
 async def test_a_load_with_refused_records_goes_on_behind_them_after_a_failure(

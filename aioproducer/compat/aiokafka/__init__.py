@@ -30,6 +30,8 @@ What differs, on purpose:
   leak or hang
   an expired or refused batch of an idempotent      the producer goes on (KIP-360)
   producer lets every later one fail
+  a record that the broker refuses takes its batch    only that record fails; those of one
+  along                                             `send_batch()` fail together
   begin, commit or abort at the wrong time is an    IllegalOperation, always
   AssertionError, and nothing under `python -O`
   after a fatal error: AssertionError               that error again: ProducerFenced and others

@@ -14,6 +14,7 @@ from typing import cast
 
 from aioproducer.compat.aiokafka._translation import record_metadata, translated
 from aioproducer.compat.aiokafka.structs import RecordMetadata
+from aioproducer.errors import BatchRefusedError
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.types import TimestampType
 
@@ -64,10 +65,11 @@ def batch_future(deliveries: Sequence[Delivery], *, acknowledged: bool) -> Outco
 
 
 def _settle(future: Outcome, deliveries: Sequence[Delivery], acknowledged: bool) -> None:
-    for error in [delivery.exception() for delivery in deliveries]:
-        if error is not None:
-            future.set_exception(translated(error))
-            return
+    errors = [error for delivery in deliveries if (error := delivery.exception()) is not None]
+    if errors:
+        causes = [error for error in errors if not isinstance(error, BatchRefusedError)]
+        future.set_exception(translated((causes or errors)[0]))
+        return
     if not acknowledged:
         future.set_result(None)
         return

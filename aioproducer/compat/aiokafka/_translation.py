@@ -2,8 +2,8 @@
 
 Owns: which error becomes which, and the shape of a record's metadata. Must not know: who asks.
 
-Invariants: the original error is the `__cause__` of what is raised; a failed transaction is told by
-the error that made it fail.
+Invariants: the original error is the `__cause__` of what is raised; a failed transaction or batch
+is told by the error that made it fail.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from aioproducer.compat.aiokafka._error_base import kin
 from aioproducer.compat.aiokafka.structs import RecordMetadata
 from aioproducer.runtime.delivery import Delivery
 
-_WRAPPERS: Final = (ours.TransactionAbortableError, ours.FatalTransactionError)
+_WRAPPERS: Final = (
+    ours.BatchRefusedError,
+    ours.FatalTransactionError,
+    ours.TransactionAbortableError,
+)
 
 # The first row that fits counts.
 _CLIENT_ERRORS: Final[tuple[tuple[type[ours.KafkaError], type[Exception]], ...]] = (

@@ -296,7 +296,8 @@ class AIOKafkaProducer(TransactionalCalls):
 
         Returns:
             A future of the first record's `RecordMetadata` (without a timestamp of its own: -1);
-            of None for an empty batch and with `acks=0`. If a record fails, its error.
+            of None for an empty batch and with `acks=0`. If a record fails, its error; the records
+            that are in one batch of the producer then fail together.
 
         Raises:
             TypeError: `batch` is no `BatchBuilder`.
@@ -313,6 +314,7 @@ class AIOKafkaProducer(TransactionalCalls):
             for record in batch.records:
                 delivery = await _send_at_once(connection, topic, record, partition)
                 partition = delivery.partition
+                delivery.batch_and_index()[0].indivisible = True
                 deliveries.append(delivery)
         return batch_future(deliveries, acknowledged=self._acknowledges)
 

@@ -16,6 +16,7 @@ from aioproducer.core.produce_answers import (
     match_answers,
     success_outcome,
 )
+from aioproducer.core.produce_rules import action_for
 from aioproducer.errors import ProtocolError
 from aioproducer.wire.messages import (
     LeaderIdAndEpoch,
@@ -74,7 +75,7 @@ def _take_produce_answer(metadata: Metadata, response: ProduceResponse, now: flo
     answers = match_answers(response, names)
     for answer in answers.values():
         if answer.error_code:
-            blamed_records(answer)
+            blamed_records(answer, 3, action_for(answer.error_code, idempotent=True))
         else:
             success_outcome(answer)
     moved = metadata.on_leader_hints(leader_hints(answers), response.node_endpoints, now)

@@ -20,6 +20,7 @@ from aioproducer.errors import (
     MetadataTimeoutError,
     RecordTooLargeError,
     SerializationError,
+    TopicAuthorizationFailedError,
 )
 from aioproducer.interceptors import ClusterInfo
 from aioproducer.testing.broker import ErrorAnswer, Fault
@@ -28,7 +29,7 @@ from aioproducer.types import HeaderPairs
 from aioproducer.wire.api_keys import ApiKey
 
 ROOMY = {"buffer_memory": 1 << 20}
-INVALID_RECORD = 87
+TOPIC_AUTHORIZATION_FAILED = 29
 
 
 class Witness:
@@ -163,14 +164,16 @@ def test_a_failed_batch_is_told_of_and_still_counts_as_looked_at_by_nobody():
     witness = Witness()
 
     async def act(stage: Stage) -> None:
-        stage.faults.add(Fault(ErrorAnswer(INVALID_RECORD), api=ApiKey.PRODUCE))
+        fault = Fault(ErrorAnswer(TOPIC_AUTHORIZATION_FAILED), api=ApiKey.PRODUCE)
+        stage.faults.add(fault)
         async with stage.producer as producer:
             for _ in range(3):
                 await producer.send("t", b"v")
             await asyncio.sleep(1)
             gc.collect()
             assert producer.metrics()["unretrieved_failure_total"] == 3
-        assert [type(error).__name__ for _, error, _ in witness.told] == ["InvalidRecordError"] * 3
+        kinds = [type(error) for _, error, _ in witness.told]
+        assert kinds == [TopicAuthorizationFailedError] * 3
         assert {metadata.partition for metadata, _, _ in witness.told} == {0}
 
     play(act, **intercepted(witness))

@@ -14,7 +14,7 @@ from aioproducer.errors import KafkaError
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.wire.api_keys import ApiKey
 
-INVALID_RECORD = 87
+TOPIC_AUTHORIZATION_FAILED = 29
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -23,7 +23,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 async def failed_batch(stage: Stage, records: int, topic: str = "t") -> list[Delivery]:
     """The deliveries of one batch that the broker refused."""
-    fault = stage.faults.error(ApiKey.PRODUCE, INVALID_RECORD, topic=topic, times=1)
+    fault = stage.faults.error(ApiKey.PRODUCE, TOPIC_AUTHORIZATION_FAILED, topic=topic, times=1)
     deliveries = [await stage.producer.send(topic, b"v") for _ in range(records)]
     await stage.producer.flush()
     assert fault.struck == 1
@@ -58,7 +58,7 @@ def test_a_batch_is_reported_once_with_partition_count_cause_and_persistence(
         play(act, on_delivery_error=lambda *report: told.append(report))
     (line,) = lines(caplog)
     assert line.startswith("t-0: 3 of 5 record(s)")
-    assert "INVALID_RECORD" in line
+    assert "TOPIC_AUTHORIZATION_FAILED" in line
     assert "not persisted" in line
     ((where, count, error),) = told
     assert (where, count) == (TopicPartition("t", 0), 3)

@@ -146,6 +146,31 @@ def test_refused_rows_are_found_again_batch_after_batch(kafka: EmbeddedKafka) ->
     assert kafka.numbers(topic) == [each for each in range(100) if each % 30]
 
 
+def keyed(count: int, *, bad: int) -> Iterator[pa.RecordBatch]:
+    """One batch; a row of it has no key."""
+    keys = [None if each == bad else f"key-{each}" for each in range(count)]
+    yield pa.RecordBatch.from_pydict({"key": keys, "value": [str(each) for each in range(count)]})
+
+
+def test_of_many_rows_only_the_bad_one_is_a_dead_letter(kafka: EmbeddedKafka) -> None:
+    topic, letters = kafka.topic(1, cleanup_policy="compact"), kafka.topic(1)
+    report = write(kafka, topic, keyed(1000, bad=500), dead__letter__topic=letters)
+    assert (report.rows, report.dead_letters) == (1000, 1)
+    assert [record.value for record in kafka.read(letters)[0]] == [b"500"]
+    written = [int(record.value or b"") for record in kafka.read(topic)[0]]
+    assert written == [each for each in range(1000) if each != 500]
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_the_row_that_is_to_blame_is_named(kafka: EmbeddedKafka, guarantee: str) -> None:
+    topic = kafka.topic(1, cleanup_policy="compact")
+    given = {"topic": topic, "delivery.guarantee": guarantee}
+    given |= {"kafka.bootstrap.servers": kafka.servers}
+    plan = SinkPlan.of_batch(given, TEXT, overwrite=False).begun()
+    with pytest.raises(RowError, match=r"row 500: InvalidRecordError: .* without key"):
+        write_task(plan, PLACE, JOB, keyed(1000, bad=500))
+
+
 @pytest.mark.usefixtures("_few_are_kept")
 def test_a_refused_row_is_at_hand_when_others_have_come_behind_it(kafka: EmbeddedKafka) -> None:
     topic, letters = kafka.topic(), kafka.topic(1)
