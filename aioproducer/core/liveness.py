@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
+from aioproducer.core.actions import NodeView
 from aioproducer.core.obstacles import Obstacle, Wait
 
 if TYPE_CHECKING:
@@ -26,11 +27,8 @@ if TYPE_CHECKING:
     from aioproducer.core.producer_id import ProducerIdRequests
 
 
-class Connections(Protocol):
+class Connections(NodeView, Protocol):
     """What the rule needs to know of the connections."""
-
-    def ready_at(self, node_id: int, now: float) -> float:
-        """See `NodeView`."""
 
     def in_flight(self, node_id: int) -> int:
         """Requests in flight to the node."""
@@ -81,7 +79,7 @@ def unattended(
         wait = wait_of(batch, accumulator, producer_id)
         match wait.obstacle:
             case Obstacle.PRODUCER_ID:
-                attended = producer_id.in_flight or producer_id.is_wanted
+                attended = producer_id.in_flight or producer_id.due_at(now, nodes) < inf
             case Obstacle.EARLIER_BATCH:
                 attended = accumulator.held > 0
             case Obstacle.CONNECTION:

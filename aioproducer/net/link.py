@@ -284,6 +284,8 @@ class BrokerLink:
         if self._proved_useful or lasted:
             self._failures = 0
         if isinstance(error, IdleConnectionError):
+            # Work may be waiting for this node, which was throttled: the dial can begin now.
+            around.on_event()
             return
         if self._age is Age.OLD:
             self._age = Age.SUSPECTED

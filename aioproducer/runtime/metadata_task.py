@@ -178,6 +178,11 @@ class MetadataTask:
         ):
             self._rouse()
 
+    @property
+    def sleeping_until(self) -> float:
+        """Loop time of the next step, unless something happens before; -inf during one."""
+        return -inf if self._sleeper is None else self._sleeping_until
+
     # -- waiting ---------------------------------------------------------------------------------
 
     async def wait_for_bootstrap(self, deadline: float) -> None:

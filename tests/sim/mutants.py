@@ -88,6 +88,24 @@ MUTANTS = (
         "        again: list[PartitionQueue] = []\n",
     ),
     Mutant(
+        "set no timer for the request for a producer id",
+        "core/producer_id.py",
+        "return self._retry_at if self._retry_at > now else look_again_at(nodes, now)",
+        "return self._retry_at if self._retry_at > now else float('inf')",
+    ),
+    Mutant(
+        "do not wake the sender when a connection comes or goes",
+        "core/sender.py",
+        "return now if self._awaits_connection else inf",
+        "return inf",
+    ),
+    Mutant(
+        "sleep through a turn that is due at once",
+        "runtime/sender_task.py",
+        "        if at <= now:\n            self.wake()\n        else:\n",
+        "        if at > now:\n",
+    ),
+    Mutant(
         "drop a waiter's wake-up",
         "core/buffer_pool.py",
         "                self._settle(head, buffer)\n                return\n",

@@ -20,6 +20,7 @@ from aioproducer.errors import BrokerError
 from aioproducer.records.batch import DecodedRecord, read_batches
 from aioproducer.testing.broker.log import StoredBatch
 from aioproducer.testing.sim.ledger import Ledger
+from aioproducer.testing.sim.liveness import RecoveryBound
 from aioproducer.testing.world.cluster import SimCluster, TracedPartition
 from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.testing.world.network import SimNetwork
@@ -62,6 +63,9 @@ class Evidence:
         complaints: What brokers found wrong with requests.
         reports: Exceptions logged or reported to the loop.
         transactions: The books of the transactions, in a run that has some.
+        healed_at: When everything was healed.
+        recovery_bound: How soon after that everything pending has to be done.
+        stalls: Pending work that nothing would have ended.
     """
 
     config: ProducerConfig
@@ -77,6 +81,9 @@ class Evidence:
     complaints: list[str] = field(default_factory=list)
     reports: list[str] = field(default_factory=list)
     transactions: TransactionBook | None = None
+    healed_at: float | None = None
+    recovery_bound: RecoveryBound | None = None
+    stalls: list[str] = field(default_factory=list)
 
     @property
     def counts(self) -> Counts:

@@ -258,6 +258,35 @@ def calm_brings_progress(e: Evidence) -> Iterator[str]:
             )
 
 
+def pending_work_goes_on(e: Evidence) -> Iterator[str]:
+    """Whatever is pending has a request in flight, a dial in progress or a timer set."""
+    yield from e.stalls
+
+
+def healing_brings_deliveries(e: Evidence) -> Iterator[str]:
+    """Once everything is healed, no call and no delivery takes longer than the recovery bound."""
+    if e.healed_at is None or e.recovery_bound is None:
+        return
+    bound = e.recovery_bound
+    for entry in e.ledger.entries:
+        settled = entry.settled_at
+        if settled is None:
+            continue
+        done_at = entry.done_at
+        if isinstance(entry.error, DeliveryTimeoutError):
+            done_at = settled + e.config.delivery_timeout_ms / 1000
+        for what, since, until in (
+            ("send()", entry.asked_at, settled),
+            ("its delivery", settled, done_at),
+        ):
+            took = 0.0 if until is None else until - max(since, e.healed_at)
+            if took > bound.seconds:
+                yield (
+                    f"{entry.label}: {what} took {took:.1f} s of a healed cluster, the bound is "
+                    f"{bound}; {entry.error}"
+                )
+
+
 def _refused_in_calm(e: Evidence) -> Iterator[str]:
     """A long wait in a line is one in vain only if no partition took anything meanwhile."""
     appended_at = [at for _, partition in e.partitions() for at in partition.append_times]
@@ -303,6 +332,8 @@ ORACLES = (
     brokers_do_not_complain,
     throttling_is_obeyed,
     calm_brings_progress,
+    pending_work_goes_on,
+    healing_brings_deliveries,
     what_calls_return_is_true,
     nothing_surprising_is_raised,
 )

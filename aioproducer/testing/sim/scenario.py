@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aioproducer.testing.sim.transactions.plan import Plan
 
 CHAOS_S = 60.0
-"""How long faults may strike; then everything heals."""
+"""How long producers work, and faults may strike at most; then everything heals."""
 
 _QUIET_START_S = 1.0
 _MOST_RECORD_BYTES = 2500
@@ -44,6 +44,7 @@ class Scenario(WorldSpec):
         close_timeout_s: The patience of that close.
         purges: Whether tasks give up what waits, now and then.
         transactions: What the producers are to do in transactions; None for a run without.
+        heals_at: When everything heals.
     """
 
     tasks: int
@@ -52,6 +53,7 @@ class Scenario(WorldSpec):
     close_timeout_s: float
     purges: bool
     transactions: Plan | None = None
+    heals_at: float = CHAOS_S
 
     def settings(self, settings: ClusterSettings) -> ClusterSettings:
         """As the transactions' plan says."""
@@ -70,7 +72,7 @@ class Scenario(WorldSpec):
     @property
     def fault_times(self) -> tuple[float, float]:
         """Between which virtual times faults strike."""
-        return _QUIET_START_S, CHAOS_S * 0.97
+        return _QUIET_START_S, self.heals_at * 0.97
 
 
 def draw_scenario(rng: random.Random, *, unclean_elections: bool = False) -> Scenario:

@@ -28,6 +28,7 @@ from aioproducer.runtime.engine import ProducerEngine
 from aioproducer.testing.sim.evidence import Evidence, LogWatch, calm_times, leftovers
 from aioproducer.testing.sim.faults import draw_schedule
 from aioproducer.testing.sim.ledger import Entry, Fate, Ledger
+from aioproducer.testing.sim.liveness import LivenessWatch, recovery_bound
 from aioproducer.testing.sim.oracles import Violation, judge
 from aioproducer.testing.sim.scenario import CHAOS_S, Scenario, draw_scenario
 from aioproducer.testing.sim.themes import draw_theme, draw_transactional_theme
@@ -150,7 +151,7 @@ class Simulation:
         themes = chance.of("theme" if plan is None else "transactional theme")
         theme = draw_theme(themes) if plan is None else draw_transactional_theme(themes, plan)
         if theme is not None:
-            drawn = replace(drawn, options={**drawn.options, **theme.options})
+            drawn = theme.applied_to(drawn)
         if plan is not None:
             drawn = with_plan(drawn, plan, chance.of("transactional scenario"))
         self.scenario: Scenario = replace(drawn, options={**drawn.options, **setup.options})
@@ -159,10 +160,12 @@ class Simulation:
         shape, times = self.scenario.shape, self.scenario.fault_times
         faults = draw_schedule(chance.of("faults"), shape, *times)
         if theme is not None:
-            faults += theme.faults(themes, shape, *times)
+            faults += theme.schedule(themes, shape, *times)
         self.drawn: list[Fault] = sorted(faults, key=lambda fault: fault.at)
         self.schedule: list[Fault] = self.drawn if setup.schedule is None else list(setup.schedule)
         self.ledger: Ledger = Ledger()
+        self._liveness = LivenessWatch(loop.time)
+        loop.on_idle = self._liveness.check
         self.book: TransactionBook | None = None
         self._setup = setup
 
@@ -248,7 +251,9 @@ class Simulation:
 
     def make_producer(self, **arguments: Any) -> SimProducer:
         """One more producer under test; see `SimProducer`."""
-        return self._setup.producer(self.world, **arguments)
+        producer = self._setup.producer(self.world, **arguments)
+        self._liveness.add(producer)
+        return producer
 
     async def _start_producer(self) -> SimProducer:
         """A user tries again: with a short `max_block_ms` a slow network can be too slow."""
@@ -282,7 +287,7 @@ class Simulation:
     async def _end_in_peace(
         self, producer: SimProducer, tasks: Sequence[asyncio.Task[None]]
     ) -> None:
-        await asyncio.sleep(max(0.0, CHAOS_S - self.loop.time()))
+        await asyncio.sleep(max(0.0, self.scenario.heals_at - self.loop.time()))
         self.world.heal()
         await asyncio.gather(*tasks)
         await asyncio.sleep(_SETTLING_S)
@@ -375,6 +380,9 @@ class Simulation:
                 if transport is not None and transport.spoke_too_early
             ],
             complaints=complaints,
+            healed_at=world.healed_at,
+            recovery_bound=recovery_bound(config, self.scenario),
+            stalls=self._liveness.violations,
         )
 
 

@@ -10,19 +10,29 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aioproducer.testing.sim.faults.answers import MixedErrors
-from aioproducer.testing.sim.faults.brokers import DeposedLeader
+from aioproducer.testing.sim.faults.answers import (
+    InitProducerIdError,
+    MixedErrors,
+    UnansweredInitProducerId,
+)
+from aioproducer.testing.sim.faults.brokers import ClockJump, Crash, DeposedLeader, PowerLoss
 from aioproducer.testing.sim.faults.moments import HeldEnd, OvertakenRenewal, PositionsRefused
+from aioproducer.testing.sim.faults.network import BlackHole, Reset
+from aioproducer.testing.sim.scenario import CHAOS_S, Scenario
 from aioproducer.testing.sim.transactions.plan import Plan
 from aioproducer.testing.world.faults import Fault, Shape
 
-_SHARE = 0.3
+_SHARE = 0.45
 _SHARE_OF_TRANSACTIONAL = 0.25
 _SHARE_OF_READERS = 0.4
 """Of the themes of runs in which somebody reads, so many are about positions."""
+
+
+Schedule = Callable[[random.Random, Shape, float, float], list[Fault]]
+"""Draws the faults of a theme that strike between two virtual times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +40,29 @@ class Theme:
     """One subject.
 
     Attributes:
-        draw: Draws one of its faults.
-        count: How many there are.
+        schedule: Draws its faults.
         options: Options of the producer in place of those drawn.
+        heals_at: When everything heals; the producers work on until the usual time.
     """
 
-    draw: Callable[[random.Random, float, Shape], Fault]
-    count: int
+    schedule: Schedule
     options: Mapping[str, Any] = field(default_factory=dict)
+    heals_at: float = CHAOS_S
 
-    def faults(self, rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
-        """Its faults, at any time between two."""
-        return [self.draw(rng, round(rng.uniform(start, end), 3), shape) for _ in range(self.count)]
+    def applied_to(self, scenario: Scenario) -> Scenario:
+        """The scenario with the theme's options; one that heals early ends in peace."""
+        options = {**scenario.options, **self.options}
+        scenario = replace(scenario, options=options, heals_at=self.heals_at)
+        return scenario if self.heals_at == CHAOS_S else replace(scenario, closes_at=None)
+
+
+def _times(count: int, draw: Callable[[random.Random, float, Shape], Fault]) -> Schedule:
+    """A schedule of so many faults of one kind, at any time."""
+
+    def schedule(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+        return [draw(rng, round(rng.uniform(start, end), 3), shape) for _ in range(count)]
+
+    return schedule
 
 
 _ONE_AT_A_TIME = {
@@ -51,20 +72,81 @@ _ONE_AT_A_TIME = {
 }
 """The order depends on nothing but waiting, and a new leader is known before the old one's fate."""
 
-DOUBTS = Theme(MixedErrors.draw_doubt, 16)
-DEPOSITIONS = Theme(DeposedLeader.draw, 6, _ONE_AT_A_TIME)
+DOUBTS = Theme(_times(16, MixedErrors.draw_doubt))
+DEPOSITIONS = Theme(_times(6, DeposedLeader.draw), _ONE_AT_A_TIME)
 
 _IMPATIENT = {"max_block_ms": 1500}
 """A user who waits no longer for positions ends the transaction, which has to wait for them."""
 
-LATE_ENDS = Theme(HeldEnd.draw, 8)
-OVERTAKINGS = Theme(OvertakenRenewal.draw, 8)
-POSITIONS = Theme(PositionsRefused.draw, 8, _IMPATIENT)
+LATE_ENDS = Theme(_times(8, HeldEnd.draw))
+OVERTAKINGS = Theme(_times(8, OvertakenRenewal.draw))
+POSITIONS = Theme(_times(8, PositionsRefused.draw), _IMPATIENT)
+
+_EARLY_S = 10.0
+_LONG_DELIVERY = {"delivery_timeout_ms": 120_000, "metadata_max_age_ms": 300_000}
+"""What waits in vain then waits long enough to be seen."""
+_IDEMPOTENT = {
+    "enable_idempotence": True,
+    "acks": "all",
+    "retries": 2**31 - 1,
+    "max_in_flight_requests_per_connection": 5,
+}
+
+
+def _flapping(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Coordinators load while a producer starts, and every broker dies within its first second."""
+    faults: list[Fault] = [InitProducerIdError(0.0, 1, rng.choice((3, 100)), rng.choice((14, 15)))]
+    at, down = rng.uniform(0.2, 1.5), rng.uniform(1.0, 4.0)
+    return faults + [
+        Crash(round(at + rng.uniform(0, 0.1), 3), node_id, round(down, 3))
+        for node_id in shape.nodes
+    ]
+
+
+def _everything_dead(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Every broker dies at about the same time, with or without a word, and all come back."""
+    at, down = rng.uniform(start, end - 3.0), rng.uniform(1.0, 6.0)
+    return [
+        rng.choice((Crash, PowerLoss))(
+            round(at + rng.uniform(0, 0.3), 3), node_id, round(down * rng.uniform(0.8, 1.2), 3)
+        )
+        for node_id in shape.nodes
+    ]
+
+
+def _identity_trouble(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Producer ids are refused or requests for them lost, while connections come and go."""
+    faults: list[Fault] = [InitProducerIdError.draw(rng, 0.0, shape) for _ in range(3)]
+    faults += [UnansweredInitProducerId.draw(rng, 0.0, shape) for _ in range(3)]
+    kinds = rng.choices((Crash, Reset, MixedErrors, BlackHole), k=4)
+    return faults + [kind.draw(rng, round(rng.uniform(0.05, end), 3), shape) for kind in kinds]
+
+
+FLAPPING = Theme(_flapping, {**_LONG_DELIVERY, **_IDEMPOTENT}, _EARLY_S)
+EVERYTHING_DEAD = Theme(_everything_dead, _LONG_DELIVERY, _EARLY_S)
+EARLY_HEALING = Theme(lambda *_: [], _LONG_DELIVERY, _EARLY_S)
+"""The usual faults of a run, all in its first seconds."""
+IDENTITY_TROUBLE = Theme(_identity_trouble, {**_LONG_DELIVERY, **_IDEMPOTENT}, _EARLY_S)
+CLOCK_JUMPS = Theme(_times(12, ClockJump.draw))
+
+
+_THEMES = (
+    DOUBTS,
+    DOUBTS,
+    DEPOSITIONS,
+    DEPOSITIONS,
+    FLAPPING,
+    EVERYTHING_DEAD,
+    EARLY_HEALING,
+    EARLY_HEALING,
+    IDENTITY_TROUBLE,
+    CLOCK_JUMPS,
+)
 
 
 def draw_theme(rng: random.Random) -> Theme | None:
     """A theme of a run without transactions, or None for a run like most."""
-    return rng.choice((DOUBTS, DEPOSITIONS)) if rng.random() < _SHARE else None
+    return rng.choice(_THEMES) if rng.random() < _SHARE else None
 
 
 def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:
@@ -74,4 +156,4 @@ def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:
     reads = any(seat.reads is not None for seat in plan.seats)
     if reads and rng.random() < _SHARE_OF_READERS:
         return POSITIONS
-    return rng.choice((LATE_ENDS, OVERTAKINGS))
+    return rng.choice((LATE_ENDS, OVERTAKINGS, EARLY_HEALING))

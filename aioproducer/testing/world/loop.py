@@ -31,6 +31,10 @@ class StuckError(Exception):
     """The run cannot go on: a deadlock or a busy loop."""
 
 
+def _nothing() -> None:
+    """What an idle loop does."""
+
+
 class _NoSelector:
     """What `BaseEventLoop` asks for events: there are none, so time passes."""
 
@@ -56,6 +60,8 @@ class VirtualLoop(BaseEventLoop):
         self._turns = 0
         self._selector = _NoSelector(self._advance)
         self.failures: list[str] = []
+        self.on_idle: Callable[[], None] = _nothing
+        """Called whenever nothing is runnable, before the clock jumps."""
         self.set_exception_handler(self._note_failure)
 
     def time(self) -> float:
@@ -93,6 +99,7 @@ class VirtualLoop(BaseEventLoop):
                 raise StuckError(f"the loop turns without end at {self._now:.3f} s")
             return
         self._turns = 0
+        self.on_idle()
         # Not `now + timeout`, whose rounding would depend on how the moment was reached.
         self._now = max(self._now, self._timers[0].when())
         # asyncio fires timers that are due within this; none may fire before its time here, or

@@ -24,6 +24,7 @@ from aioproducer.testing.sim.faults.answers import (
     Refusal,
     SwallowedRequest,
     Throttle,
+    UnansweredInitProducerId,
     WrongAnswer,
 )
 from aioproducer.testing.sim.faults.brokers import (
@@ -144,7 +145,11 @@ TRANSACTIONAL_KINDS: Final[tuple[type[Fault], ...]] = (
 )
 """What strikes transactional runs besides everything else; some more often."""
 
-THEMATIC_KINDS: Final[tuple[type[Fault], ...]] = (OvertakenRenewal, PositionsRefused)
+THEMATIC_KINDS: Final[tuple[type[Fault], ...]] = (
+    OvertakenRenewal,
+    PositionsRefused,
+    UnansweredInitProducerId,
+)
 """What only themes bring."""
 
 

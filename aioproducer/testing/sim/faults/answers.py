@@ -206,6 +206,24 @@ class InitProducerIdError(_CodeAnswered):
 
 
 @dataclass(frozen=True, slots=True)
+class UnansweredInitProducerId(_Scripted):
+    """A request for a producer id is carried out and not answered; the connection stays or ends."""
+
+    kind = "init producer id unanswered"
+    closes: bool
+
+    def scripted(self) -> Ambush:
+        """By any broker."""
+        action = ConnectionFault(answer=False, close=self.closes)
+        return Ambush(action, ApiKey.INIT_PRODUCER_ID, None, times=self.times)
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """From the beginning: the first request is the likeliest."""
+        return cls(0.0, node(rng, shape), rng.choice((1, 2)), rng.random() < 0.5)
+
+
+@dataclass(frozen=True, slots=True)
 class Throttle(_Scripted):
     """A broker asks for a pause and reads nothing meanwhile (KIP-219)."""
 

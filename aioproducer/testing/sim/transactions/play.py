@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from aioproducer.errors import KafkaError
 from aioproducer.testing.sim.ledger import Entry
-from aioproducer.testing.sim.scenario import CHAOS_S
 from aioproducer.testing.sim.transactions.book import Outcome, TransactionEntry
 from aioproducer.testing.sim.transactions.plan import Seat
 
@@ -49,7 +48,8 @@ class TransactionalPlay:
             await self._end_in_haste(closes_at)
 
     async def _end_in_peace(self) -> None:
-        await asyncio.sleep(max(0.0, CHAOS_S - self._loop.time()))
+        heals_at = self._simulation.scenario.heals_at
+        await asyncio.sleep(max(0.0, heals_at - self._loop.time()))
         self._simulation.world.heal()
         await self._cast.finished()
         await asyncio.sleep(_SETTLING_S)

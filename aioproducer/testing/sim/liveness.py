@@ -1,0 +1,109 @@
+"""The rule of `core.liveness`, checked at every idle moment, and how soon a healed cluster is done.
+
+Owns: the check of a running producer whenever the clock is about to move, and the bound within
+which a healed cluster has taken everything. Must not know: which faults struck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from aioproducer.config import ProducerConfig
+    from aioproducer.runtime.engine import ProducerEngine
+    from aioproducer.testing.sim.scenario import Scenario
+    from aioproducer.testing.world.producer import SimProducer
+
+_MOST_TOLD = 3
+_JITTER = 1.2
+_LONGEST_THROTTLE_S = 3.0
+_ROUND_TRIPS = 150
+"""What a backlog takes, in round trips: small batches, one after the other, memory for two."""
+
+
+class LivenessWatch:
+    """Checks producers whenever their loop has nothing to do but to wait.
+
+    Attributes:
+        violations: What broke the rule, the first few.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.violations: list[str] = []
+        self._now = now
+        self._producers: list[SimProducer] = []
+
+    def add(self, producer: SimProducer) -> None:
+        """One more producer to check."""
+        self._producers.append(producer)
+
+    def check(self) -> None:
+        """The clock is about to move: everything pending must have something that ends its wait."""
+        if len(self.violations) >= _MOST_TOLD:
+            return
+        for producer in self._producers:
+            if producer.was_started and _is_running(producer.engine):
+                self.violations += _broken_rules(producer.engine, self._now())
+
+
+def _is_running(engine: ProducerEngine) -> bool:
+    lone = engine.sender_task.lone
+    # Of records that are alone nothing is noted, and nothing else is pending meanwhile.
+    alone = lone is not None and lone.is_under_way
+    return engine.failure is None and not engine.closing and not alone
+
+
+def _broken_rules(engine: ProducerEngine, now: float) -> Iterator[str]:
+    for batch, wait in engine.sender.unattended(engine.client, now):
+        yield f"at {now:.3f}: {batch.topic_partition} is {wait.obstacle.value}, which nothing ends"
+    due_at = engine.sender.next_deadline(now, engine.client)
+    sleeps_until = engine.sender_task.sleeping_until
+    if sleeps_until > due_at:
+        yield f"at {now:.3f}: the sender sleeps until {sleeps_until:.3f}, is due at {due_at:.3f}"
+    due_at = engine.metadata.next_update_at(now)
+    sleeps_until = engine.metadata_task.sleeping_until
+    if sleeps_until > due_at > now:
+        yield f"at {now:.3f}: the metadata sleep until {sleeps_until:.3f}, are due at {due_at:.3f}"
+
+
+class RecoveryBound(NamedTuple):
+    """How soon after the healing everything pending is done, by what it may have to wait for."""
+
+    dials: float
+    requests: float
+    backoffs: float
+    cluster: float
+    backlog: float
+
+    @property
+    def seconds(self) -> float:
+        """All of it, one after the other."""
+        return sum(self)
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {value:.1f}" for name, value in self._asdict().items())
+        return f"{self.seconds:.1f} s ({parts})"
+
+
+def recovery_bound(config: ProducerConfig, scenario: Scenario) -> RecoveryBound:
+    """The bound for a producer with these options in this scenario.
+
+    At worst a dial into silence has just begun, its broker backs off then, and connection,
+    metadata, leader, producer id and batch each need one request after one that gets no answer.
+    """
+    request = config.request_timeout_ms / 1000
+    setup = config.socket_connection_setup_timeout_max_ms / 1000
+    reconnect = config.reconnect_backoff_max_ms / 1000
+    retry = config.retry_backoff_max_ms / 1000
+    round_trip = 2 * scenario.base_latency_s
+    plan = scenario.transactions
+    return RecoveryBound(
+        dials=_JITTER * (setup + reconnect),
+        requests=4 * request + _LONGEST_THROTTLE_S,
+        backoffs=_JITTER * 3 * retry + config.linger_ms / 1000,
+        cluster=scenario.timing.session_timeout
+        + scenario.timing.longest_lag
+        + (0 if plan is None else (plan.load_ms + 10 * plan.marker_delay_ms) / 1000),
+        backlog=_ROUND_TRIPS * round_trip,
+    )

@@ -1,0 +1,94 @@
+"""What a batch waits for is named, and a wait that nothing ends is found."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from aioproducer.core.idempotence import IdempotentSequencer, ProducerIdentity
+from aioproducer.core.obstacles import Obstacle
+from aioproducer.core.producer_batch import ProducerBatch
+from aioproducer.errors import CoordinatorLoadInProgressError, DeliveryTimeoutError
+
+from .support import Core, Nodes
+
+
+class IdleNodes(Nodes):
+    """Nodes with neither requests in flight nor dials, unless named."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dialed: set[int] = set()
+
+    def in_flight(self, node_id: int) -> int:
+        return 0
+
+    def is_dialing(self, node_id: int) -> bool:
+        return node_id in self.dialed
+
+
+def obstacle(core: Core, batch: ProducerBatch) -> Obstacle:
+    return core.sender.wait_of(batch).obstacle
+
+
+def test_a_batch_waits_for_its_turn_then_for_the_response() -> None:
+    core = Core((1,))
+    batch = core.append()
+    assert obstacle(core, batch) is Obstacle.TURN
+    (dispatch,) = core.poll()
+    assert obstacle(core, batch) is Obstacle.RESPONSE
+    core.answer(dispatch, 19)
+    assert obstacle(core, batch) is Obstacle.RETRY
+
+
+def test_a_batch_waits_for_a_connection_and_for_a_leader() -> None:
+    core = Core((1, -1))
+    core.nodes.unready[1] = inf
+    connecting, leaderless = core.append(0), core.append(1)
+    core.poll()
+    assert obstacle(core, connecting) is Obstacle.CONNECTION
+    assert obstacle(core, leaderless) is Obstacle.LEADER
+
+
+def test_a_batch_waits_for_the_producer_id_and_its_expiry_says_why_there_is_none() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    batch = core.append()
+    core.poll()
+    core.sender.producer_id.on_sent()
+    error = CoordinatorLoadInProgressError("loading")
+    core.sender.on_identity_failure(error, core.now)
+    assert core.sender.wait_of(batch) == (Obstacle.PRODUCER_ID, error)
+    core.now += 121
+    core.poll()
+    assert batch.outcome is not None
+    assert isinstance(batch.outcome.error, DeliveryTimeoutError)
+    assert "producer id" in batch.outcome.error.message
+    assert "loading" in batch.outcome.error.message
+
+
+def test_a_batch_waits_for_the_first_one_under_an_epoch() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core.sender.on_identity(ProducerIdentity(9, 0))
+    core.append()
+    core.poll()
+    behind = core.append()
+    core.poll()
+    assert obstacle(core, behind) is Obstacle.EARLIER_BATCH
+
+
+@pytest.mark.parametrize(
+    ("at", "dialed", "is_attended"),
+    [(inf, set(), False), (inf, {1}, True), (150.0, set(), True)],
+    ids=["nothing under way", "dial in progress", "timer"],
+)
+def test_a_wait_for_a_connection_that_nothing_ends_is_found(
+    at: float, dialed: set[int], is_attended: bool
+) -> None:
+    core = Core((1,))
+    core.nodes = nodes = IdleNodes()
+    nodes.unready, nodes.dialed = {1: at}, dialed
+    batch = core.append()
+    core.poll()
+    found = core.sender.unattended(nodes, core.now)
+    assert [each for each, _ in found] == ([] if is_attended else [batch])
