@@ -162,7 +162,7 @@ MUTANTS = (
     Mutant(
         "ignore throttling",
         "net/link.py",
-        "            self.throttle(self._around.loop_time() + seconds)\n",
+        "        self.throttle(now + seconds)\n",
         "",
     ),
     Mutant(
