@@ -203,8 +203,8 @@ class CoreOptions:
     max_in_flight_requests_per_connection: int = option(
         5,
         Kind.INT,
-        "How many requests may wait for their answer per broker; 1 keeps the order of "
-        "records under retries even without idempotence.",
+        "How many requests may wait for their answer per broker, and one more without records; "
+        "1 keeps the order of records under retries even without idempotence.",
         at_least(1),
     )
 

@@ -17,15 +17,18 @@ class NodeView(Protocol):
     """What the sender may ask about connections."""
 
     def is_ready(self, node_id: int, now: float) -> bool:
-        """Whether a request may be sent to the node now."""
+        """Whether a Produce request may be sent to the node now."""
+
+    def can_ask(self, node_id: int, now: float) -> bool:
+        """Return whether any other request may be sent to the node now."""
 
     def ready_at(self, node_id: int, now: float) -> float:
         """Loop time at which asking again makes sense; inf when an event will tell."""
 
     def least_loaded_node(self, now: float) -> int | None:
-        """The node for a request that any broker answers: ready, being dialed or to be dialed.
+        """The node for a request that any broker answers.
 
-        None while every node backs off, is throttled or has too many requests in flight.
+        It is ready, being dialed, to be dialed, or busy; None while every node backs off.
         """
 
     def next_chance_at(self, now: float) -> float:

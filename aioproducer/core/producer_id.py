@@ -76,7 +76,7 @@ class ProducerIdRequests:
         node_id = nodes.least_loaded_node(now)
         if node_id is None:
             return None
-        if nodes.is_ready(node_id, now):
+        if nodes.can_ask(node_id, now):
             return RequestIdentity(node_id)
         return Connect(node_id)
 

@@ -23,7 +23,7 @@ from aioproducer.errors import KafkaConnectionError, KafkaError
 from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.net.dialer import Dialer
 from aioproducer.net.in_flight import InFlightRequest, OnEnd
-from aioproducer.net.link import BrokerLink
+from aioproducer.net.link import RESERVE, BrokerLink
 from aioproducer.net.settings import NetSettings
 from aioproducer.net.surroundings import NodeState, Surroundings
 from aioproducer.net.traffic import Traffic
@@ -151,9 +151,14 @@ class NetworkClient:
         return self._traffic
 
     def is_ready(self, node_id: int, now: float) -> bool:
-        """Whether `send` would take a request for the node now."""
+        """Whether `begin` would take a request for the node now."""
         link = self.link(node_id)
         return link is not None and link.is_ready(now)
+
+    def can_ask(self, node_id: int, now: float) -> bool:
+        """Return whether `send` would take a request for the node now."""
+        link = self.link(node_id)
+        return link is not None and link.can_ask(now)
 
     def any_ready(self) -> bool:
         """Whether some broker or bootstrap server is connected, or was until it idled too long."""
@@ -242,9 +247,10 @@ class NetworkClient:
         """The node to ask what any node can answer; None if there is none to ask or to connect to.
 
         Ready nodes with the fewest requests first; then one that is being connected to, unless its
-        dial drags on; then the one whose last attempt is longest ago. Bootstrap servers count while
-        the brokers are unknown, and when none of them is usable (KIP-899): all back off, or their
-        dials drag on, as they do to machines that are gone. Java waits for these dials to end.
+        dial drags on; then the one whose last attempt is longest ago; then one that is connected
+        but busy or throttled. Bootstrap servers count while the brokers are unknown, and when none
+        of them is usable (KIP-899): all back off, or their dials drag on, as they do to machines
+        that are gone. Java waits for these dials to end.
         """
         groups = [self._brokers, self._bootstrap]
         if self._brokers and not self._settings.rebootstrap:
@@ -272,7 +278,7 @@ class NetworkClient:
         # A random start spreads the load of many clients over equally good nodes.
         start = self._rng.randrange(len(candidates))
         candidates = candidates[start:] + candidates[:start]
-        ready = [link for link in candidates if link.is_ready(now)]
+        ready = [link for link in candidates if link.can_ask(now)]
         if ready:
             return min(ready, key=lambda link: link.in_flight).node.id
         for link in candidates:
@@ -281,7 +287,8 @@ class NetworkClient:
         connectable = [link for link in candidates if link.can_connect(now)]
         if connectable:
             return min(connectable, key=lambda link: link.last_attempt_at).node.id
-        return None
+        connected = (link.node.id for link in candidates if link.versions is not None)
+        return next(connected, None)
 
     # -- actions ----------------------------------------------------------------------------------
 
@@ -301,14 +308,15 @@ class NetworkClient:
     ) -> asyncio.Future[Message | None]:
         """Sends in the highest common version; the future is done with the response.
 
-        With `expect_response=False` the result is None, once the bytes are out.
+        Not for Produce requests, which keep a place free for it (`begin`). With
+        `expect_response=False` the result is None, once the bytes are out.
 
         Raises:
-            NodeNotReady: nothing was sent; see `is_ready`.
+            NodeNotReady: nothing was sent; see `can_ask`.
             UnsupportedVersionError: nothing was sent; the node speaks no version of this request.
         """
         future: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
-        self._send(node_id, request, timeout_s, now, future=future)
+        self._send(node_id, request, timeout_s, now, future=future, reserve=RESERVE)
         return future
 
     def begin(
@@ -320,7 +328,12 @@ class NetworkClient:
         now: float,
         on_end: OnEnd,
     ) -> None:
-        """`send` for who is told the end otherwise than by a future."""
+        """`send` for Produce requests: `on_end` is called with the response or the error.
+
+        Raises:
+            NodeNotReady: nothing was sent; see `is_ready`.
+            UnsupportedVersionError: as of `send`.
+        """
         self._send(node_id, request, timeout_s, now, on_end=on_end)
 
     def _send(
@@ -332,9 +345,10 @@ class NetworkClient:
         *,
         future: asyncio.Future[Message | None] | None = None,
         on_end: OnEnd | None = None,
+        reserve: int = 0,
     ) -> None:
         link = self.link(node_id)
-        connection = None if link is None else link.ready_connection(now)
+        connection = None if link is None else link.ready_connection(now, reserve)
         if link is None or link.versions is None or connection is None:
             raise NodeNotReady("the node takes no request now", node_id=node_id)
         if isinstance(request, Message):

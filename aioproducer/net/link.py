@@ -55,6 +55,13 @@ from aioproducer.wire.schema import Message
 DIAL_PATIENCE_S = 1.0
 """After this long a dial no longer counts as a promising connection; others are tried beside it."""
 
+RESERVE = 1
+"""Requests in flight beyond the limit, for what is no Produce request.
+
+Otherwise a producer that always has a batch to send would never fetch metadata. (Java: no Produce
+request is sent while metadata are due.)
+"""
+
 LONGEST_THROTTLE_S = 300.0
 """No throttle time is obeyed beyond this: int32 milliseconds could park us for weeks."""
 
@@ -135,15 +142,19 @@ class BrokerLink:
         """Whether a request may be sent now."""
         return self.ready_connection(now) is not None
 
-    def ready_connection(self, now: float) -> Connection | None:
-        """The connection that takes a request now."""
+    def can_ask(self, now: float) -> bool:
+        """Return whether a request that is no Produce request may be sent now."""
+        return self.ready_connection(now, RESERVE) is not None
+
+    def ready_connection(self, now: float, reserve: int = 0) -> Connection | None:
+        """The connection that takes a request now, with `reserve` more than the usual limit."""
         connection = self._connection
         if (
             self._state is NodeState.READY
             and connection is not None
             and not self._retiring
             and self.throttled_until <= now < self._renew_at
-            and connection.takes_more(self._around.settings.max_in_flight)
+            and connection.takes_more(self._around.settings.max_in_flight + reserve)
         ):
             return connection
         return None

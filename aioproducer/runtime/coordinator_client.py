@@ -223,7 +223,7 @@ class CoordinatorClient:
 
     async def _ready(self, node_id: int) -> None:
         client = self._client
-        while not client.is_ready(node_id, now := self._loop.time()):
+        while not client.can_ask(node_id, now := self._loop.time()):
             if node_id >= 0 and node_id not in self._nodes:
                 raise NodeDisconnectedError("the broker has left the cluster", node_id=node_id)
             client.maybe_connect(node_id, now)

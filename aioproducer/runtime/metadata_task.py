@@ -71,8 +71,8 @@ class MetadataClient(Protocol):
     def least_loaded_node(self, now: float) -> int | None:
         """The node to ask, ready or not."""
 
-    def is_ready(self, node_id: int, now: float) -> bool:
-        """Whether a request can be sent to it now."""
+    def can_ask(self, node_id: int, now: float) -> bool:
+        """Return whether a request can be sent to it now."""
 
     def any_connected(self) -> bool:
         """Return whether some broker or bootstrap server has an open connection."""
@@ -236,7 +236,7 @@ class MetadataTask:
         if due_at > now:
             return due_at
         node_id = self._client.least_loaded_node(now)
-        is_ready = node_id is not None and self._client.is_ready(node_id, now)
+        is_ready = node_id is not None and self._client.can_ask(node_id, now)
         if is_ready or not self._client.any_connected():
             # Brokers that are only busy or throttled are no reason to start over.
             if self._trying_since is None:
@@ -244,7 +244,7 @@ class MetadataTask:
             elif self._no_metadata_for_too_long(now):
                 self._rebootstrap(now, "no metadata for metadata_recovery_rebootstrap_trigger_ms")
                 node_id = self._client.least_loaded_node(now)
-                is_ready = node_id is not None and self._client.is_ready(node_id, now)
+                is_ready = node_id is not None and self._client.can_ask(node_id, now)
         if is_ready and node_id is not None:
             self._send(node_id, now)
             return self._due_at()

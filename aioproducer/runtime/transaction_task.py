@@ -297,7 +297,7 @@ class TransactionTask:
         elif node_id not in self._metadata.cluster.nodes:
             self._metadata.request_update(now)
             return self._give_up(request, NodeDisconnectedError("not among the brokers"), now)
-        if client.is_ready(node_id, now):
+        if client.can_ask(node_id, now):
             return self._send(node_id, request, now)
         client.maybe_connect(node_id, now)
         failure = client.connection_failures(node_id)

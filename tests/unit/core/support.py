@@ -85,6 +85,9 @@ class Nodes:
     def is_ready(self, node_id: int, now: float) -> bool:
         return node_id not in self.unready
 
+    def can_ask(self, node_id: int, now: float) -> bool:
+        return self.is_ready(node_id, now)
+
     def ready_at(self, node_id: int, now: float) -> float:
         return self.unready.get(node_id, now)
 

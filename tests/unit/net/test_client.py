@@ -99,19 +99,43 @@ async def test_a_node_that_is_not_ready_takes_no_request() -> None:
         it.client.maybe_connect(77, it.now)
 
 
+def begin(it: Harness) -> None:
+    """Sends a request as the sender does."""
+    request = PreparedRequest.of(MetadataRequest(topics=None))
+    it.client.begin(1, request, timeout_s=30, now=it.now, on_end=lambda answer, failure: None)
+
+
 @virtual_time
 async def test_a_node_takes_max_in_flight_requests_and_tells_when_there_is_room() -> None:
     async with harness(MemoryDialer({"broker": answers_after(1)}), max_in_flight=2) as it:
         await it.connect()
-        requests = [it.send(), it.send()]
+        begin(it)
+        begin(it)
         assert it.client.in_flight(1) == 2
         assert not it.client.is_ready(1, it.now)
         assert it.client.ready_at(1, it.now) == math.inf
         with pytest.raises(NodeNotReady):
-            it.send()
+            begin(it)
         await it.next_event()
         assert it.client.is_ready(1, it.now)
-        await asyncio.gather(*requests)
+
+
+@virtual_time
+async def test_one_request_that_is_no_produce_may_exceed_max_in_flight() -> None:
+    async with harness(MemoryDialer({"broker": answers_after(1)}), max_in_flight=2) as it:
+        await it.connect()
+        begin(it)
+        begin(it)
+        assert it.client.can_ask(1, it.now)
+        assert it.client.least_loaded_node(it.now) == 1
+        question = it.send()
+        assert not it.client.can_ask(1, it.now)
+        with pytest.raises(NodeNotReady):
+            it.send()
+        await it.next_event()
+        assert not it.client.is_ready(1, it.now)  # the question counts for the others
+        await question
+        assert it.client.is_ready(1, it.now)
 
 
 @virtual_time
@@ -472,7 +496,7 @@ async def test_a_throttled_node_is_muted_until_the_time_is_over() -> None:
         assert it.client.state(1) is NodeState.THROTTLED
         assert not it.client.is_ready(1, it.now)
         assert it.client.ready_at(1, it.now) == pytest.approx(until)
-        assert it.client.least_loaded_node(it.now) is None
+        assert not it.client.can_ask(1, it.now)
         await asyncio.sleep(0.5)
         assert it.client.is_ready(1, it.now)
 
@@ -607,6 +631,20 @@ def test_bootstrap_servers_are_the_last_resort(rebootstrap: bool) -> None:
             assert it.client.least_loaded_node(it.now) in expected
 
     run()
+
+
+@virtual_time
+async def test_throttled_broker_is_waited_for_instead_of_a_bootstrap_server() -> None:
+    async with harness(MemoryDialer({"a": silent, "x": silent}), {1: ("a", 1)}) as it:
+        it.client.set_bootstrap([("x", 1)])
+        await it.connect(1)
+        it.client.throttle(1, it.now + 5)
+        assert it.client.least_loaded_node(it.now) == 1
+        assert not it.client.can_ask(1, it.now)
+        assert it.client.ready_at(1, it.now) == it.now + 5
+        it.client.link(1).disconnect(NodeDisconnectedError("gone"))  # type: ignore[union-attr]
+        await it.wait_for_state(NodeState.BACKING_OFF)
+        assert it.client.least_loaded_node(it.now) == -1
 
 
 @pytest.mark.parametrize("rebootstrap", [True, False])

@@ -120,7 +120,7 @@ class FakeClient:
                 return (ready or dialing or free)[0]
         return None
 
-    def is_ready(self, node_id: int, now: float) -> bool:
+    def can_ask(self, node_id: int, now: float) -> bool:
         return node_id in self.ready
 
     def any_connected(self) -> bool:

@@ -343,6 +343,43 @@ def test_topic_that_appears_while_send_waits_is_used() -> None:
     play(act, allow_auto_create_topics=False, max_block_ms=20_000)
 
 
+@pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
+@pytest.mark.parametrize("in_flight", [1, 5])
+def test_new_topic_is_learnt_while_every_place_for_requests_is_taken(
+    in_flight: int, strategy: str
+) -> None:
+    async def act(stage: Stage) -> None:
+        stage.create_topic("busy", (1,) * 16)
+        stage.create_topic("new")
+        producer = stage.producer
+        await producer.start()
+        await producer.warm_up(["busy"])
+
+        async def flood(partition: int) -> None:
+            while True:
+                await producer.send("busy", b"v" * 120, partition=partition)
+
+        floods = [asyncio.create_task(flood(partition)) for partition in range(16)]
+        await asyncio.sleep(0.2)
+        opened = len(stage.world.network.connections)
+        await producer.partitions_for("new")
+        assert len(stage.world.network.connections) == opened
+        for task in floods:
+            task.cancel()
+        await asyncio.wait(floods)
+        await producer.close(0)
+
+    play(
+        act,
+        max_in_flight_requests_per_connection=in_flight,
+        metadata_recovery_strategy=strategy,
+        max_request_size=2_000,
+        max_block_ms=1_000,
+        buffer_memory=50_000,
+        linger_ms=0,
+    )
+
+
 def test_leader_that_moved_while_nothing_was_sent_is_learnt_at_the_max_age() -> None:
     async def act(stage: Stage) -> None:
         stage.world.cluster.create_topic("moving", assignments={0: [1, 2]})
