@@ -3,7 +3,7 @@
 Words and variables:
 
     import instructions reliability memory soak    measurements of their own
-    transactions transaction-faults spark gateway  more of these
+    transactions transaction-faults spark gateway topics  more of these
     spark-faults                                   the table of what `make cluster-spark` has found
     full                                           the whole matrix of clients
     names of sections, clients, modes              a part of it: see `bench.cells.select`
@@ -30,6 +30,7 @@ from bench import (
     report,
     soak,
     spark_faults,
+    topics,
     transaction_faults,
     transactions,
 )
@@ -43,6 +44,7 @@ MEASUREMENTS: dict[str, Callable[[], None]] = {
     "transactions": transactions.main,
     "transaction-faults": transaction_faults.main,
     "spark-faults": spark_faults.main,
+    "topics": topics.main,
 }
 ROUNDS = 5
 _FULL = "full"

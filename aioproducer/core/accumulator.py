@@ -264,22 +264,34 @@ class RecordAccumulator:
         return drained
 
     def on_metadata_update(self, now: float) -> None:
-        """Leaders may have moved: looks again at whoever is ready, leaderless or backing off."""
-        self._forget_topics()
-        self.readiness.on_leaders_changed()
-        for batch in self.incomplete():
-            # Only batches queued for a retry: the leader epoch tells that the wait is pointless.
-            if batch.attempts and not batch.holds and batch.retry_at > now:
-                epoch = self._metadata.leader_epoch(*batch.topic_partition)
-                if epoch > batch.leader_epoch:
+        """Leaders may have moved: replans what is ready, leaderless or backing off there."""
+        queues: list[PartitionQueue] = []
+        for topic in self._metadata.cluster.take_changed():
+            queues += self._queues.get(topic, {}).values()
+        self.readiness.on_leaders_changed(queues)
+        for queue in queues:
+            for batch in queue.batches:
+                if batch.attempts and batch.retry_at > now and self._has_newer_leader(batch):
                     batch.retry_at = now
-                    self.readiness.replan(self._queue_of(*batch.topic_partition))
+                    self.readiness.replan(queue)
+
+    def forget_topics(self) -> None:
+        """Drops the queues of topics that expired from the metadata; sequences live elsewhere."""
+        for topic in [name for name in self._queues if self._metadata.topic(name) is None]:
+            queues = self._queues[topic].values()
+            if not any(queue.batches or queue.muted for queue in queues):
+                for queue in queues:
+                    self.readiness.forget(queue)
+                del self._queues[topic]
 
     # -- after an attempt ------------------------------------------------------------------------
 
     def reenqueue(self, batch: ProducerBatch, retry_at: float) -> None:
-        """Puts a batch back in its old place, ready again at `retry_at`."""
-        batch.retry_at = retry_at
+        """Puts a batch back in its old place, ready again at `retry_at`.
+
+        It is ready at once if the leader changed meanwhile: no later update says so again.
+        """
+        batch.retry_at = batch.last_attempt_at if self._has_newer_leader(batch) else retry_at
         queue = self._queue_of(*batch.topic_partition)
         position = 0
         for other in queue.batches:
@@ -430,6 +442,10 @@ class RecordAccumulator:
             queue = partitions[partition] = PartitionQueue(TopicPartition(topic, partition))
         return queue
 
+    def _has_newer_leader(self, batch: ProducerBatch) -> bool:
+        """Whether the leader changed since the batch went out: no backoff then (KIP-951)."""
+        return self._metadata.leader_epoch(*batch.topic_partition) > batch.leader_epoch
+
     def _new_batch(
         self,
         place: TopicPartition,
@@ -473,15 +489,6 @@ class RecordAccumulator:
         batch.on_attempt(now, self._metadata.leader_epoch(*queue.topic_partition))
         if self.settings.guarantee_order:
             queue.muted = True
-
-    def _forget_topics(self) -> None:
-        """Drops the queues of topics that expired from the metadata; sequences live elsewhere."""
-        for topic in [name for name in self._queues if self._metadata.topic(name) is None]:
-            queues = self._queues[topic].values()
-            if not any(queue.batches or queue.muted for queue in queues):
-                for queue in queues:
-                    self.readiness.forget(queue)
-                del self._queues[topic]
 
     def _deallocate(self, batch: ProducerBatch) -> None:
         buffer = batch.take_buffer()

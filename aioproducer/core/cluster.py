@@ -1,13 +1,12 @@
-"""The cluster as one immutable snapshot, and the rules for deriving the next one.
+"""What is known of the cluster, and the rules for taking in what a response says.
 
-Owns: `ClusterSnapshot`, `TopicMetadata`, `PartitionMetadata`, how the partitions of one topic in a
-metadata response merge with what was known before (leader epochs, KIP-320), what a topic may be
-called.
+Owns: `Cluster`, `TopicMetadata`, `PartitionMetadata`, how the partitions of one topic in a metadata
+response merge with what was known before (leader epochs, KIP-320), what a topic may be called.
 Must not know: when metadata is fetched, who waits for it, what an error means for a waiter.
-Invariants: a published snapshot never changes; a new one shares every untouched topic with the old
-one, so that the work of an update grows with the response (beyond it, one shallow copy of the topic
-table, and a look at the other topics only when brokers came or went).
-`TopicMetadata.partitions[i].partition == i`, also when a response leaves holes.
+Invariants: there is one `Cluster`, which is changed in place, so that an update costs what changed;
+the other topics are read only when brokers came or went. A `TopicMetadata` never changes: a topic
+that is another object is another topic. `TopicMetadata.partitions[i].partition == i`, also when a
+response leaves holes.
 """
 
 from __future__ import annotations
@@ -82,15 +81,25 @@ class TopicMetadata:
         return any(p.leader in node_ids for p in self.partitions)
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSnapshot:
-    """All that is known of the cluster at one metadata version."""
+class Cluster:
+    """All that is known of the cluster.
 
-    version: int = 0
-    cluster_id: str | None = None
-    controller_id: int = -1
-    nodes: Mapping[int, Node] = field(default_factory=lambda: MappingProxyType({}))
-    topics: Mapping[str, TopicMetadata] = field(default_factory=lambda: MappingProxyType({}))
+    Attributes:
+        cluster_id: the id that brokers gave last, if any.
+        controller_id: the controller's node id, -1 when unknown.
+        nodes: the brokers by id; another object as soon as one of them is different.
+        topics: the topics by name: a view that follows every change.
+    """
+
+    __slots__ = ("_changed", "_table", "cluster_id", "controller_id", "nodes", "topics")
+
+    def __init__(self) -> None:
+        self.cluster_id: str | None = None
+        self.controller_id: int = -1
+        self.nodes: Mapping[int, Node] = MappingProxyType({})
+        self._table: dict[str, TopicMetadata] = {}
+        self.topics: Mapping[str, TopicMetadata] = MappingProxyType(self._table)
+        self._changed: dict[str, None] = {}
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The leader's node id; None for an unknown partition, no leader or an unknown node."""
@@ -120,33 +129,43 @@ class ClusterSnapshot:
             for p in (known.partitions if known else ())
         ]
 
-    def updated(
+    def update(
         self,
         topics: Mapping[str, TopicMetadata | None],
         *,
         nodes: Mapping[int, Node],
         cluster_id: str | None,
         controller_id: int,
-    ) -> ClusterSnapshot:
-        """The next version: `topics` put in, or taken out where None; the others are shared."""
-        table = dict(self.topics)
+    ) -> bool:
+        """Puts `topics` in, or takes them out where None; whether topics or nodes changed."""
+        table, changed, is_news = self._table, self._changed, nodes != self.nodes
         for name, topic in topics.items():
+            if topic is table.get(name):
+                continue
+            is_news = True
+            changed[name] = None  # before the change: an interrupt between them loses nothing
             if topic is None:
-                table.pop(name, None)
+                del table[name]
             else:
                 table[name] = topic
         came_or_went = nodes.keys() ^ self.nodes.keys()
         if came_or_went:
             for name, topic in table.items():
                 if topic.led_by_any(came_or_went):
+                    changed[name] = None
                     table[name] = topic.replacing({}, nodes)
-        return ClusterSnapshot(
-            version=self.version + 1,
-            cluster_id=cluster_id,
-            controller_id=controller_id,
-            nodes=self.nodes if nodes == self.nodes else MappingProxyType(dict(nodes)),
-            topics=MappingProxyType(table),
-        )
+        if nodes != self.nodes:
+            self.nodes = MappingProxyType(dict(nodes))
+        self.cluster_id, self.controller_id = cluster_id, controller_id
+        return is_news
+
+    def take_changed(self) -> list[str]:
+        """The topics that were put in, replaced or taken out since the last call.
+
+        Nothing but these may have another leader than then.
+        """
+        changed, self._changed = list(self._changed), {}
+        return changed
 
 
 def check_topic_name(name: object) -> None:

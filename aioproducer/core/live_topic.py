@@ -3,7 +3,7 @@
 Owns: how one topic of a metadata response is taken in (errors, topic ids of KIP-516, leader epochs
 of KIP-320) and the words for a topic or partition that cannot be written to.
 Must not know: other topics, the schedule of fetches.
-Invariant: `last_seen` outlives the topic's absence from the snapshot, so that leader epochs do not
+Invariant: `last_seen` outlives the topic's absence from the cluster, so that leader epochs do not
 go back when a lagging broker denies the topic for a while.
 """
 
@@ -66,7 +66,7 @@ class LiveTopic:
         *,
         reliable_epochs: bool,
     ) -> TopicMetadata | None:
-        """Takes an answer in; returns the topic as it shall stand in the snapshot, None for not.
+        """Takes an answer in; returns the topic as the cluster shall have it, None for not.
 
         An answer that changes nothing returns `current` itself.
         """
@@ -98,7 +98,7 @@ class LiveTopic:
         return self.last_seen
 
     def explain_absence(self, *, allow_auto_create: bool) -> str:
-        """Why the topic is not in the snapshot."""
+        """Why the cluster does not have the topic."""
         if self.error is None:
             return "no answer has described it" if self.asked else "no broker could be asked yet"
         code = f"{self.error.error_name}: " if isinstance(self.error, BrokerError) else ""

@@ -1,11 +1,12 @@
 """What the producer knows of the cluster, and when it must ask again.
 
-Owns: the live topics and their idle clocks (KIP-526), the current `ClusterSnapshot`, the schedule
+Owns: the live topics and their idle clocks (KIP-526), the `Cluster`, the schedule
 of fetches (age, request, new topic, backoff), leader hints (KIP-951), and the reasons a topic or
 partition is missing. Must not know: connections, futures, who waits.
-Invariants: `version` grows with every change of the snapshot; at most one fetch is out, and while
+Invariants: `version` grows with every change of the cluster; an answer about some topics costs what
+it describes, however many there are; at most one fetch is out, and while
 it is out `next_update_at` is infinite; an answer with no broker in it, or one that is an error as a
-whole, leaves the snapshot as it was and counts as a failure; a leader epoch never goes back while
+whole, leaves the cluster as it was and counts as a failure; a leader epoch never goes back while
 the topic stays the same one (KIP-320, KIP-516).
 """
 
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 from aioproducer.core.cluster import (
     NO_EPOCH,
     ZERO_ID,
-    ClusterSnapshot,
+    Cluster,
     PartitionMetadata,
     TopicMetadata,
     check_topic_name,
@@ -91,9 +92,11 @@ class Metadata:
         "cluster",
         "explain_connections",
         "fatal_error",
+        "last_answer_is_full",
         "on_event",
         "on_other_cluster",
         "on_recreated",
+        "version",
     )
 
     def __init__(
@@ -105,11 +108,15 @@ class Metadata:
         allow_auto_create: bool,
         rng: Random,
     ) -> None:
-        self.cluster: ClusterSnapshot = ClusterSnapshot()
+        self.cluster: Cluster = Cluster()
+        self.version: int = 0
+        """Of `cluster`; the fast lane recognizes a version by the object in this slot."""
+        self.last_answer_is_full: bool = False
+        """Whether the last good answer was about every topic in use, not only some of them."""
         self.fatal_error: KafkaError | None = None
         """Why no answer can be had (authentication, versions), until the next good answer."""
         self.on_event: Callable[[], None] | None = None
-        """Called when a fetch became wanted, or a leader hint changed the snapshot."""
+        """Called when a fetch became wanted, or a leader hint changed the cluster."""
         self.on_recreated: Callable[[str], None] | None = None
         """Called with a topic that has another id than before: its log began anew (KIP-516)."""
         self.on_other_cluster: Callable[[], None] | None = None
@@ -135,17 +142,12 @@ class Metadata:
     # -- reading ---------------------------------------------------------------------------------
 
     @property
-    def version(self) -> int:
-        """The version of the current snapshot."""
-        return self.cluster.version
-
-    @property
     def refreshed_at(self) -> float:
         """Loop time of the last answer about everything; -inf before the first."""
         return self._full_answer_at
 
     def topic(self, name: str) -> TopicMetadata | None:
-        """A topic of the snapshot."""
+        """A topic of the cluster, if it is known."""
         return self.cluster.topics.get(name)
 
     def leader_of(self, topic_partition: TopicPartition) -> int | None:
@@ -264,30 +266,22 @@ class Metadata:
         if not nodes:
             self.on_failure(KafkaError("a broker answered with an empty broker list"), now)
             return False
-        before, fetch, self._fetch = self.cluster, self._fetch, None
-        cluster_id = response.cluster_id or before.cluster_id
-        elsewhere = before.cluster_id not in {None, cluster_id}
+        cluster, fetch, self._fetch = self.cluster, self._fetch, None
+        cluster_id = response.cluster_id or cluster.cluster_id
+        elsewhere = cluster.cluster_id not in {None, cluster_id}
         if elsewhere:
             self._enter_other_cluster()
-        full = fetch is None or not fetch.partial
-        if full:
+        self.last_answer_is_full = fetch is None or not fetch.partial
+        if self.last_answer_is_full:
             self._wanted = False
             self._full_answer_at = now
         changes = self._take_topics(response.topics, nodes, reliable_epochs=reliable_epochs)
-        if full:
-            changes |= {name: None for name in before.topics if name not in self._topics}
+        if self.last_answer_is_full:
+            changes |= {name: None for name in cluster.topics if name not in self._topics}
         if elsewhere:
-            changes = dict.fromkeys(before.topics) | changes
-        self.cluster = before.updated(
-            changes,
-            nodes=nodes,
-            cluster_id=cluster_id,
-            controller_id=response.controller_id,
-        )
+            changes = dict.fromkeys(cluster.topics) | changes
         self._failures, self._last_failure, self.fatal_error = 0, None, None
-        moved = self.cluster.nodes is not before.nodes or any(
-            topic is not before.topics.get(name) for name, topic in changes.items()
-        )
+        moved = self._update(changes, nodes, cluster_id, response.controller_id)
         self._allow_next_after_answer(now, changed=moved)
         return True
 
@@ -329,12 +323,7 @@ class Metadata:
         for name, topic in topics.items():
             if name in self._topics:
                 self._topics[name].last_seen = topic
-        self.cluster = self.cluster.updated(
-            topics,
-            nodes=all_nodes,
-            cluster_id=self.cluster.cluster_id,
-            controller_id=self.cluster.controller_id,
-        )
+        self._update(topics, all_nodes, self.cluster.cluster_id, self.cluster.controller_id)
         self._notify()
         return {TopicPartition(name, p) for name, partitions in moved.items() for p in partitions}
 
@@ -343,6 +332,19 @@ class Metadata:
     def _notify(self) -> None:
         if self.on_event is not None:
             self.on_event()
+
+    def _update(
+        self,
+        topics: Mapping[str, TopicMetadata | None],
+        nodes: Mapping[int, Node],
+        cluster_id: str | None,
+        controller_id: int,
+    ) -> bool:
+        """Changes the cluster; whether that brought anything new."""
+        self.version += 1  # first: what is read during an interrupted change is read again
+        return self.cluster.update(
+            topics, nodes=nodes, cluster_id=cluster_id, controller_id=controller_id
+        )
 
     def _still_in_use(self, names: Iterable[str], now: float) -> list[str]:
         """Which of these topics to ask for; the idle ones are forgotten (KIP-526)."""
@@ -373,7 +375,7 @@ class Metadata:
         *,
         reliable_epochs: bool,
     ) -> dict[str, TopicMetadata | None]:
-        """The answered topics as they shall stand in the snapshot; None for those taken out.
+        """The answered topics as the cluster shall have them; None for those taken out.
 
         Topics we did not ask for are passed over: Metadata v0 answers with all of them.
         """

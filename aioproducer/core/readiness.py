@@ -23,7 +23,7 @@ Invariants
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING
@@ -163,19 +163,23 @@ class Readiness:
         """A partition without batches is not needed any more."""
         self._lingering.pop(queue, None)
 
-    def on_leaders_changed(self) -> None:
-        """Looks again at whoever is ready or leaderless."""
-        again = list(self.leaderless)
-        self.leaderless.clear()
-        for node_id, queues in self._ready.items():
-            moved = [queue for queue in queues if self.leader_of(queue.topic_partition) != node_id]
-            if moved:
-                again += moved
-                self._ready[node_id] = deque(
-                    q for q in queues if self.leader_of(q.topic_partition) == node_id
-                )
-        for queue in again:
+    def on_leaders_changed(self, queues: Iterable[PartitionQueue]) -> None:
+        """Replans those of these partitions that are ready for another node, or leaderless."""
+        moved = [
+            queue
+            for queue in queues
+            if queue.placed is not _NOWHERE
+            and queue.placed != self.leader_of(queue.topic_partition)
+        ]
+        left: set[int] = set()
+        for queue in moved:
+            if queue.placed in self._ready:
+                left.add(queue.placed)
             queue.placed = _NOWHERE
+            self.leaderless.pop(queue, None)
+        for node_id in left:
+            self._ready[node_id] = deque(q for q in self._ready[node_id] if q.placed == node_id)
+        for queue in moved:
             self.replan(queue)
 
     # -- whose turn it is ------------------------------------------------------------------------

@@ -102,7 +102,8 @@ class ProducerStats(Sampled):
 
     def retain(self, topics: Container[str]) -> None:
         """Drops the totals of topics other than these."""
-        self.topics = {name: stats for name, stats in self.topics.items() if name in topics}
+        for topic in [name for name in self.topics if name not in topics]:
+            del self.topics[topic]
 
     def on_batch_sent(
         self,

@@ -103,7 +103,7 @@ cdef class TopicLane:
     """What the lane knows of one topic: the builders that are open, the sticky partition."""
 
     cdef object name  # as its last caller gave it, to be known again without a hash table
-    cdef object cluster  # the snapshot in which `meta` was last seen
+    cdef object version  # of the metadata in which `meta` was last seen; compared as an object
     cdef object meta
     cdef list builders  # by partition; None, or a builder that may be closed by now
     # The built-in partitioner's account, kept here until somebody else uses it (`settle`).
@@ -133,7 +133,7 @@ cdef class FastLane:
     cdef object is_running  # None: `runs_here` is quick with this loop
     cdef unsigned long thread  # in which the loop ran when `adopt` was called last
     cdef object metadata
-    cdef Py_ssize_t cluster_at  # its slot in `metadata`
+    cdef Py_ssize_t version_at  # its slot in `metadata`
     cdef object wall_ms  # None: the wall clock
     cdef object on_full_turn
     cdef object open_batch
@@ -149,7 +149,7 @@ cdef class FastLane:
     def __init__(self, settings, *, metadata, loop, wall_ms, on_full_turn, open_batch):
         self.loop = loop
         self.metadata = metadata
-        self.cluster_at = slot_offset(type(metadata), "cluster")
+        self.version_at = slot_offset(type(metadata), "version")
         self.wall_ms = None if wall_ms is wall_clock_ms else wall_ms
         self.on_full_turn = on_full_turn
         self.open_batch = open_batch
@@ -261,7 +261,7 @@ cdef class FastLane:
         if lone is not None and (
             builder is not self.alone
             or HEADER_SIZE + MAX_RECORD_OVERHEAD + contents > builder.capacity
-            or lane.cluster is not lone.cluster
+            or lane.version is not lone.version
             or not lone.alarm.is_asleep
         ):
             return None
@@ -300,16 +300,16 @@ cdef class FastLane:
     cdef TopicLane topic_lane(self, topic):
         """What is known of a topic, unless the metadata say something new."""
         cdef TopicLane lane = self.recent
-        cdef object cluster = in_slot(self.metadata, type(self.metadata), self.cluster_at)
+        cdef object version = in_slot(self.metadata, type(self.metadata), self.version_at)
         if lane is None or lane.name is not topic:
             self.recent = lane = self.topics.get(topic)
             if lane is not None:
                 lane.name = topic
-        if lane is not None and lane.cluster is not cluster:
-            if cluster.topics.get(topic) is not lane.meta:
+        if lane is not None and lane.version is not version:
+            if self.metadata.topic(topic) is not lane.meta:
                 self.forget(topic)
                 return None
-            lane.cluster = cluster
+            lane.version = version
         return lane
 
     def adopt(self, meta, batch, sticky, lone=None, /):
@@ -321,7 +321,7 @@ cdef class FastLane:
         if lane is None or lane.meta is not meta:
             self.forget(meta.name)
             lane = self.topics[meta.name] = TopicLane.__new__(TopicLane)
-            lane.cluster = self.metadata.cluster
+            lane.version = self.metadata.version
             lane.meta = meta
             lane.builders = [None] * len(meta.partitions)
             lane.sticky_partition = -1

@@ -19,7 +19,7 @@ from aioproducer.runtime._puredelivery import Delivery
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
-    from aioproducer.core.cluster import ClusterSnapshot, TopicMetadata
+    from aioproducer.core.cluster import TopicMetadata
     from aioproducer.core.metadata import Metadata
     from aioproducer.core.partitioners import BuiltInPartitioner
     from aioproducer.core.producer_batch import ProducerBatch
@@ -38,11 +38,11 @@ def wall_clock_ms() -> int:
 class _TopicLane:
     """What the lane knows of one topic: the batches that are open, the sticky partition."""
 
-    __slots__ = ("builders", "cluster", "meta", "partition", "room", "sticky", "used")
+    __slots__ = ("builders", "meta", "partition", "room", "sticky", "used", "version")
 
-    def __init__(self, meta: TopicMetadata, cluster: ClusterSnapshot) -> None:
+    def __init__(self, meta: TopicMetadata, version: int) -> None:
         self.meta = meta
-        self.cluster = cluster
+        self.version = version
         self.builders: list[BatchBuilder | None] = [None] * len(meta.partitions)
         self.sticky: BuiltInPartitioner | None = None
         self.partition: int | None = None
@@ -128,7 +128,7 @@ class FastLane:
             self.check_admission()
         lane = self._topics.get(topic)
         if lane is None or (
-            lane.cluster is not self._metadata.cluster and not self._is_current(topic, lane)
+            lane.version != self._metadata.version and not self._is_current(topic, lane)
         ):
             return None
         if headers is None:
@@ -176,7 +176,7 @@ class FastLane:
         if lone is not None and (
             builder is not self._alone
             or HEADER_SIZE + size > self._alone_room
-            or lane.cluster is not lone.cluster
+            or lane.version != lone.version
             or not lone.alarm.is_asleep
         ):
             builder = None
@@ -214,11 +214,10 @@ class FastLane:
         return Delivery(batch, index, timestamp_ms, key_size, value_size)
 
     def _is_current(self, topic: str, lane: _TopicLane) -> bool:
-        cluster = self._metadata.cluster
-        if cluster.topics.get(topic) is not lane.meta:
+        if self._metadata.topic(topic) is not lane.meta:
             self.forget(topic)
             return False
-        lane.cluster = cluster
+        lane.version = self._metadata.version
         return True
 
     def adopt(
@@ -236,7 +235,7 @@ class FastLane:
         lane = self._topics.get(meta.name)
         if lane is None or lane.meta is not meta:
             self.forget(meta.name)
-            lane = self._topics[meta.name] = _TopicLane(meta, self._metadata.cluster)
+            lane = self._topics[meta.name] = _TopicLane(meta, self._metadata.version)
         builder = batch.builder
         if (batch.full and lone is None) or builder is None:
             return

@@ -462,10 +462,13 @@ class ProducerEngine:
         old = are_old(self.client.highest_version(ApiKey.PRODUCE))
         self.appender.takes_headers = not old
         self.accumulator.growth_per_record = MESSAGE_GROWTH if old else 0
-        self.appender.placing.forget_topics()
         cluster = self.metadata.cluster
         self.interception.on_cluster(ClusterInfo(cluster.cluster_id, cluster.nodes))
-        self._stats.retain(self.metadata.cluster.topics)
+        if self.metadata.last_answer_is_full:
+            # Reads every topic, as the answer does; what expired has no other way to be known.
+            self.appender.placing.forget_topics()
+            self._stats.retain(cluster.topics)
+            self.accumulator.forget_topics()
         self.accumulator.on_metadata_update(self.loop.time())
         self.sender_task.wake()
 

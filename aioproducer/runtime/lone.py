@@ -48,7 +48,6 @@ from aioproducer.wire.produce import USUAL_END, ProduceForm
 from aioproducer.wire.schema import Message
 
 if TYPE_CHECKING:
-    from aioproducer.core.cluster import ClusterSnapshot
     from aioproducer.core.metadata import Metadata
     from aioproducer.core.outgoing import OutgoingRecord
     from aioproducer.core.sender import Sender
@@ -77,7 +76,7 @@ class LoneRecords:
         ready: what the next record goes out with, while none is in the air; None when somebody has
             looked since the last one.
         answered: what has got its answer, that nobody has followed up.
-        cluster: the metadata for which records may go out like that.
+        version: of the metadata for which records may go out like that, None at first.
         alarm: the sender's; none goes out while that is awake.
         on_ready: told of a batch: its builder may get one record, if `launch` follows at once.
     """
@@ -118,14 +117,14 @@ class LoneRecords:
         self._on_answer = on_answer
         self._on_failure = on_failure
         self._on_interrupt = on_interrupt
-        self.cluster: ClusterSnapshot | None = None
+        self.version: int | None = None
         self.on_ready: Callable[[ProducerBatch], None] = lambda batch: None
         self._ways: dict[tuple[str, int], Way] = {}
 
     def learn(self, node_id: int, batch: ProducerBatch, version: int) -> None:
         """A batch went out alone, the usual way: the next record may follow it."""
-        if self.cluster is not self._metadata.cluster:
-            self.cluster = self._metadata.cluster
+        if self.version != self._metadata.version:
+            self.version = self._metadata.version
             self._ways.clear()
         place, link = batch.topic_partition, self._client.link(node_id)
         if link is None or link.versions is None or self._metadata.leader_of(place) != node_id:
@@ -162,7 +161,7 @@ class LoneRecords:
         Raises:
             SerializationError: key, value or headers are nothing that can be written.
         """
-        if self.cluster is not self._metadata.cluster or not self.alarm.is_asleep:
+        if self.version != self._metadata.version or not self.alarm.is_asleep:
             return None
         topic, flight = record.meta.name, self.ready
         if (
@@ -258,7 +257,7 @@ class LoneRecords:
         last = self.answered[-1]
         self._follow_up_all()
         way, now = last.way, last.answered_at
-        if self.cluster is not self._metadata.cluster:
+        if self.version != self._metadata.version:
             return False
         if self._air:
             return True

@@ -325,13 +325,13 @@ class MetadataTask:
     def _take_response(self, response: MetadataResponse) -> None:
         now = self._loop.time()
         reliable = self._answer_version >= _FIRST_WITH_RELIABLE_EPOCHS
-        before = self._metadata.cluster
+        before = self._metadata.cluster.cluster_id
         if self._answer_version == 0 and not response.brokers:
             # Brokers of 0.8 name nobody before there is a topic (KAFKA-1867).
             self._waiters.end_bootstrap()
         if self._metadata.on_response(response, now, reliable_epochs=reliable):
             self._trying_since = None
-            self._note_cluster(before.cluster_id)
+            self._note_cluster(before)
             self._tell_nodes()
             self._on_update()
         elif response.error_code == RebootstrapRequiredError.code and self._rebootstraps:

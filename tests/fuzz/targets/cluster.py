@@ -67,7 +67,7 @@ def run(data: bytes) -> None:
         elif isinstance(answer, ProduceResponse):
             _take_produce_answer(metadata, answer, float(now))
         require(metadata.version >= before, "the version of the metadata went back")
-        _check_snapshot(metadata)
+        _check_cluster(metadata)
 
 
 def _take_produce_answer(metadata: Metadata, response: ProduceResponse, now: float) -> None:
@@ -84,19 +84,19 @@ def _take_produce_answer(metadata: Metadata, response: ProduceResponse, now: flo
         require(leader is not None, "{} moved to a leader that is not known", topic_partition)
 
 
-def _check_snapshot(metadata: Metadata) -> None:
-    snapshot = metadata.cluster
-    for node_id, node in snapshot.nodes.items():
+def _check_cluster(metadata: Metadata) -> None:
+    cluster = metadata.cluster
+    for node_id, node in cluster.nodes.items():
         require(node.id == node_id >= 0 and node.host, "{} cannot be dialled", node)
         require(0 < node.port < 65536, "{} cannot be dialled", node)
-    for name, topic in snapshot.topics.items():
+    for name, topic in cluster.topics.items():
         require(name in _TOPICS, "nobody asked for {!r}", name)
         numbers = [partition.partition for partition in topic.partitions]
         require(numbers == list(range(len(numbers))), "{} has the partitions {}", name, numbers)
         for number in topic.available:
-            leader = snapshot.leader(name, number)
+            leader = cluster.leader(name, number)
             require(leader is not None, "{}-{} counts as available without a leader", name, number)
-        require(len(snapshot.partition_infos(name)) == len(numbers), "partitions are left out")
+        require(len(cluster.partition_infos(name)) == len(numbers), "partitions are left out")
     for name in _TOPICS:
         metadata.explain(name, 0)
         metadata.topic_failure(name)

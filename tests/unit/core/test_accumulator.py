@@ -11,7 +11,7 @@ from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
 from aioproducer.records.batch import EncodedBatch, encode_alone, encode_batch
 from aioproducer.types import TopicPartition
 
-from .support import Core
+from .support import Core, metadata_response
 
 
 def test_a_batch_waits_for_its_linger() -> None:
@@ -135,6 +135,40 @@ def test_a_newer_leader_epoch_ends_the_backoff() -> None:
     core.accumulator.reenqueue(batch, core.now + 1)
     core.learn((2, 2, 3), epoch=2)
     assert core.drain(2) == [batch]
+
+
+def test_a_leader_that_changed_while_the_batch_was_in_flight_ends_the_backoff_too() -> None:
+    core = Core()
+    batch = core.append()
+    core.drain(1)
+    core.learn((2, 2, 3), epoch=2)
+    core.accumulator.reenqueue(batch, core.now + 1)
+    assert core.drain(2) == [batch]
+
+
+def test_an_update_that_is_about_other_topics_replans_nothing() -> None:
+    core = Core((1, -1))
+    core.append(0)
+    core.append(1)
+    core.accumulator.readiness.collect(core.now)
+    asked = []
+    core.accumulator.readiness.leader_of = asked.append
+    core.metadata.add_topic("other", core.now)
+    core.metadata.start_request(core.now)
+    core.metadata.on_response(metadata_response({"other": (1,)}), core.now)
+    core.accumulator.on_metadata_update(core.now)
+    assert asked == []
+
+
+def test_leaderless_partition_is_ready_when_its_leader_becomes_a_known_node() -> None:
+    core = Core((9,))
+    batch = core.append()
+    assert core.drain(9) == []
+    core.metadata.add_topic("other", core.now)
+    core.metadata.start_request(core.now)
+    core.metadata.on_response(metadata_response({"other": (1,)}, nodes=(1, 9)), core.now)
+    core.accumulator.on_metadata_update(core.now)
+    assert core.drain(9) == [batch]
 
 
 def test_the_same_leader_epoch_does_not_end_the_backoff() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aioproducer.core.cluster import (
     ZERO_ID,
-    ClusterSnapshot,
+    Cluster,
     PartitionMetadata,
     TopicMetadata,
     merge_partitions,
@@ -39,10 +39,18 @@ def topic(*leaders: int, name: str = "t", topic_id: UUID = ID, epoch: int = 5) -
     return TopicMetadata(name, topic_id, partitions, False, NODES)
 
 
-def snapshot(*topics: TopicMetadata) -> ClusterSnapshot:
-    return ClusterSnapshot().updated(
-        {t.name: t for t in topics}, nodes=NODES, cluster_id="c", controller_id=1
-    )
+def updated(
+    cluster: Cluster, *topics: TopicMetadata, nodes=NODES, gone: tuple[str, ...] = ()
+) -> bool:
+    changes = {t.name: t for t in topics} | dict.fromkeys(gone)
+    return cluster.update(changes, nodes=nodes, cluster_id="c", controller_id=1)
+
+
+def cluster_of(*topics: TopicMetadata) -> Cluster:
+    cluster = Cluster()
+    updated(cluster, *topics)
+    cluster.take_changed()
+    return cluster
 
 
 def test_available_partitions_are_those_led_by_known_nodes():
@@ -55,58 +63,73 @@ def test_without_a_list_of_nodes_every_leader_counts_as_known():
 
 
 def test_leader_is_none_for_no_leader_an_unknown_node_and_an_unknown_partition():
-    cluster = snapshot(topic(1, -1, 9))
+    cluster = cluster_of(topic(1, -1, 9))
     assert [cluster.leader("t", p) for p in (0, 1, 2, 3, -1)] == [1, None, None, None, None]
     assert cluster.leader("other", 0) is None
 
 
-def test_a_new_version_leaves_the_old_snapshot_as_it_was():
-    before = snapshot(topic(1))
-    after = before.updated({"t": topic(2)}, nodes=NODES, cluster_id="c", controller_id=1)
-    assert (before.leader("t", 0), after.leader("t", 0)) == (1, 2)
-    assert after.version == before.version + 1
+def test_the_topics_cannot_be_changed_from_outside():
+    cluster = cluster_of(topic(1))
     with pytest.raises(TypeError):
-        after.topics["x"] = topic(1)  # type: ignore[index]
+        cluster.topics["x"] = topic(1)  # type: ignore[index]
 
 
-def test_untouched_topics_and_nodes_are_shared_with_the_previous_snapshot():
-    before = snapshot(topic(1), topic(2, name="other"))
-    after = before.updated({"t": topic(2)}, nodes=dict(NODES), cluster_id="c", controller_id=1)
-    assert after.topics["other"] is before.topics["other"]
-    assert after.nodes is before.nodes
+def test_an_update_leaves_untouched_topics_and_equal_nodes_the_same_objects():
+    cluster = cluster_of(topic(1), topic(2, name="other"))
+    other, nodes = cluster.topics["other"], cluster.nodes
+    assert updated(cluster, topic(2), nodes=dict(NODES))
+    assert cluster.leader("t", 0) == 2
+    assert cluster.topics["other"] is other
+    assert cluster.nodes is nodes
+    assert cluster.take_changed() == ["t"]
+
+
+def test_an_update_with_the_same_topics_and_nodes_is_no_news():
+    cluster = cluster_of(topic(1))
+    assert not updated(cluster, cluster.topics["t"], gone=("x",))
+    assert cluster.take_changed() == []
 
 
 def test_topics_given_as_none_are_taken_out():
-    before = snapshot(topic(1), topic(2, name="other"))
-    after = before.updated({"t": None, "x": None}, nodes=NODES, cluster_id="c", controller_id=1)
-    assert set(after.topics) == {"other"}
+    cluster = cluster_of(topic(1), topic(2, name="other"))
+    assert updated(cluster, gone=("t", "x"))
+    assert set(cluster.topics) == {"other"}
+    assert cluster.take_changed() == ["t"]
 
 
 def test_a_broker_that_leaves_makes_its_partitions_unavailable_in_untouched_topics_too():
-    before = snapshot(topic(1, 2), topic(1, 1, name="other"))
-    after = before.updated({}, nodes={1: NODES[1]}, cluster_id="c", controller_id=1)
-    assert after.topics["t"].available == (0,)
-    assert after.topics["other"] is not before.topics["t"]
-    assert after.topics["other"].available == (0, 1)
-    again = after.updated({}, nodes=NODES, cluster_id="c", controller_id=1)
-    assert again.topics["t"].available == (0, 1)
+    cluster = cluster_of(topic(1, 2), topic(1, 1, name="other"))
+    other = cluster.topics["other"]
+    assert updated(cluster, nodes={1: NODES[1]})
+    assert cluster.topics["t"].available == (0,)
+    assert cluster.topics["other"] is other
+    assert cluster.take_changed() == ["t"]
+    assert updated(cluster)
+    assert cluster.topics["t"].available == (0, 1)
 
 
 def test_a_broker_that_leaves_makes_its_partitions_unavailable_in_topics_kept_as_they_were_too():
-    before = snapshot(topic(1, 2))
-    after = before.updated(
-        {"t": before.topics["t"]}, nodes={2: NODES[2]}, cluster_id="c", controller_id=2
-    )
-    assert after.topics["t"].available == (1,)
+    cluster = cluster_of(topic(1, 2))
+    assert updated(cluster, cluster.topics["t"], nodes={2: NODES[2]})
+    assert cluster.topics["t"].available == (1,)
+
+
+def test_changes_are_reported_once_and_those_of_several_updates_together():
+    cluster = cluster_of(topic(1))
+    updated(cluster, topic(2))
+    updated(cluster, topic(1, name="other"))
+    updated(cluster, topic(1))
+    assert cluster.take_changed() == ["t", "other"]
+    assert cluster.take_changed() == []
 
 
 def test_public_partition_infos_say_none_where_nothing_is_known():
-    infos = snapshot(topic(1, -1)).partition_infos("t")
+    infos = cluster_of(topic(1, -1)).partition_infos("t")
     assert [(i.partition, i.leader, i.leader_epoch, i.replicas) for i in infos] == [
         (0, 1, 5, (1, 2)),
         (1, None, 5, (1, 2)),
     ]
-    assert snapshot().partition_infos("t") == []
+    assert cluster_of().partition_infos("t") == []
 
 
 def test_a_partition_described_with_an_older_epoch_keeps_what_is_known():

@@ -270,11 +270,10 @@ def test_a_new_topic_does_not_break_the_backoff_after_a_failure():
 
 def test_an_empty_broker_list_is_a_failed_update():
     metadata = ready()
-    before = metadata.cluster
     metadata.request_update(1)
     metadata.start_request(1)
     assert not metadata.on_response(response(topic("t", (3, 9)), nodes=()), 1)
-    assert metadata.cluster is before
+    assert (metadata.version, metadata.cluster.leader("t", 0)) == (1, 1)
     assert metadata.next_update_at(1) == pytest.approx(1.1)
     assert "empty broker list" in metadata.explain("t", 7)
 
@@ -338,13 +337,13 @@ def test_every_answer_bumps_the_version_and_failures_do_not():
     assert metadata.version == 2
 
 
-def test_an_answer_with_nothing_new_shares_the_topic_with_the_last_snapshot():
+def test_an_answer_with_nothing_new_leaves_topics_and_nodes_the_same_objects():
     metadata = ready()
-    before = metadata.cluster
+    known, nodes = metadata.topic("t"), metadata.cluster.nodes
     metadata.request_update(1)
     answer(metadata, 1, topic("t", (1, 5), (2, 5)))
-    assert metadata.topic("t") is before.topics["t"]
-    assert metadata.cluster.nodes is before.nodes
+    assert metadata.topic("t") is known
+    assert metadata.cluster.nodes is nodes
 
 
 def test_an_older_leader_epoch_is_refused_per_partition():
@@ -614,9 +613,8 @@ def test_a_newer_leader_of_a_known_node_moves_the_partition_at_once():
 @pytest.mark.parametrize("hint", [(3, 5), (3, 4), (1, 5), (9, 6), (-1, 6)])
 def test_equal_or_older_epochs_and_unknown_nodes_are_ignored(hint):
     metadata = ready()
-    before = metadata.cluster
     assert metadata.on_leader_hints({TopicPartition("t", 0): hint}, [], 1) == set()
-    assert metadata.cluster is before
+    assert (metadata.version, metadata.cluster.leader("t", 0)) == (1, 1)
 
 
 def test_a_node_described_beside_the_hint_becomes_known():
@@ -654,8 +652,16 @@ class MetadataMachine(RuleBasedStateMachine):
         self.metadata = new_metadata(max_idle_s=20, max_age_s=30)
         self.now = 0.0
         self.asked: list[str] | None = None
-        self.seen = self.metadata.cluster
+        self.seen = dict(self.metadata.cluster.topics)
         self.version = 0
+        self.leaders: dict[str, list[int | None]] = {}
+
+    def _leaders(self) -> dict[str, list[int | None]]:
+        cluster = self.metadata.cluster
+        return {
+            name: [cluster.leader(name, p.partition) for p in known.partitions]
+            for name, known in cluster.topics.items()
+        }
 
     @rule(seconds=st.floats(0, 25))
     def time_passes(self, seconds: float) -> None:
@@ -725,9 +731,9 @@ class MetadataMachine(RuleBasedStateMachine):
             assert self.metadata.cluster.leader(name, 0) == leader
 
     @invariant()
-    def snapshot_is_sound(self) -> None:
+    def cluster_is_sound(self) -> None:
         cluster = self.metadata.cluster
-        assert cluster.version == self.version
+        assert self.metadata.version == self.version
         for name, known in cluster.topics.items():
             assert [p.partition for p in known.partitions] == list(range(len(known.partitions)))
             assert known.available == tuple(
@@ -737,13 +743,20 @@ class MetadataMachine(RuleBasedStateMachine):
 
     @invariant()
     def epochs_of_one_incarnation_never_go_back(self) -> None:
-        before, self.seen = self.seen, self.metadata.cluster
-        for name, known in self.seen.topics.items():
-            old = before.topics.get(name)
+        before, self.seen = self.seen, dict(self.metadata.cluster.topics)
+        for name, known in self.seen.items():
+            old = before.get(name)
             if old is not None and old.topic_id == known.topic_id:
                 assert len(known.partitions) >= len(old.partitions)
                 for was, is_now in zip(old.partitions, known.partitions, strict=False):
                     assert is_now.leader_epoch >= was.leader_epoch
+
+    @invariant()
+    def leaders_are_what_they_were_unless_the_topic_is_said_to_have_changed(self) -> None:
+        changed = self.metadata.cluster.take_changed()
+        before, self.leaders = self.leaders, self._leaders()
+        for name in before.keys() | self.leaders.keys():
+            assert name in changed or before.get(name) == self.leaders.get(name)
 
     @invariant()
     def one_request_at_a_time(self) -> None:

@@ -14,7 +14,6 @@ from aioproducer import Producer
 from aioproducer.backoff import ExponentialBackoff
 from aioproducer.core.accumulator import AccumulatorSettings, RecordAccumulator
 from aioproducer.core.buffer_pool import BufferPool
-from aioproducer.core.cluster import PartitionMetadata, TopicMetadata
 from aioproducer.core.idempotence import Sequencer
 from aioproducer.core.metadata import Metadata
 from aioproducer.core.partitioners import BuiltInPartitioner, NodeLatencies
@@ -30,7 +29,12 @@ from aioproducer.runtime.delivery import WakeUps
 from aioproducer.runtime.interception import Interception
 from aioproducer.runtime.memory import BufferMemory
 from aioproducer.runtime.settings import appender_settings
-from aioproducer.types import Node
+from aioproducer.wire.messages import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 NOW_MS = 1_700_000_000_000
 
@@ -120,19 +124,29 @@ class Bench:
 
     def know(self, **partition_counts: int) -> None:
         """New metadata: these topics, led by one node."""
-        self.metadata.cluster = self.metadata.cluster.updated(
-            {
-                name: TopicMetadata(
-                    name, UUID(int=7), tuple(PartitionMetadata(i, 0, 1) for i in range(count))
-                )
-                for name, count in partition_counts.items()
-            },
-            nodes={0: Node(0, "nowhere", 1)},
-            cluster_id="c",
-            controller_id=0,
-        )
         for name in partition_counts:
             self.metadata.add_topic(name, self.loop.time())
+        self.metadata.on_response(
+            MetadataResponse(
+                brokers=[MetadataResponseBroker(0, "nowhere", 1, None)],
+                cluster_id="c",
+                controller_id=0,
+                topics=[
+                    MetadataResponseTopic(
+                        name=name,
+                        topic_id=UUID(int=7),
+                        partitions=[
+                            MetadataResponsePartition(
+                                partition_index=index, leader_id=0, leader_epoch=1
+                            )
+                            for index in range(count)
+                        ],
+                    )
+                    for name, count in partition_counts.items()
+                ],
+            ),
+            self.loop.time(),
+        )
 
     def incomplete(self) -> list[ProducerBatch]:
         return list(self.accumulator.incomplete())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import closing
-from dataclasses import replace
 from math import inf
 from random import Random
 from types import SimpleNamespace
@@ -374,12 +373,12 @@ class Lone:
     """Is ready for one record, and counts how often it was told to send it."""
 
     def __init__(self, bench: Bench) -> None:
-        self.cluster = bench.metadata.cluster
+        self.version = bench.metadata.version
         self.alarm = SimpleNamespace(is_asleep=True)
         self.launched = 0
         size = bench.config.batch_size
         self.batch = bench.accumulator.begin_alone(TopicPartition("a", 0), size, bench.loop.time())
-        self.meta = self.cluster.topics["a"]
+        self.meta = bench.metadata.topic("a")
         self.sticky = BuiltInPartitioner("a", size, False, Random(1))
 
     def launch(self) -> None:
@@ -404,7 +403,8 @@ async def test_a_record_for_a_batch_that_is_ready_for_one_is_launched(partition)
 
 
 def metadata_are_new(bench: Bench, lone: Lone) -> None:
-    bench.metadata.cluster = replace(bench.metadata.cluster)  # with the same topic
+    bench.know(a=1)
+    assert bench.metadata.topic("a") is lone.meta
 
 
 def the_sender_is_awake(bench: Bench, lone: Lone) -> None:

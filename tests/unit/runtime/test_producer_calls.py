@@ -11,7 +11,6 @@ import pytest
 from support.stage import Stage, play
 
 from aioproducer import Producer, RecordMetadata
-from aioproducer.core.cluster import ClusterSnapshot
 from aioproducer.errors import (
     DeliveryTimeoutError,
     InvalidTopicError,
@@ -387,8 +386,7 @@ def test_leader_that_moved_while_nothing_was_sent_is_learnt_at_the_max_age() -> 
             await producer.send_and_wait("moving", b"1")
             stage.world.cluster.move_leader("moving", 0, 2)
             await asyncio.sleep(25)
-            snapshot: ClusterSnapshot = stage.engine.metadata.cluster
-            assert snapshot.leader("moving", 0) == 2
+            assert stage.engine.metadata.cluster.leader("moving", 0) == 2
             await producer.send_and_wait("moving", b"2")
             assert producer.metrics()["record_retry_total"] == 0
         assert stage.values("moving") == [b"1", b"2"]
