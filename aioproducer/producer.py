@@ -135,6 +135,8 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
         if not isinstance(prepared, tuple):
             raise _would_wait(prepared, topic)
         key, value, pairs = prepared
+        if self._serializers is not None:
+            engine.appender.serializing.check_free(topic)
         return engine.appender.append_nowait(topic, key, value, pairs, partition, timestamp_ms)
 
     async def send_and_wait(
@@ -241,10 +243,11 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
 
     async def _send_seen(self, engine: ProducerEngine, record: Record) -> Delivery:
         """`send` with interceptors."""
-        parts = engine.interception.show(record, self._prepare)
-        if not isinstance(parts, tuple):
-            with engine.interception.telling(parts.known):
-                parts = await engine.appender.finished(parts)
+        made = engine.interception.show(record, self._prepare)
+        parts = made if isinstance(made, tuple) else made.known
+        with engine.interception.telling(parts):
+            if parts is not made or engine.appender.serializing.is_queued(parts[0]):
+                parts = await engine.appender.finished(parts[0], made)
         with engine.interception.telling(parts):
             delivery = await engine.appender.append(*parts)
         engine.interception.accepted(delivery, parts)
@@ -257,6 +260,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
             with engine.interception.telling(parts.known):
                 raise _would_wait(parts, record.topic)
         with engine.interception.telling(parts):
+            engine.appender.serializing.check_free(parts[0])
             delivery = engine.appender.append_nowait(*parts)
         engine.interception.accepted(delivery, parts)
         return delivery
@@ -275,8 +279,10 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
             record = Record(value, key, headers, timestamp_ms, partition, topic)
             return await self._send_seen(engine, record)
         prepared = self._prepare(topic, key, value, headers)
-        if not isinstance(prepared, tuple):
-            prepared = await engine.appender.finished(prepared)
+        if not isinstance(prepared, tuple) or (
+            self._serializers is not None and engine.appender.serializing.is_queued(topic)
+        ):
+            prepared = await engine.appender.finished(topic, prepared)
         key, value, pairs = prepared
         if self._serializers is not None:
             # What is bytes by now may take the fast lane like any other record.

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from aioproducer.blocking.loop_thread import LoopThread
     from aioproducer.producer import Producer
     from aioproducer.runtime.engine import ProducerEngine
+    from aioproducer.runtime.serialization_queue import Place
+    from aioproducer.serializers.calling import Prepared, UnfinishedRecord
     from aioproducer.types import HeadersInput
 
 T = TypeVar("T")
@@ -46,6 +48,20 @@ class Inside:
         if meta is not None:
             self.intake.topics[topic] = len(meta.partitions)
         return handle
+
+    async def append_in_turn(
+        self,
+        place: Place,
+        made: Prepared | UnfinishedRecord,
+        handle: DeliveryHandle,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> DeliveryHandle:
+        """Appends a record whose serializer waits, or that comes after such a one."""
+        with place:
+            await self.intake.drained()
+            key, value, pairs = await self.engine.appender.finish(place, made)
+        return await self.append((handle, place.topic, value, key, pairs, partition, timestamp_ms))
 
     async def send(
         self,

@@ -235,8 +235,9 @@ class Producer(TransactionalCalls):
             or (key.__class__ is not bytes and key is not None)
         ):
             prepared = self._producer._prepare(topic, key, value, headers)
-            if not isinstance(prepared, tuple):
-                prepared = self._finished(inside, topic, prepared)
+            serializing = inside.engine.appender.serializing
+            if not isinstance(prepared, tuple) or serializing.is_queued(topic):
+                return self._send_in_turn(inside, topic, prepared, partition, timestamp_ms)
             key, value, pairs = prepared
         try:
             size = record_size_bound(key, value, pairs) + HEADER_SIZE
@@ -429,16 +430,36 @@ class Producer(TransactionalCalls):
 
         return self._thread.call(looking())
 
-    def _finished(self, inside: Inside, topic: str, record: UnfinishedRecord) -> Prepared:
-        """What a serializer that waits makes of a record; it waits in the loop."""
+    def _send_in_turn(
+        self,
+        inside: Inside,
+        topic: str,
+        made: Prepared | UnfinishedRecord,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> DeliveryHandle:
+        """Sends a record whose serializer waits, or that comes after such a one of its topic."""
+        serializing = inside.engine.appender.serializing
         if self._thread.is_here:
-            record.close()
-            raise BufferFullError(
-                f"the {record.part}_serializer has to wait, and a callback cannot",
-                topic=topic,
-                advice="send in another thread",
-            )
-        return self._thread.call(inside.engine.appender.finished(record))
+            if isinstance(made, tuple):
+                serializing.check_free(topic)
+            else:
+                made.close()
+                raise BufferFullError(
+                    f"the {made.part}_serializer has to wait, and a callback cannot",
+                    topic=topic,
+                    advice="send in another thread",
+                )
+        handle = DeliveryHandle(self._thread)
+        place = serializing.enter(topic)
+        try:
+            self._thread.call(inside.append_in_turn(place, made, handle, partition, timestamp_ms))
+        except BaseException:
+            self._thread.post(place.leave)  # a call that was cancelled at once has not begun
+            raise
+        if self.config.producer_type == "sync":
+            handle.result()
+        return handle
 
     def _send_seen(self, inside: Inside, record: tuple[Any, ...]) -> DeliveryHandle:
         """Interceptors live in the loop: so do the records they see, one by one."""

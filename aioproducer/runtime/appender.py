@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioproducer.core.accumulator import RecordAccumulator
 from aioproducer.core.outgoing import OutgoingRecord
@@ -38,6 +38,7 @@ from aioproducer.runtime.lane import FastLane
 from aioproducer.runtime.memory import BufferMemory
 from aioproducer.runtime.placing import RECORDS_PER_TURN, Placing
 from aioproducer.runtime.record_check import ChoosePartition, RecordCheck, partition_index
+from aioproducer.runtime.serialization_queue import Place, SerializationQueue, discard
 from aioproducer.runtime.stickiness import Stickiness
 from aioproducer.types import HeaderPairs
 
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from aioproducer.runtime.appender_needs import Admission, MetadataWaits, Unfinished
     from aioproducer.runtime.sender_task import SenderTask
 
-T = TypeVar("T")
+T = TypeVar("T", bound=tuple[Any, ...])
 
 LOSSES = (AuthorizationError, InvalidTopicError, KafkaTimeoutError, RecordTooLargeError)
 """Refusals after which a transaction cannot be committed (Java: the ApiExceptions of `doSend`)."""
@@ -75,6 +76,7 @@ class RecordAppender:
     Attributes:
         placing: finds the batches.
         lane: takes the records that need nothing of what this class does.
+        serializing: the records whose serializers wait, and those after them.
         wall_ms: the timestamp of records that bring none.
     """
 
@@ -116,6 +118,7 @@ class RecordAppender:
             sticks=settings.sticks,
         )
         self.lane: FastLane = self.placing.lane
+        self.serializing: SerializationQueue = SerializationQueue(loop, settings.max_block)
         stats.count_appended = lambda: self.lane.appended
         self._on_ceiling(memory.pool.ceiling)
         memory.pool.on_ceiling = self._on_ceiling
@@ -153,9 +156,10 @@ class RecordAppender:
         if self._admission is not None:
             self.lane.check_admission = None if is_open else self._admission.refuse_unless_open
 
-    def close(self) -> None:
-        """No record is taken any more; the pool's error tells the callers why."""
+    def close(self, error: KafkaError) -> None:
+        """Takes no record any more; calls that wait for serializers raise this error."""
         self.lane.close()
+        self.serializing.close(error)
 
     async def append(
         self,
@@ -246,28 +250,29 @@ class RecordAppender:
             advice=f"send less at a time, raise {self._scarce}, or use send() which waits",
         )
 
-    async def finished(self, pending: Unfinished[T]) -> T:
-        """What the serializers make of a record, waiting at most `max_block_ms`.
+    async def finished(self, topic: str, made: T | Unfinished[T]) -> T:
+        """What the serializers make of a record, after the earlier records of its topic.
 
-        The record belongs to the transaction that was open before the wait, or to none.
+        The caller appends it without a wait before.
 
         Raises:
-            KafkaTimeoutError: the serializer takes longer.
+            KafkaTimeoutError: this took longer than `max_block_ms`.
+        """
+        with self.serializing.enter(topic) as place:
+            return await self.finish(place, made)
+
+    async def finish(self, place: Place, made: T | Unfinished[T]) -> T:
+        """`finished` for a call that is in the queue already.
+
+        The record belongs to the transaction that was open before the wait, or to none.
         """
         try:
             ticket = self._ticket()
         except KafkaError:
-            pending.close()
+            discard(made)
             raise
         try:
-            try:
-                async with asyncio.timeout(self._settings.max_block):
-                    made = await pending
-            except TimeoutError as error:
-                raise KafkaTimeoutError(
-                    "the record's serializer took longer than "
-                    f"max_block_ms={round(self._settings.max_block * 1000)}"
-                ) from error
+            made = await self.serializing.finish(place, made)
             self._check_open(ticket)
         except (*LOSSES, IllegalStateError) as error:
             self._on_refused(ticket, error)

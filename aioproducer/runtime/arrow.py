@@ -11,6 +11,7 @@ Invariants
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from aioproducer.errors import InvalidTopicError
@@ -20,6 +21,7 @@ from aioproducer.runtime.bulk_run import BulkRun
 from aioproducer.runtime.interception import InterceptedRows
 
 if TYPE_CHECKING:
+    from aioproducer.runtime.appender import RecordAppender
     from aioproducer.runtime.engine import ProducerEngine
 
 _ROWS_AT_ONCE = 16_384
@@ -71,6 +73,8 @@ async def _feed(
                 rows = InterceptedRows(chunk, seen, topic) if seen.sees_records else chunk
                 for start in range(0, length, _ROWS_AT_ONCE):
                     stop = min(start + _ROWS_AT_ONCE, length)
+                    if engine.appender.serializing:
+                        await _let_pass(engine.appender, rows.topics(start, stop), topic)
                     await run.feed(rows, topic, start, stop, number)
                 number += length
                 chunk.close()
@@ -79,6 +83,16 @@ async def _feed(
                 chunk.close()
     if failure is not None:
         raise failure
+
+
+async def _let_pass(
+    appender: RecordAppender, names: Iterable[str | None], topic: str | None
+) -> None:
+    """Waits for the records of these topics that are being serialized for earlier calls."""
+    for name in names:
+        found = topic if name is None else name
+        if found is not None and appender.serializing.is_queued(found):
+            await appender.finished(found, ())
 
 
 def _read(source: ArrowSource) -> tuple[list[ArrowChunk], Exception | None]:

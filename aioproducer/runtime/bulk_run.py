@@ -41,6 +41,7 @@ from aioproducer.runtime.bulk_result import (
     SendManyResult,
 )
 from aioproducer.runtime.bulk_target import BulkTarget
+from aioproducer.runtime.serialization_queue import discard
 from aioproducer.runtime.settings import appender_settings
 from aioproducer.types import HeaderPairs, TopicPartition
 
@@ -228,12 +229,12 @@ class BulkRun:
         try:
             made = rows.record(row)
             parts = made if isinstance(made, tuple) else made.known
-            if not isinstance(made, tuple):
-                parts = await self._finished(made)
-            name, key, value, headers, partition, timestamp_ms = parts
-            name = topic if name is None else name
+            name = topic if parts[0] is None else parts[0]
             if name is None:
                 raise InvalidTopicError("the record names no topic, nor does the call")
+            if parts is not made or self._appender.serializing.is_queued(name):
+                parts = await self._finished(name, made)
+            _, key, value, headers, partition, timestamp_ms = parts
             delivery = self._appender.lane.append(
                 name, value, key, headers, partition, timestamp_ms
             )
@@ -264,11 +265,11 @@ class BulkRun:
         self._track(delivery, number, self._target(name), sticks)
         return True
 
-    async def _finished(self, row: UnfinishedParts) -> RowParts:
+    async def _finished(self, topic: str, row: RowParts | UnfinishedParts) -> RowParts:
         if not self._patient:
-            row.close()
-            raise BufferFullError("a serializer has to wait, and one has waited in vain before")
-        return await self._appender.finished(row)
+            discard(row)
+            raise BufferFullError("a serializer has to wait, and one has timed out before")
+        return await self._appender.finished(topic, row)
 
     def _target(self, topic: str | None) -> BulkTarget:
         if not isinstance(topic, str):

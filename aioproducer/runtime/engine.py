@@ -354,7 +354,7 @@ class ProducerEngine:
     def _refuse_records(self) -> None:
         self.closing = True
         error = ProducerClosedError("the producer is being closed")
-        self.appender.close()
+        self.appender.close(error)
         self.pool.close(error)
         self.metadata_task.fail_waiters(error)
         if not self._hurry:
@@ -482,7 +482,7 @@ class ProducerEngine:
         self.failure = cause
         if not self.closing:
             _log.error("%s", cause, exc_info=cause.__cause__)
-        self.appender.close()
+        self.appender.close(cause)
         self.pool.close(cause)
         self.metadata_task.fail_waiters(cause)
         if self._transactions is not None:

@@ -5,7 +5,8 @@ the producer, any single format.
 
 Invariants
 - A serializer returns bytes at once, or an awaitable of them when it has to wait; it may do one for
-  this record and the other for the next. The producer waits at most `max_block_ms`.
+  this record and the other for the next. The producer waits at most `max_block_ms`. Several calls
+  of a serializer may be unfinished at once; records keep the order of the calls.
 - A record that a serializer refused was not accepted: nothing of it is sent.
 """
 

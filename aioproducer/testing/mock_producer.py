@@ -25,7 +25,6 @@ from aioproducer.errors import (
     BufferFullError,
     IllegalStateError,
     KafkaError,
-    KafkaTimeoutError,
     ProducerClosedError,
     ProducerFencedError,
     RecordsPurgedError,
@@ -38,6 +37,7 @@ from aioproducer.runtime.bulk import Item
 from aioproducer.runtime.bulk_result import SendManyResult
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.runtime.interception import Interception, ShownParts
+from aioproducer.runtime.serialization_queue import SerializationQueue
 from aioproducer.testing.mock_bulk import send_arrow, send_many
 from aioproducer.testing.mock_records import MockRecord, WaitingRecords
 from aioproducer.testing.mock_transactions import MockTransactions
@@ -185,8 +185,9 @@ class MockProducer(Producer):
         if self._state is not State.NEW:
             raise IllegalStateError(f"a producer starts once; this one is {self._state.value}")
         self._loop = asyncio.get_running_loop()
-        self._waiting = WaitingRecords(self._config, self._topics, self._loop)
         config = self._config
+        self._waiting = WaitingRecords(config, self._topics, self._loop)
+        self._serializing = SerializationQueue(self._loop, config.max_block_ms / 1000)
         self._interception = Interception(
             config.interceptor_classes, (config.key_serializer, config.value_serializer), self._loop
         )
@@ -205,6 +206,7 @@ class MockProducer(Producer):
         if self._state is State.RUNNING:
             self._check_loop()
             self._raise_scripted("close")
+            self._serializing.close(ProducerClosedError("the producer is being closed"))
             if self._mock_transactions is not None:
                 self._mock_transactions.end_for_close()
             if timeout == 0:
@@ -226,10 +228,11 @@ class MockProducer(Producer):
         """See `Producer.send`."""
         ticket = self._admit()
         record = Record(value, key, headers, timestamp_ms, partition, topic)
-        parts = self._interception.show(record, self._prepare)
-        if not isinstance(parts, tuple):
-            with self._interception.telling(parts.known):
-                parts = await self._finished(parts, ticket)
+        made = self._interception.show(record, self._prepare)
+        parts = made if isinstance(made, tuple) else made.known
+        if parts is not made or self._serializing.is_queued(parts[0]):
+            with self._interception.telling(parts):
+                parts = await self._finished(parts[0], made, ticket)
         return self._take(parts)
 
     def send_nowait(
@@ -250,6 +253,8 @@ class MockProducer(Producer):
             parts.close()
             with self._interception.telling(parts.known):
                 raise BufferFullError(f"the {parts.part}_serializer has to wait", topic=topic)
+        with self._interception.telling(parts):
+            self._serializing.check_free(parts[0])
         return self._take(parts)
 
     async def send_and_wait(
@@ -382,17 +387,14 @@ class MockProducer(Producer):
         if self._waiting is not None:
             self._waiting.end_all(error)
 
-    async def _finished(self, parts: UnfinishedParts, ticket: int) -> ShownParts:
-        try:
-            async with asyncio.timeout(self._config.max_block_ms / 1000):
-                made = await parts
-        except TimeoutError as error:
-            raise KafkaTimeoutError(
-                f"the record's serializer took longer than {self._config.max_block_ms} ms"
-            ) from error
+    async def _finished(
+        self, topic: str, made: ShownParts | UnfinishedParts, ticket: int
+    ) -> ShownParts:
+        with self._serializing.enter(topic) as place:
+            parts = await self._serializing.finish(place, made)
         if self._admit() != ticket:
             raise IllegalStateError("the record's transaction ended while send() waited")
-        return made
+        return parts
 
     def _take(self, parts: ShownParts) -> Delivery:
         with self._interception.telling(parts):

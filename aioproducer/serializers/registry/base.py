@@ -3,14 +3,15 @@
 Owns: the choice between looking up, registering and the latest version; the plans remembered per
 topic. Must not know: any format.
 
-    serialize(data) -- plan known --> bytes at once
-                    -- not yet -----> an awaitable: asks the registry, then bytes
+    serialize(data) -- plan known ----> bytes at once
+                    -- plan is old ---> bytes at once; the registry is asked in the background
+                    -- none ----------> an awaitable: asks the registry, then bytes
 
 Invariants
-- A plan is used as long as its answer is believed; so all but the first record of a topic cost no
-  wait and no task.
+- All but the first record of a topic cost no wait; an old plan is used until a new one is there.
 - A registry that cannot be asked for the latest version again does not stop a producer: the last
-  one known stays in use.
+  one known stays in use. One that refuses to tell it (no such subject, no permission) ends the use:
+  the next record asks, waits, and gets the error.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ Encode = Callable[[Any, SerializationContext], bytes]
 """Writes what follows the schema's id."""
 
 _MOST_PLANS: Final = 10_000
+_SHORTEST_REFRESH_S: Final = 1.0
+"""How long an old plan is used at least before the next record asks for a new one once more."""
 _log = log.get("producer")
 
 
@@ -73,9 +76,31 @@ class RegistrySerializer(ABC):
         if data is None:
             return None
         plan = self._plans.get((context.topic, context.part))
-        if plan is None or (plan.good_until != inf and time.monotonic() >= plan.good_until):
+        if plan is None:
+            return self._serialize_later(data, context)
+        is_old = plan.good_until != inf and time.monotonic() >= plan.good_until
+        if is_old and not self._refresh_soon(plan, context):
             return self._serialize_later(data, context)
         return plan.prefix + plan.encode(data, context)
+
+    def _refresh_soon(self, plan: _Plan, context: SerializationContext) -> bool:
+        """Asks for a new plan in the background; False when that cannot be or is not wanted."""
+        ttl = self._registry.latest_ttl
+        if ttl == 0 or not self._registry.in_background(lambda: self._refresh(context)):
+            return False
+        good_until = time.monotonic() + max(ttl, _SHORTEST_REFRESH_S)
+        self._plans[context.topic, context.part] = replace(plan, good_until=good_until)
+        return True
+
+    async def _refresh(self, context: SerializationContext) -> None:
+        place = (context.topic, context.part)
+        try:
+            self._plans[place] = await self._plan(context)
+        except Exception as error:
+            if isinstance(error, SchemaRegistryError) and error.retriable:
+                _log.warning("the schema of %s-%s is not asked for anew: %s", *place, error)
+            else:
+                self._plans.pop(place, None)  # the next record asks, and raises what is wrong
 
     async def _serialize_later(self, data: Any, context: SerializationContext) -> bytes:
         place = (context.topic, context.part)

@@ -16,7 +16,7 @@ import asyncio
 import random
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import quote
@@ -73,7 +73,9 @@ class SchemaRegistry:
         retry_backoff_ms: the first pause between tries; they grow.
         retry_backoff_max_ms: the longest one.
         cache_capacity: how many answers of each kind are remembered.
-        latest_cache_ttl_ms: how long the latest version of a subject is believed.
+        latest_cache_ttl_ms: how long the latest version of a subject is believed. After that the
+            next record of a topic still uses it, and it is asked for in the background; with 0
+            every record waits for an answer.
         transport: in place of the network, such as `aioproducer.testing.StubSchemaRegistry`; or
             `httpx.AsyncHTTPTransport(proxy=...)`, as no proxy is taken from the environment.
 
@@ -128,6 +130,7 @@ class SchemaRegistry:
         self.latest_ttl: float = latest_cache_ttl_ms / 1000
         self._known: dict[tuple[Any, ...], Any] = {}
         self._under_way: dict[tuple[Any, ...], asyncio.Task[Any]] = {}
+        self._in_background: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __repr__(self) -> str:
@@ -146,7 +149,7 @@ class SchemaRegistry:
 
     async def close(self) -> None:
         """Ends what is under way and closes the connections; what is known stays known."""
-        tasks = list(self._under_way.values())
+        tasks = [*self._in_background, *self._under_way.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -270,7 +273,32 @@ class SchemaRegistry:
         await self._collect(schema, found, set())
         return list(found.values())
 
+    def in_background(self, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Runs `work()` in a task of the registry's loop, until `close()`; for serializers.
+
+        Call it in any thread. Returns False where no loop runs the registry's requests.
+        """
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            return False
+        if asyncio._get_running_loop() is loop:
+            self._begin(loop, work)
+            return True
+        try:
+            loop.call_soon_threadsafe(self._begin, loop, work)
+        except RuntimeError:  # closed meanwhile
+            return False
+        return True
+
     # -- private ---------------------------------------------------------------------------------
+
+    def _begin(
+        self, loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        if self._loop is loop:  # it was not closed meanwhile
+            task = loop.create_task(work())
+            self._in_background.add(task)
+            task.add_done_callback(self._in_background.discard)
 
     async def _collect(
         self,
@@ -366,6 +394,7 @@ class SchemaRegistry:
         elif self._loop.is_closed():  # and with it, what was under way
             self._loop = loop
             self._under_way.clear()
+            self._in_background.clear()
             self._connection.forget()
         elif self._loop is not loop:
             raise WrongLoopError(

@@ -311,7 +311,7 @@ async def test_serializers_are_never_passed_by():
 async def test_closed_producer_refuses_through_a_method_kept_from_before():
     bench = await opened()
     send = bench.producer.send
-    bench.appender.close()
+    bench.appender.close(ProducerClosedError("closed"))
     bench.end()
     with pytest.raises(ProducerClosedError):
         await send("a", b"v")

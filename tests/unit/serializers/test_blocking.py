@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from support.waiting import until
 
 from aioproducer.blocking import Producer
-from aioproducer.errors import BufferFullError, KafkaTimeoutError, SerializationError
+from aioproducer.errors import (
+    BufferFullError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+    SerializationError,
+)
 from aioproducer.serializers import BytesSerializer, in_thread
 from aioproducer.testing import ThreadedCluster
 
@@ -42,7 +49,9 @@ def test_serializers_that_wait_are_waited_for() -> None:
             with pytest.raises(SerializationError, match="five"):
                 producer.send("t", 5, "k")
             assert producer.send_many("t", [("k", 6), ("k", 7)]).delivered == 2
-            assert _refusal_in_a_callback(producer)
+            refusal = _refusal_in_a_callback(producer, 9)
+            assert isinstance(refusal, BufferFullError)
+            assert "serializer has to wait" in str(refusal)
         assert cluster.values("t") == [b"0", b"1", b"2", b"3", b"4", b"6", b"7"]
         assert threads[0] == threading.current_thread().name
         assert threads[1].startswith("aioproducer")
@@ -62,18 +71,87 @@ def test_serializers_that_wait_are_waited_for() -> None:
         assert cluster.values("t")[-1] == b"8"
 
 
-def _refusal_in_a_callback(producer: Producer) -> bool:
-    """A callback runs where the serializer would, and cannot wait for it."""
-    told: list[BaseException] = []
+def _refusal_in_a_callback(producer: Producer, value: Any) -> BaseException | None:
+    """What a send in the thread of the loop raises, which cannot wait for a serializer."""
+    told: list[BaseException | None] = []
     done = threading.Event()
 
     def callback() -> None:
         try:
-            producer.send("t", 9, "k")
+            producer.send("t", value, "k")
+            told.append(None)
         except BaseException as error:
             told.append(error)
         done.set()
 
     producer._thread.post(callback)
     assert done.wait(30)
-    return isinstance(told[0], BufferFullError) and "serializer has to wait" in str(told[0])
+    return told[0]
+
+
+@pytest.mark.parametrize("second", ["b", ("many", "b")])
+def test_threads_queue_behind_a_serialization_of_another_one(second: Any) -> None:
+    begun = threading.Event()
+    go_on: list[asyncio.Event] = []
+
+    def serialize(data: Any) -> Any:
+        if data != "slow":
+            return data.encode()
+
+        async def later() -> bytes:
+            go_on.append(asyncio.Event())
+            begun.set()
+            await go_on[0].wait()
+            return b"slow"
+
+        return later()
+
+    with (
+        ThreadedCluster(brokers=1, topics={"t": 1}) as cluster,
+        Producer(
+            bootstrap_servers=cluster.bootstrap_servers, value_serializer=serialize
+        ) as producer,
+        ThreadPoolExecutor() as threads,
+    ):
+        producer.send_and_wait("t", "a")
+
+        def send_second() -> None:
+            if isinstance(second, str):
+                producer.send_and_wait("t", second)
+            else:
+                assert producer.send_many("t", [second[1]]).delivered == 1
+
+        first = threads.submit(producer.send_and_wait, "t", "slow")
+        assert begun.wait(30)
+        after = threads.submit(send_second)
+        assert producer._inside is not None
+        queue = producer._inside.engine.appender.serializing
+        asyncio.run(until(lambda: after.done() or len(queue._topics["t"].waiting) == 2))
+        assert isinstance(_refusal_in_a_callback(producer, "c"), BufferFullError)
+        producer._thread.post(go_on[0].set)
+        first.result(30)
+        after.result(30)
+        producer.send_and_wait("t", "c")
+        assert cluster.values("t") == [b"a", b"slow", b"b", b"c"]
+        assert not queue
+
+
+def test_a_close_ends_the_waits_of_threads() -> None:
+    begun = threading.Event()
+
+    async def never(data: Any) -> bytes:
+        begun.set()
+        await asyncio.Event().wait()
+        return b""
+
+    with (
+        ThreadedCluster(brokers=1, topics={"t": 1}) as cluster,
+        ThreadPoolExecutor() as threads,
+    ):
+        producer = Producer(bootstrap_servers=cluster.bootstrap_servers, value_serializer=never)
+        producer.start()
+        sending = threads.submit(producer.send, "t", "a")
+        assert begun.wait(30)
+        producer.close()
+        with pytest.raises(ProducerClosedError):
+            sending.result(30)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import time
 from dataclasses import dataclass
 from typing import Any
 
 import fastavro
+import httpx
 import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.stage import Stage, play
+from support.waiting import until
 
 from aioproducer.errors import (
     BufferFullError,
@@ -460,3 +464,130 @@ def test_a_missing_package_is_named(
     monkeypatch.setitem(__import__("sys").modules, package, None)
     with pytest.raises(ConfigError, match=r"is needed .*aioproducer\[schema-registry\]"):
         make(registry)
+
+
+# -- refreshing the latest version -----------------------------------------------------------------
+
+
+class Held:
+    """A stub registry whose answers wait until they are let go."""
+
+    def __init__(self) -> None:
+        self.stub = StubSchemaRegistry()
+        self.asked = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def handle(self, request: httpx.Request) -> httpx.Response:
+        self.asked += 1
+        await self.gate.wait()
+        target = request.url.raw_path.decode("ascii")
+        status, answer = self.stub.answer(request.method, target, {})
+        return httpx.Response(status, json=answer)
+
+    def registry(self, **options: Any) -> SchemaRegistry:
+        transport = httpx.MockTransport(self.handle)
+        options = {"retries": 0, "latest_cache_ttl_ms": 1, **options}
+        return SchemaRegistry("http://r", transport=transport, **options)
+
+
+async def grown_old() -> None:
+    """Returns when what was asked before is older than 1 ms."""
+    began = time.monotonic()
+    await until(lambda: time.monotonic() > began + 0.001)
+
+
+WIDER = {
+    **ADDRESS,
+    "fields": [*ADDRESS["fields"], {"name": "no", "type": "int", "default": 1}],
+}
+
+
+async def test_a_schema_is_used_while_it_is_asked_for_anew() -> None:
+    held = Held()
+    held.stub.register("orders-value", ADDRESS)
+    async with held.registry() as registry:
+        serializer = AvroSerializer(registry, use_latest_version=True)
+        old = await made(serializer, {"street": "s"})
+        held.stub.register("orders-value", WIDER)
+        await grown_old()
+        held.gate.clear()
+        for _ in range(3):  # no record waits, and one request is enough
+            assert serializer.serialize({"street": "s"}, VALUE) == old
+            await asyncio.sleep(0)
+        await until(lambda: held.asked == 2)
+        held.gate.set()
+        await until(lambda: serializer.serialize({"street": "s"}, VALUE) != old)
+        new = serializer.serialize({"street": "s"}, VALUE)
+        assert new == prefix(2) + b"\x02s\x02"
+
+
+async def test_a_refresh_that_fails_leaves_the_schema_in_use(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    held = Held()
+    held.stub.register("orders-value", ADDRESS)
+    async with held.registry() as registry:
+        serializer = AvroSerializer(registry, use_latest_version=True)
+        old = await made(serializer, {"street": "s"})
+        await grown_old()
+        held.stub.failures += [503]
+        assert serializer.serialize({"street": "s"}, VALUE) == old
+        await until(lambda: "orders-value is not asked for anew" in caplog.text)
+        assert serializer.serialize({"street": "s"}, VALUE) == old
+
+
+async def test_a_refresh_that_is_refused_lets_the_next_record_ask() -> None:
+    held = Held()
+    held.stub.register("orders-value", ADDRESS)
+    async with held.registry() as registry:
+        serializer = AvroSerializer(registry, use_latest_version=True)
+        old = await made(serializer, {"street": "s"})
+        await grown_old()
+        held.stub.failures += [403, 403]
+        assert serializer.serialize({"street": "s"}, VALUE) == old
+        await until(lambda: held.asked == 2)
+        await until(lambda: not serializer._plans)
+        with pytest.raises(SerializationError, match="missing permission"):
+            await made(serializer, {"street": "s"})
+        assert await made(serializer, {"street": "s"}) == old
+
+
+async def test_closing_the_registry_ends_a_refresh() -> None:
+    held = Held()
+    held.stub.register("orders-value", ADDRESS)
+    registry = held.registry()
+    serializer = AvroSerializer(registry, use_latest_version=True)
+    old = await made(serializer, {"street": "s"})
+    await grown_old()
+    held.gate.clear()
+    assert serializer.serialize({"street": "s"}, VALUE) == old
+    await registry.close()
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+
+
+async def test_a_record_asks_itself_where_no_loop_is_the_registrys() -> None:
+    held = Held()
+    held.stub.register("orders-value", ADDRESS)
+    registry = held.registry()
+    serializer = AvroSerializer(registry, use_latest_version=True)
+    old = await made(serializer, {"street": "s"})
+    await registry.close()
+    await grown_old()
+    waiting = serializer.serialize({"street": "s"}, VALUE)
+    assert not isinstance(waiting, bytes)
+    assert await waiting == old
+    await registry.close()
+
+
+async def test_another_thread_may_find_a_schema_old() -> None:
+    held = Held()
+    held.stub.register("orders-value", ADDRESS)
+    async with held.registry() as registry:
+        serializer = AvroSerializer(registry, use_latest_version=True)
+        old = await made(serializer, {"street": "s"})
+        held.stub.register("orders-value", WIDER)
+        await grown_old()
+        found = await asyncio.to_thread(serializer.serialize, {"street": "s"}, VALUE)
+        assert found == old
+        await until(lambda: serializer.serialize({"street": "s"}, VALUE) != old)
