@@ -20,6 +20,7 @@ from aioproducer.core.idempotence import (
 )
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.errors import (
+    BatchRefusedError,
     ClusterAuthorizationFailedError,
     DeliveryTimeoutError,
     InvalidRequestError,
@@ -34,6 +35,7 @@ from aioproducer.testing.broker.producers import ProducerBatchKey, ProducerState
 from aioproducer.testing.broker.refusal import RefusedError
 from aioproducer.types import Persistence
 from aioproducer.wire.messages import (
+    BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
@@ -714,6 +716,17 @@ class ExactlyOnce(RuleBasedStateMachine):
         self.core.sender.on_response(1, sent.batches, answer(answered), self.core.now)
 
     @precondition(lambda self: self.wire)
+    @rule(bad=st.sets(st.integers(0, 4), min_size=1))
+    def bad_records_are_named(self, bad: set[int]) -> None:
+        """The oldest request is refused because of some of its records."""
+        sent = self.wire.pop(0)
+        code = UNKNOWN_TOPIC_ID if sent.broker in self.deleted else 87
+        refusal = answer(code)
+        named = [BatchIndexAndErrorMessage(index, "bad") for index in bad]
+        refusal.responses[0].partition_responses[0].record_errors = named
+        self.core.sender.on_response(1, sent.batches, refusal, self.core.now)
+
+    @precondition(lambda self: self.wire)
     @rule(carried_out=st.integers(0, 5), late=st.booleans())
     def connection_breaks(self, carried_out: int, late: bool) -> None:
         """Some requests were carried out, some never will be, some will be long after."""
@@ -760,6 +773,7 @@ class ExactlyOnce(RuleBasedStateMachine):
                 assert number in log
             elif error.persistence is Persistence.NOT_PERSISTED:
                 assert number not in log
+                assert not isinstance(error, BatchRefusedError), "it can be sent again"
 
     def teardown(self) -> None:
         if not hasattr(self, "broker"):
