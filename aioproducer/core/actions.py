@@ -67,7 +67,14 @@ LOOK_AGAIN_S = 1.0
 """The longest time without a new choice of broker while none is ready."""
 
 
-def look_again_at(nodes: NodeView, now: float) -> float:
+class Chances(Protocol):
+    """What `look_again_at` may ask about connections."""
+
+    def next_chance_at(self, now: float) -> float:
+        """See `NodeView`."""
+
+
+def look_again_at(nodes: Chances, now: float) -> float:
     """Loop time at which a request that any broker answers is tried again, if none is ready now.
 
     Always finite: a dial that drags on or a node that fills up must not leave the request without

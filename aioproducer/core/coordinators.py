@@ -106,6 +106,11 @@ class CoordinatorDialogue:
             return requests.find_coordinator(wanted.coordinator)
         return replace(wanted, node_id=node_id)
 
+    @property
+    def has_request_in_flight(self) -> bool:
+        """Whether a response is awaited."""
+        return self._in_flight is not None
+
     def next_deadline(self, now: float) -> float:
         """Loop time at which to ask again, unless an event comes first."""
         return self._retry_at if self._in_flight is None and self._retry_at > now else inf

@@ -106,6 +106,10 @@ class Operations:
         """Whether such a call goes on."""
         return kind in self._going_on
 
+    def __bool__(self) -> bool:
+        """Whether any call goes on."""
+        return bool(self._going_on)
+
     def repeated(self, kind: OperationKind) -> Operation | None:
         """The call that is being repeated, None for a new one.
 

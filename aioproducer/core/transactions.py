@@ -262,6 +262,11 @@ class TransactionManager:
         return self.state is _S.PREPARED and self._operations.untold is None
 
     @property
+    def is_busy(self) -> bool:
+        """Whether a call has no outcome yet."""
+        return bool(self._operations)
+
+    @property
     def awaits_batches(self) -> bool:
         """Whether the end of the transaction, or of its sending, waits for batches to be done."""
         ends = self.state in {_S.COMMITTING, _S.ABORTING}

@@ -20,6 +20,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from aioproducer import log
+from aioproducer.core.actions import look_again_at
 from aioproducer.errors import (
     AuthenticationError,
     BootstrapError,
@@ -42,10 +43,7 @@ from aioproducer.wire.schema import Message
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
     from aioproducer.core.cluster import TopicMetadata
-    from aioproducer.core.metadata import Metadata
-
-_LOOK_AGAIN_S = 1.0
-"""While no node is ready: a dial that drags on may make another node the better choice."""
+from aioproducer.core.metadata import Metadata
 
 _FIRST_WITH_AUTO_CREATE_FLAG = 4
 _FIRST_WITH_RELIABLE_EPOCHS = 9
@@ -77,8 +75,8 @@ class MetadataClient(Protocol):
     def any_connected(self) -> bool:
         """Return whether some broker or bootstrap server has an open connection."""
 
-    def ready_at(self, node_id: int, now: float) -> float:
-        """When to look at it again."""
+    def next_chance_at(self, now: float) -> float:
+        """When the next backoff or throttle ends; inf without one."""
 
     def maybe_connect(self, node_id: int, now: float) -> None:
         """Starts a dial if there is none."""
@@ -254,8 +252,7 @@ class MetadataTask:
         self._no_node_ready = True
         if node_id is not None:
             self._client.maybe_connect(node_id, now)
-        moments = (self._client.ready_at(candidate, now) for candidate in self._candidates())
-        return min([now + _LOOK_AGAIN_S, *(at for at in moments if at > now)])
+        return look_again_at(self._client, now)
 
     def _no_metadata_for_too_long(self, now: float) -> bool:
         """Whether the known brokers had their time (KIP-1102)."""

@@ -18,6 +18,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
+from aioproducer.core.actions import LOOK_AGAIN_S, look_again_at
 from aioproducer.core.transaction_operations import Operation, OperationKind
 from aioproducer.core.transaction_rules import Rpc
 from aioproducer.core.transaction_states import TransactionState
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
     from aioproducer.core.coordinators import CoordinatorDialogue
     from aioproducer.core.metadata import Metadata
     from aioproducer.core.transaction_requests import TransactionalRequest
-
-_LOOK_AGAIN_S = 1.0
-"""While no broker is ready: a dial that drags on may make another one the better choice."""
 
 _FEATURE = "transaction.version"
 _OPEN = frozenset(
@@ -123,6 +121,16 @@ class TransactionTask:
     def wake(self) -> None:
         """Something changed: have a turn soon."""
         self._alarm.ring()
+
+    @property
+    def sleeping_until(self) -> float:
+        """Loop time of the next turn, unless something happens before; -inf during one."""
+        return self._alarm.until
+
+    @property
+    def has_request_in_flight(self) -> bool:
+        """Whether the response of a coordinator is awaited."""
+        return self._dialogue.has_request_in_flight
 
     def _on_work(self) -> None:
         self._open_gate(self.manager.state is TransactionState.IN_TRANSACTION)
@@ -293,7 +301,7 @@ class TransactionTask:
         if node_id is None:
             node_id = client.least_loaded_node(now)
             if node_id is None:
-                return now + _LOOK_AGAIN_S
+                return look_again_at(client, now)
         elif node_id not in self._metadata.cluster.nodes:
             self._metadata.request_update(now)
             return self._give_up(request, NodeDisconnectedError("not among the brokers"), now)
@@ -303,7 +311,7 @@ class TransactionTask:
         failure = client.connection_failures(node_id)
         if failure is not None and client.state(node_id) is NodeState.BACKING_OFF:
             return self._give_up(request, failure, now)
-        return min(client.ready_at(node_id, now), now + _LOOK_AGAIN_S)
+        return min(client.ready_at(node_id, now), now + LOOK_AGAIN_S)
 
     def _send(self, node_id: int, request: TransactionalRequest, now: float) -> float:
         client, api = self._client, request.request_type.API_KEY

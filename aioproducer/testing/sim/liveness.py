@@ -7,6 +7,7 @@ which a healed cluster has taken everything. Must not know: which faults struck.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -65,6 +66,21 @@ def _broken_rules(engine: ProducerEngine, now: float) -> Iterator[str]:
     sleeps_until = engine.metadata_task.sleeping_until
     if sleeps_until > due_at > now:
         yield f"at {now:.3f}: the metadata sleep until {sleeps_until:.3f}, are due at {due_at:.3f}"
+    yield from _transactional_rule(engine, now)
+
+
+def _transactional_rule(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """A call that waits has a request in flight, a timer, or batches that it waits for."""
+    task = engine.transactions
+    if task is None or not task.manager.is_busy:
+        return
+    attended = (
+        task.has_request_in_flight
+        or task.sleeping_until < inf
+        or (task.manager.awaits_batches and not engine.accumulator.quiet)
+    )
+    if not attended:
+        yield f"at {now:.3f}: the {task.manager.state.value} producer waits for nothing"
 
 
 class RecoveryBound(NamedTuple):

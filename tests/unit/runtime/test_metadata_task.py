@@ -126,10 +126,10 @@ class FakeClient:
     def any_connected(self) -> bool:
         return bool(self.ready | self.busy)
 
-    def ready_at(self, node_id: int, now: float) -> float:
-        if node_id in self.dialing | self.busy:
-            return inf
-        return max(now, self.retry_at.get(node_id, 0))
+    def next_chance_at(self, now: float) -> float:
+        waiting = {n for n in (*self.nodes, *self.bootstrap) if n not in self.dialing | self.busy}
+        moments = (self.retry_at.get(node, 0) for node in waiting)
+        return min((at for at in moments if at > now), default=inf)
 
     def maybe_connect(self, node_id: int, now: float) -> None:
         if node_id in self.dialing | self.ready | self.busy or self.retry_at.get(node_id, 0) > now:
