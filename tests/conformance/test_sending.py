@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
-from support.clusters import ClusterUnderTest
+from support.clusters import ClusterUnderTest, unique_topic
 
 from aioproducer import Producer, Record, TimestampType
 from aioproducer.errors import (
@@ -46,6 +46,13 @@ async def test_one_record_arrives_with_any_acks(cluster: ClusterUnderTest, acks:
     async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         await producer.send_and_wait(topic, b"behind")
     assert (await contents(cluster, topic))[0][0] == (b"key", b"value", ())
+
+
+async def test_topic_is_created_by_the_first_record_for_it(cluster: ClusterUnderTest) -> None:
+    topic = unique_topic()
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        assert (await producer.send_and_wait(topic, b"first")).offset == 0
+    assert [value for (_, value, _) in (await contents(cluster, topic))[0]] == [b"first"]
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])

@@ -166,6 +166,25 @@ def test_partitioner_is_given_serialized_bytes_and_the_partitions_with_a_leader(
     play(act, partitioner=choose, brokers=2, key_serializer=text, value_serializer=text, **ROOMY)
 
 
+@pytest.mark.parametrize("way", ["send", "send_nowait"])
+def test_error_of_a_partitioner_is_raised_by_the_call_and_costs_no_memory(way: str) -> None:
+    def choose(*_: object) -> int:
+        raise ZeroDivisionError
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.warm_up(["t"])
+            for _ in range(2):
+                with pytest.raises(ZeroDivisionError):
+                    sent = getattr(producer, way)("t", b"no")
+                    await sent
+                await producer.send_and_wait("t", b"yes", partition=0)
+            assert producer.health().buffer_available == producer.health().buffer_total
+        assert stage.values("t") == [b"yes", b"yes"]
+
+    play(act, partitioner=choose)
+
+
 @pytest.mark.parametrize("linger_ms", [0, 5])
 def test_keyless_records_are_spread_evenly_by_bytes(linger_ms: int) -> None:
     async def act(stage: Stage) -> None:
