@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from aioproducer.core.actions import Dispatch
 from aioproducer.core.transaction_requests import CoordinatorKind
 from aioproducer.core.transaction_rules import Rpc
 from aioproducer.core.transaction_states import TransactionState
@@ -20,7 +21,7 @@ from aioproducer.errors import (
     TransactionAbortedError,
     UnsupportedVersionError,
 )
-from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata
+from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata, Persistence
 from aioproducer.wire.messages import EndTxnRequest
 
 from .transaction_stage import T0, T1, Stage
@@ -180,6 +181,46 @@ def test_unsent_records_fail_with_an_abort_and_their_sequence_is_used_again(leve
     assert stage.deliver() == [batch]
     # V1 goes on behind the acknowledged record; V2 starts over with its new epoch.
     assert (batch.producer_epoch, batch.base_sequence) == ((0, 1) if level == 1 else (1, 0))
+
+
+def failed_beside_another(stage: Stage) -> tuple[Dispatch, Dispatch]:
+    """A batch of partition 0 has failed for good while one of partition 1 is on the wire."""
+    for partition in (0, 1):
+        produced(stage, partition)
+    stage.core.append(0)
+    (failed,) = stage.core.poll()
+    stage.core.append(1)
+    (healthy,) = stage.core.poll()
+    stage.core.answer(failed, 87)
+    assert stage.manager.state is S.ABORTABLE_ERROR
+    return failed, healthy
+
+
+def test_abort_waits_for_a_batch_of_another_partition_that_is_on_the_wire(level: int) -> None:
+    stage = Stage(level).begun()
+    _, healthy = failed_beside_another(stage)
+    operation = stage.manager.abort()
+    stage.core.poll()
+    assert stage.next_request() is None
+    stage.core.acknowledge(healthy)
+    assert healthy.batches[0].record_error(0) is None
+    assert not ended(stage)
+    stage.done(operation)
+    usable_again(stage)
+
+
+def test_abort_gives_up_a_batch_that_waits_for_its_retry(level: int) -> None:
+    stage = Stage(level).begun()
+    _, healthy = failed_beside_another(stage)
+    stage.core.answer(healthy, 7)
+    operation = stage.manager.abort()
+    assert stage.core.poll() == []
+    error = healthy.batches[0].record_error(0)
+    assert isinstance(error, TransactionAbortedError)
+    assert error.persistence is Persistence.POSSIBLY_PERSISTED
+    assert not ended(stage)
+    stage.done(operation)
+    usable_again(stage)
 
 
 def test_failed_record_in_a_transaction_without_writes_needs_no_request_to_abort(
