@@ -18,7 +18,7 @@ class Obstacle(Enum):
     COORDINATOR = "waiting for the transaction coordinator to add the partition"
     EARLIER_BATCH = "waiting for the outcome of an earlier batch of the partition"
     LEADER = "waiting for the partition to have a leader"
-    CONNECTION = "waiting for a connection to the leader"
+    CONNECTION = "waiting for the leader to take a request"
     RETRY = "waiting to be sent again"
     TURN = "waiting to be sent"
 

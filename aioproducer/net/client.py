@@ -191,6 +191,11 @@ class NetworkClient:
         moments = (link.ready_at(now) for link in self._links())
         return min((at for at in moments if at > now), default=_INFINITY)
 
+    def throttled_for(self, node_id: int, now: float) -> float:
+        """Return for how many seconds more the node throttles the client, 0 if it does not."""
+        link = self.link(node_id)
+        return 0.0 if link is None else max(0.0, link.throttled_until - now)
+
     def in_flight(self, node_id: int) -> int:
         """Requests under way to the node."""
         link = self.link(node_id)

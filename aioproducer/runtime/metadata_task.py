@@ -94,6 +94,9 @@ class MetadataClient(Protocol):
     def connection_failures(self, node_id: int) -> KafkaError | None:
         """Why a node cannot be reached."""
 
+    def throttled_for(self, node_id: int, now: float) -> float:
+        """Return for how many seconds more a node throttles the client."""
+
 
 class MetadataTask:
     """Fetches metadata when it is due, and lets callers wait for it.
@@ -419,24 +422,26 @@ class MetadataTask:
             self._client.set_nodes(cluster.nodes, cluster.cluster_id)
 
     def _explain_connections(self) -> str:
-        """The brokers that cannot be reached and why, for timeout errors."""
+        """The brokers that cannot be reached or throttle, and why, for timeout errors."""
         brokers = self._nodes_told or {}
-        told = self._connection_failures(brokers)
-        if len(told) == len(brokers):
-            told += self._connection_failures(self._bootstrap)
-        hidden = len(told) - _MOST_FAILURES_TOLD
-        if hidden > 0:
-            told[_MOST_FAILURES_TOLD:] = [f"and {hidden} more"]
-        return f"connection failures: {', '.join(told)}" if told else ""
+        failures = self._connection_failures(brokers)
+        if len(failures) == len(brokers):
+            failures += self._connection_failures(self._bootstrap)
+        parts = {"connection failures": failures, "throttled by": self._throttle_times(brokers)}
+        return "; ".join(f"{what}: {_shortened(told)}" for what, told in parts.items() if told)
 
     def _connection_failures(self, nodes: Mapping[int, Node]) -> list[str]:
         told = []
         for node in nodes.values():
             error = self._client.connection_failures(node.id)
             if error is not None:
-                who = f"broker {node.id}" if node.id >= 0 else "bootstrap server"
-                told.append(f"{who} {node.host}:{node.port}: {error.message}")
+                told.append(f"{_place(node)}: {error.message}")
         return told
+
+    def _throttle_times(self, nodes: Mapping[int, Node]) -> list[str]:
+        now = self._loop.time()
+        times = {node: self._client.throttled_for(node.id, now) for node in nodes.values()}
+        return [f"{_place(node)} for another {s:.0f} s" for node, s in times.items() if s]
 
     def _rouse(self) -> None:
         self._woken = True
@@ -458,3 +463,13 @@ class MetadataTask:
             self._woken = False
             if timer is not None:
                 timer.cancel()
+
+
+def _place(node: Node) -> str:
+    who = f"broker {node.id}" if node.id >= 0 else "bootstrap server"
+    return f"{who} {node.host}:{node.port}"
+
+
+def _shortened(told: list[str]) -> str:
+    hidden = len(told) - _MOST_FAILURES_TOLD
+    return ", ".join(told if hidden <= 0 else [*told[:_MOST_FAILURES_TOLD], f"and {hidden} more"])

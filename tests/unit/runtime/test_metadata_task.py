@@ -180,6 +180,9 @@ class FakeClient:
             self.loop.call_later(0.01, future.set_result, outcome)
         return future
 
+    def throttled_for(self, node_id: int, now: float) -> float:
+        return 0.0
+
     def connection_failures(self, node_id: int) -> KafkaError | None:
         return self.errors.get(node_id)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -359,6 +360,24 @@ def test_topic_that_appears_while_send_waits_is_used() -> None:
                 await producer.send("never", b"v")
 
     play(act, allow_auto_create_topics=False, max_block_ms=20_000)
+
+
+def test_timeouts_name_the_throttle_time_that_they_ran_into() -> None:
+    async def act(stage: Stage) -> None:
+        stage.faults.throttle(200_000, ApiKey.PRODUCE)
+        async with stage.producer as producer:
+            await producer.send_and_wait("t", b"1")
+            delivery = await producer.send("t", b"2")
+            with pytest.raises(MetadataTimeoutError) as unknown:
+                await producer.send("new", b"3")
+            with pytest.raises(DeliveryTimeoutError) as late:
+                await delivery
+        throttled = r"throttled by: broker 1 broker-1\.sim:9092 for another {} s"
+        assert re.search(throttled.format(140), str(unknown.value))
+        assert re.search(throttled.format(80), str(late.value))
+        assert "waiting for the leader to take a request" in str(late.value)
+
+    play(act)
 
 
 @pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
