@@ -39,6 +39,7 @@ class Outcome(NamedTuple):
     virtual_s: float
     cpu_s: float
     transactions: int = 0
+    recovery: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(slots=True)
@@ -53,6 +54,8 @@ class Summary:
     cpu_s: float = 0.0
     transactions: int = 0
     transactional: int = 0
+    slowest_recovery: tuple[float, float] = (0.0, 1.0)
+    """Seconds, and the bound; the one that came closest to its bound."""
     happened: Counter[str] = field(default_factory=Counter)
     failures: list[Outcome] = field(default_factory=list)
 
@@ -67,6 +70,9 @@ class Summary:
         self.transactions += outcome.transactions
         self.transactional += outcome.transactions > 0
         self.happened += outcome.happened
+        took, bound = outcome.recovery
+        if bound and took / bound > self.slowest_recovery[0] / self.slowest_recovery[1]:
+            self.slowest_recovery = took, bound
         if outcome.violations:
             self.failures.append(outcome)
 
@@ -90,6 +96,8 @@ class Summary:
             f"{self.cpu_s / max(1, self.seeds):.2f} s CPU per seed"
         )
         yield f"{self.transactions} transactions in {self.transactional} of the seeds"
+        took, bound = self.slowest_recovery
+        yield f"slowest recovery after the healing: {took:.1f} s of a bound of {bound:.1f} s"
         yield "faults that happened, in so many seeds:"
         for kind in fault_kinds():
             yield f"  {kind:<30}{self.happened[kind]:>7}"
@@ -137,6 +145,7 @@ def _run_one(seed: int) -> Outcome:
         result.virtual_s,
         time.process_time() - began,
         result.transactions,
+        result.recovery,
     )
 
 

@@ -265,26 +265,24 @@ def pending_work_goes_on(e: Evidence) -> Iterator[str]:
 
 def healing_brings_deliveries(e: Evidence) -> Iterator[str]:
     """Once everything is healed, no call and no delivery takes longer than the recovery bound."""
-    if e.healed_at is None or e.recovery_bound is None:
-        return
     bound = e.recovery_bound
+    for took, what in recoveries(e):
+        if bound is not None and took > bound.seconds:
+            yield f"{what} took {took:.1f} s of a healed cluster, the bound is {bound}"
+
+
+def recoveries(e: Evidence) -> Iterator[tuple[float, str]]:
+    """How long each call and delivery took once everything was healed, seconds, and what it was."""
     for entry in e.ledger.entries:
-        settled = entry.settled_at
-        if settled is None:
+        settled, done_at = entry.settled_at, entry.done_at
+        if settled is None or e.healed_at is None:
             continue
-        done_at = entry.done_at
         if isinstance(entry.error, DeliveryTimeoutError):
             done_at = settled + e.config.delivery_timeout_ms / 1000
-        for what, since, until in (
-            ("send()", entry.asked_at, settled),
-            ("its delivery", settled, done_at),
-        ):
-            took = 0.0 if until is None else until - max(since, e.healed_at)
-            if took > bound.seconds:
-                yield (
-                    f"{entry.label}: {what} took {took:.1f} s of a healed cluster, the bound is "
-                    f"{bound}; {entry.error}"
-                )
+        yield settled - max(entry.asked_at, e.healed_at), f"{entry.label}: send()"
+        if done_at is not None:
+            what = f"{entry.label}: its delivery ({entry.error or 'acknowledged'})"
+            yield done_at - max(settled, e.healed_at), what
 
 
 def _refused_in_calm(e: Evidence) -> Iterator[str]:

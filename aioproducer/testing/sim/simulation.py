@@ -29,7 +29,7 @@ from aioproducer.testing.sim.evidence import Evidence, LogWatch, calm_times, lef
 from aioproducer.testing.sim.faults import draw_schedule
 from aioproducer.testing.sim.ledger import Entry, Fate, Ledger
 from aioproducer.testing.sim.liveness import LivenessWatch, recovery_bound
-from aioproducer.testing.sim.oracles import Violation, judge
+from aioproducer.testing.sim.oracles import Violation, judge, recoveries
 from aioproducer.testing.sim.scenario import CHAOS_S, Scenario, draw_scenario
 from aioproducer.testing.sim.themes import draw_theme, draw_transactional_theme
 from aioproducer.testing.sim.transactions.book import TransactionBook
@@ -65,6 +65,8 @@ class Result:
         records: How many records somebody wanted to send.
         virtual_s: How long the run took on its own clock.
         transactions: How many transactions were begun.
+        recovery: Seconds from the healing to the last outcome of what was pending then, and the
+            bound for it.
     """
 
     seed: int
@@ -78,6 +80,7 @@ class Result:
     delivered: int = 0
     virtual_s: float = 0.0
     transactions: int = 0
+    recovery: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass
@@ -175,10 +178,12 @@ class Simulation:
         """Carries the run out and judges it."""
         self._setup.sabotage(self)
         violations: list[Violation] = []
+        recovery = (0.0, 0.0)
         try:
             evidence = self.loop.run_until_complete(self._play())
             evidence.reports += reports + self.loop.failures
             violations = judge(evidence) + judge_transactions(evidence)
+            recovery = _recovery(evidence)
         except StuckError as error:
             violations = [Violation("the_run_goes_on", str(error))]
         except Exception as error:
@@ -197,6 +202,7 @@ class Simulation:
             delivered=sum(entry.is_acknowledged for entry in self.ledger.entries),
             virtual_s=self.loop.time(),
             transactions=0 if self.book is None else len(self.book.transactions),
+            recovery=recovery,
         )
 
     async def _play(self) -> Evidence:
@@ -384,6 +390,12 @@ class Simulation:
             recovery_bound=recovery_bound(config, self.scenario),
             stalls=self._liveness.violations,
         )
+
+
+def _recovery(evidence: Evidence) -> tuple[float, float]:
+    longest = max((took for took, _ in recoveries(evidence)), default=0.0)
+    bound = evidence.recovery_bound
+    return max(longest, 0.0), 0.0 if bound is None else bound.seconds
 
 
 def _places_missing(engine: ProducerEngine) -> int:
