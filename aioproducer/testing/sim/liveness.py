@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _MOST_TOLD = 3
 _JITTER = 1.2
 _LONGEST_THROTTLE_S = 3.0
-_ROUND_TRIPS = 150
+_ROUND_TRIPS = 50
 """What a backlog takes, in round trips: small batches, one after the other, memory for two."""
 
 
