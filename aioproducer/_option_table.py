@@ -212,7 +212,9 @@ class CoreOptions:
     max_block_ms: int = option(
         60_000,
         Kind.LONG,
-        "How long one send() may wait for metadata and memory together, in ms.",
+        "How long one send() may wait for metadata and memory together, in ms. So long calls that "
+        "ask the cluster may wait for it, too: start(), partitions_for(), those of transactions. "
+        "With 0 a send() never waits, and these calls wait at most request_timeout_ms.",
         at_least(0),
     )
     enqueue_timeout_ms: int | None = option(

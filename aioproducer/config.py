@@ -187,6 +187,20 @@ class ProducerConfig(SecurityOptions):
         values = {row.name: getattr(self, row.name) for row in _FIELD_OPTIONS}
         return idempotence_requested(values, self.explicitly_set)
 
+    @property
+    def call_timeout_ms(self) -> int:
+        """How long calls may wait that always ask the cluster, such as `start` or a commit.
+
+        That is `max_block_ms`, or `request_timeout_ms` where 0 says that `send` never waits.
+        """
+        return self.max_block_ms or self.request_timeout_ms
+
+    @property
+    def call_bound(self) -> str:
+        """The option behind `call_timeout_ms` and its value, for messages."""
+        name = "max_block_ms" if self.max_block_ms else "request_timeout_ms"
+        return f"{name}={self.call_timeout_ms}"
+
     def _chosen(self) -> dict[str, Any]:
         return {
             row.name: getattr(self, row.name)

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from aioproducer import log
+from aioproducer._arguments import timeout_of
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import (
     ForkedError,
@@ -72,8 +73,9 @@ class Life:
         """Connects to the cluster; returns when a broker has answered.
 
         Waits at most `max_block_ms` (or `bootstrap_resolve_timeout_ms`, if that is longer), and
-        as long again for the transaction coordinator if there is a `transactional_id`. When it
-        raises, everything is cleaned up.
+        as long again for the transaction coordinator if there is a `transactional_id`. With
+        `max_block_ms=0`, which makes `send` never wait, this and all other calls that ask the
+        cluster wait at most `request_timeout_ms`. When it raises, everything is cleaned up.
 
         Args:
             init_transactions: False leaves `init_transactions()` to the caller.
@@ -115,13 +117,15 @@ class Life:
 
         Args:
             timeout: seconds to wait for deliveries; what is left then fails with
-                `ProducerClosedError`. None waits as long as the records' own
+                `ProducerClosedError`. None or infinity waits as long as the records' own
                 `delivery_timeout_ms` allows; 0 does not wait. Of several calls the least patient
                 one counts.
 
         Raises:
+            ValueError: the timeout is negative or NaN; nothing has changed then.
             IllegalStateError: driven by hand in a callback, or called in another loop.
         """
+        timeout = timeout_of(timeout)
         if self._state is State.FORKED:
             return
         engine = self._engine
@@ -170,7 +174,7 @@ class Life:
         self._state = State.FORKED
 
     def _block_deadline(self, engine: ProducerEngine) -> float:
-        return engine.loop.time() + self._config.max_block_ms / 1000
+        return engine.loop.time() + self._config.call_timeout_ms / 1000
 
     def _usable(self) -> ProducerEngine:
         if self._state is not State.RUNNING or self._engine is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from aioproducer._arguments import seconds_of
 from aioproducer.errors import IllegalStateError
 from aioproducer.life import Life
 
@@ -65,18 +66,21 @@ class MeasuringCalls(Life):
         """The id under which this producer's telemetry reaches the brokers (KIP-714).
 
         Args:
-            timeout: seconds to wait for the broker that gives it; `max_block_ms` when left out.
+            timeout: seconds to wait for the broker that gives it; `max_block_ms` when left out
+                (`request_timeout_ms` if that is 0).
 
         Raises:
+            ValueError: the timeout is negative, NaN or infinite.
             IllegalStateError: `enable_metrics_push` is off, or the producer is not running.
             UnsupportedVersionError: the brokers take no telemetry.
             KafkaTimeoutError: no broker gave one in time.
         """
+        bound = self.config.call_timeout_ms / 1000 if timeout is None else timeout
+        seconds_of(bound, "timeout")
         engine = self._usable()
         if engine.telemetry is None:
             raise IllegalStateError("there is no client instance id with enable_metrics_push=False")
-        patience = self.config.max_block_ms / 1000 if timeout is None else timeout
-        return await engine.telemetry.client_instance_id(patience)
+        return await engine.telemetry.client_instance_id(bound)
 
     def statistics(self) -> Statistics:
         """Queues, requests in flight and memory now, per broker and partition."""

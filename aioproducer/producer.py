@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from aioproducer._arguments import timeout_of
 from aioproducer.bulk_calls import BulkCalls
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import BufferFullError, InvalidTopicError
@@ -169,15 +170,17 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
         hold it up. A callback cannot wait: it starts a task that flushes (KIP-1118).
 
         Args:
-            timeout: seconds; None waits as long as `delivery_timeout_ms` allows.
+            timeout: seconds; None or infinity waits as long as `delivery_timeout_ms` allows.
 
         Returns:
             How many of these records are still undelivered: 0 unless the timeout ended first.
 
         Raises:
+            ValueError: the timeout is negative or NaN.
             IllegalStateError: driven by hand in a callback, where it could never end; or the
                 producer is not started, closed, another loop's, or of before a `fork()`.
         """
+        timeout = timeout_of(timeout)
         engine = self._usable()
         check_in_task("flush")
         return await engine.flush(timeout)

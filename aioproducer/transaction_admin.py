@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable
 from types import TracebackType
 from typing import Any, Self
 
+from aioproducer._arguments import index_of
 from aioproducer.config import ProducerConfig
 from aioproducer.core import coordinator_questions as questions
 from aioproducer.core.prepared import Fate, fate_of
@@ -173,7 +174,8 @@ class TransactionAdmin:
 
         Waits for open transactions that may change them (require_stable, KIP-447, Kafka 2.5).
         """
-        return await self._asks().ask(questions.committed(group_id, partitions))
+        places = [TopicPartition(topic, index_of(number)) for topic, number in partitions]
+        return await self._asks().ask(questions.committed(group_id, places))
 
     # -- private ---------------------------------------------------------------------------------
 

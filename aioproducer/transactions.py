@@ -16,11 +16,11 @@ Leaving an `async with producer.transaction()` block
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from operator import index
 from struct import Struct
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from aioproducer._arguments import index_of
 from aioproducer.errors import IllegalStateError, KafkaError, TransactionAbortableError
 from aioproducer.life import Life
 from aioproducer.types import (
@@ -229,7 +229,7 @@ def offsets_of(offsets: OffsetsInput) -> dict[TopicPartition, OffsetAndMetadata]
             topic, partition = place
         if not isinstance(topic, str) or partition is None:
             raise TypeError(f"{place!r} is no topic and partition")
-        result[TopicPartition(topic, index(partition))] = _position_of(position)
+        result[TopicPartition(topic, index_of(partition))] = _position_of(position)
     return result
 
 
@@ -238,12 +238,12 @@ def _position_of(position: Any) -> OffsetAndMetadata:
         known = position
     elif hasattr(position, "offset"):
         known = OffsetAndMetadata(
-            index(position.offset),
+            index_of(position.offset),
             getattr(position, "metadata", None),
             getattr(position, "leader_epoch", None),
         )
     else:
-        known = OffsetAndMetadata(index(position))
+        known = OffsetAndMetadata(index_of(position))
     if not 0 <= known.offset <= _MAX_OFFSET:
         # Other clients use negative ones for "none" and "the end".
         raise ValueError(f"{known.offset} is no offset to commit")

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from aioproducer._arguments import timeout_of
 from aioproducer.errors import KafkaError
 from aioproducer.types import RecordMetadata, TopicPartition
 
@@ -47,9 +48,11 @@ class DeliveryHandle:
         """Where the record stands.
 
         Args:
-            timeout: seconds to wait; None waits as long as the record's own time limits allow.
+            timeout: seconds to wait; None or infinity waits as long as the record's own time
+                limits allow.
 
         Raises:
+            ValueError: the timeout is negative or NaN.
             KafkaError: the delivery failed; the error tells whether it may have been written.
             TimeoutError: the timeout ended first; the record goes on.
             IllegalStateError: called in a callback, which runs where the outcome would come from.
@@ -91,6 +94,7 @@ class DeliveryHandle:
     # -- private ---------------------------------------------------------------------------------
 
     def _wait(self, timeout: float | None) -> Delivery | Refused:
+        timeout = timeout_of(timeout)
         delivery = self._delivery
         if delivery is not None and delivery.done():
             return delivery

@@ -17,7 +17,9 @@ from typing import Protocol
 class Living(Protocol):
     """What is kept here."""
 
-    exit_timeout: float
+    @property
+    def exit_timeout(self) -> float:
+        """Seconds it may take at exit."""
 
     def close(self, timeout: float | None = None) -> None:
         """Ends it."""

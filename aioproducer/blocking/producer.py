@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from aioproducer import producer as asynchronous
+from aioproducer._arguments import seconds_of, timeout_of
 from aioproducer.blocking import lives
 from aioproducer.blocking.handle import DeliveryHandle
 from aioproducer.blocking.inside import Inside
@@ -74,16 +75,13 @@ class Producer(TransactionalCalls):
         config: a ready `ProducerConfig`; options given by keyword then override its fields.
         **options: the fields of `ProducerConfig`: Kafka's property names with underscores.
 
-    Attributes:
-        exit_timeout: seconds that deliveries may take at the interpreter's exit; 10.
-
     Raises:
         ConfigError: an option is unknown, out of range or contradicts another.
     """
 
     def __init__(self, config: ProducerConfig | None = None, /, **options: Any) -> None:
         self._producer = asynchronous.Producer(config, **options)
-        self.exit_timeout: float = _EXIT_TIMEOUT_S
+        self._exit_timeout = _EXIT_TIMEOUT_S
         settings = self._producer.config
         self._plain = is_plain(settings)
         self._size_limit = min(settings.max_request_size, settings.buffer_memory)
@@ -109,6 +107,15 @@ class Producer(TransactionalCalls):
     def client_id(self) -> str:
         """The name in the brokers' logs and quotas, and in exported metrics."""
         return self.config.client_id
+
+    @property
+    def exit_timeout(self) -> float:
+        """Seconds that deliveries may take at the interpreter's exit; 10 unless it is set."""
+        return self._exit_timeout
+
+    @exit_timeout.setter
+    def exit_timeout(self, seconds: float) -> None:
+        self._exit_timeout = seconds_of(seconds, "exit_timeout")
 
     @property
     def event_loop(self) -> None:
@@ -145,11 +152,14 @@ class Producer(TransactionalCalls):
 
         Args:
             timeout: seconds to wait for deliveries; what is left then fails with
-                `ProducerClosedError`. None waits as long as the records' own time limits allow.
+                `ProducerClosedError`. None or infinity waits as long as the records' own time
+                limits allow.
 
         Raises:
+            ValueError: the timeout is negative or NaN; nothing has changed then.
             IllegalStateError: called in a callback, which runs where the closing would.
         """
+        timeout = timeout_of(timeout)
         if self._thread.forked:
             return
         if self._state is _State.NEW:
@@ -329,11 +339,15 @@ class Producer(TransactionalCalls):
         """Sends what was handed over so far without lingering, and waits for the outcomes.
 
         Args:
-            timeout: seconds; None waits as long as the records' own time limits allow.
+            timeout: seconds; None or infinity waits as long as the records' own time limits allow.
 
         Returns:
             How many of these records are still undelivered: 0 unless the timeout ended first.
+
+        Raises:
+            ValueError: the timeout is negative or NaN.
         """
+        timeout = timeout_of(timeout)
         return self._thread.call(self._usable().flush(timeout))
 
     def purge(self, *, queued: bool = True, in_flight: bool = False) -> int:
@@ -483,4 +497,4 @@ class Producer(TransactionalCalls):
 
 
 def _is_usual(number: object, limit: int) -> bool:
-    return isinstance(number, int) and 0 <= number < limit
+    return number.__class__ is int and 0 <= number < limit

@@ -90,7 +90,7 @@ class BulkRun:
         self.result: SendManyResult = SendManyResult()
         self._engine = engine
         self._appender = engine.appender
-        self._max_block = settings.max_block
+        self._patience = engine.config.call_timeout_ms / 1000
         self._batch_bytes = engine.accumulator.settings.first_size(0)
         self._size_limit = min(settings.max_request_size, engine.pool.total)
         self._hashes_keys = settings.hashes_keys
@@ -188,7 +188,7 @@ class BulkRun:
             return
         self._caught_up = self._engine.loop.create_future()
         try:
-            async with asyncio.timeout(self._max_block):
+            async with asyncio.timeout(self._patience):
                 await self._caught_up
         except TimeoutError:
             self._stalls = True  # memory is the bound, as for `send()`, until something moves

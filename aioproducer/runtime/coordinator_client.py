@@ -67,7 +67,8 @@ class CoordinatorClient:
         rng: random.Random | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._max_block = config.max_block_ms / 1000
+        self._patience = config.call_timeout_ms / 1000
+        self._bound = config.call_bound
         self._request_timeout = config.request_timeout_ms / 1000
         self._rng = rng or random.Random()
         self._backoff = settings.retry_backoff(config)
@@ -160,7 +161,7 @@ class CoordinatorClient:
     async def _repeated(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
         failures, last = 0, ""
         try:
-            async with asyncio.timeout(self._max_block):
+            async with asyncio.timeout(self._patience):
                 while True:
                     try:
                         return await attempt()
@@ -172,7 +173,7 @@ class CoordinatorClient:
                     failures += 1
         except TimeoutError:
             raise KafkaTimeoutError(
-                f"no outcome within max_block_ms={round(self._max_block * 1000)}{last}",
+                f"no outcome within {self._bound}{last}",
                 advice="it may have had its effect; it is safe to repeat",
             ) from None
 

@@ -213,7 +213,8 @@ class ProducerEngine:
             self.client,
             self.metadata,
             self.accumulator,
-            max_block=self.config.max_block_ms / 1000,
+            patience=self.config.call_timeout_ms / 1000,
+            bound=self.config.call_bound,
             request_timeout=self.config.request_timeout_ms / 1000,
             loop=self.loop,
             wake_sender=self.sender_task.wake,
@@ -265,9 +266,9 @@ class ProducerEngine:
     async def start(self, *, init_transactions: bool = True) -> None:
         """Starts the tasks and waits until a broker has answered.
 
-        That takes at most `max_block_ms`, or `bootstrap_resolve_timeout_ms` if that is longer. A
+        That takes at most `call_timeout_ms`, or `bootstrap_resolve_timeout_ms` if that is longer. A
         transactional producer is initialized as well, unless told otherwise; that takes at most
-        another `max_block_ms`.
+        another `call_timeout_ms`.
 
         Raises:
             BootstrapError: no bootstrap server could be reached in time.
@@ -278,7 +279,7 @@ class ProducerEngine:
         self.client.set_bootstrap(self.config.bootstrap)
         self.metadata_task.start()
         self.sender_task.start()
-        patience_ms = max(self.config.max_block_ms, self.config.bootstrap_resolve_timeout_ms)
+        patience_ms = max(self.config.call_timeout_ms, self.config.bootstrap_resolve_timeout_ms)
         try:
             await self.metadata_task.wait_for_bootstrap(self.loop.time() + patience_ms / 1000)
             refuse_what_they_lack(self.config, self.client.highest_version(ApiKey.PRODUCE))

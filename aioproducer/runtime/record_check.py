@@ -7,9 +7,9 @@ caller or a partitioner decides. Must not know: batches, memory, waiting.
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import index
 from typing import TYPE_CHECKING
 
+from aioproducer._arguments import index_of
 from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.outgoing import OutgoingRecord
 from aioproducer.errors import (
@@ -107,13 +107,13 @@ class RecordCheck:
 
 
 def partition_index(partition: object, topic: str) -> int:
-    """A partition as users may give it: an int, or what stands for one exactly.
+    """A partition as users may give it: an int or another exact integer, but no bool.
 
     Raises:
         InvalidPartitionError: it is neither.
     """
     try:
-        number = index(partition)  # type: ignore[arg-type]
+        number = index_of(partition)  # type: ignore[arg-type]
     except TypeError:
         number = -1
     if number < 0:

@@ -68,7 +68,8 @@ class TransactionTask:
         client: carries requests.
         metadata: tells where coordinators are.
         accumulator: says when the transaction's batches are done.
-        max_block: seconds a call waits for its outcome.
+        patience: seconds a call waits for its outcome.
+        bound: the option that says so, for messages.
         request_timeout: seconds a broker may take for an answer.
         wake_sender: called when batches may go out, or are not wanted any more.
         open_gate: told whether records are taken.
@@ -83,7 +84,8 @@ class TransactionTask:
         metadata: Metadata,
         accumulator: RecordAccumulator,
         *,
-        max_block: float,
+        patience: float,
+        bound: str,
         request_timeout: float,
         loop: asyncio.AbstractEventLoop,
         wake_sender: Callable[[], None],
@@ -95,7 +97,8 @@ class TransactionTask:
         self._client = client
         self._metadata = metadata
         self._accumulator = accumulator
-        self._max_block = max_block
+        self._patience = patience
+        self._bound = bound
         self._request_timeout = request_timeout
         self._loop = loop
         self._wake_sender = wake_sender
@@ -219,7 +222,7 @@ class TransactionTask:
         operation = self.manager.end_for_close()
         if operation is not None:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._max_block):
+                async with asyncio.timeout(self._patience):
                     await self._done(operation)
 
     def check_send(self) -> int:
@@ -238,7 +241,7 @@ class TransactionTask:
     async def _outcome(self, operation: Operation) -> None:
         began = self._loop.time()
         try:
-            async with asyncio.timeout(self._max_block):
+            async with asyncio.timeout(self._patience):
                 await self._done(operation)
         except TimeoutError:
             call = operation.kind.value
@@ -246,7 +249,7 @@ class TransactionTask:
             if operation.kind is OperationKind.SEND_OFFSETS:
                 advice = "it goes on, and a commit waits for it; an abort gives it up"
             raise KafkaTimeoutError(
-                f"{call}() has no outcome within max_block_ms={round(self._max_block * 1000)}",
+                f"{call}() has no outcome within {self._bound}",
                 advice=advice,
             ) from None
         finally:

@@ -148,7 +148,7 @@ class TopicRange:
                 position = batch.last_offset + 1
             if position > at:
                 moved = loop.time()
-            elif loop.time() - moved < self._config.max_block_ms / 1000:
+            elif loop.time() - moved < self._config.call_timeout_ms / 1000:
                 await asyncio.sleep(_PAUSE_S)  # an open transaction may stand here
             else:
                 raise KafkaTimeoutError(
@@ -158,7 +158,7 @@ class TopicRange:
     async def _repeated(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
         last = ""
         try:
-            async with asyncio.timeout(self._config.max_block_ms / 1000):
+            async with asyncio.timeout(self._config.call_timeout_ms / 1000):
                 while True:
                     try:
                         return await attempt()
@@ -170,7 +170,7 @@ class TopicRange:
                     await asyncio.sleep(_PAUSE_S)
         except TimeoutError:
             raise KafkaTimeoutError(
-                f"no answer within max_block_ms={self._config.max_block_ms}{last}",
+                f"no answer within {self._config.call_bound}{last}",
                 topic=self._topic,
             ) from None
 

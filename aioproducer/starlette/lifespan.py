@@ -20,6 +20,7 @@ from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 
 from aioproducer import log
+from aioproducer._arguments import timeout_of
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import IllegalStateError
 from aioproducer.producer import Producer
@@ -46,6 +47,7 @@ class ProducerLifespan:
 
     Raises:
         ConfigError: an option is wrong; at once, not when the server starts.
+        ValueError: `close_timeout_s` is negative or NaN.
 
     Example:
         >>> app = FastAPI(lifespan=ProducerLifespan(bootstrap_servers="localhost:9092"))
@@ -65,7 +67,7 @@ class ProducerLifespan:
         if callable(config) and options:
             raise TypeError("options go to the function that makes the producer")
         self._warm_up = warm_up
-        self._close_timeout_s = close_timeout_s
+        self._close_timeout_s = timeout_of(close_timeout_s, "close_timeout_s")
         self._inner = inner or (lambda app: nullcontext())
 
     @asynccontextmanager

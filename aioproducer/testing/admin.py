@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import cast
 
+from aioproducer._arguments import seconds_of
 from aioproducer.errors import (
     BrokerError,
     KafkaConnectionError,
@@ -76,7 +77,7 @@ async def create_topic(
             CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()
         ],
     )
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=int(timeout_s * 1000))
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=_milliseconds(timeout_s))
     async with WireClient(bootstrap, timeout_s=timeout_s, open_link=open_link) as client:
         change = _Change(client, request, CREATE_VERSIONS, TopicAlreadyExistsError)
         await client.retry(change.attempt)
@@ -93,7 +94,7 @@ async def delete_topic(
         BrokerError: The cluster refused for another reason.
         KafkaTimeoutError: It did not get done in time.
     """
-    request = DeleteTopicsRequest(topic_names=[name], timeout_ms=int(timeout_s * 1000))
+    request = DeleteTopicsRequest(topic_names=[name], timeout_ms=_milliseconds(timeout_s))
     async with WireClient(bootstrap, timeout_s=timeout_s, open_link=open_link) as client:
         change = _Change(client, request, DELETE_VERSIONS, UnknownTopicOrPartitionError)
         await client.retry(change.attempt, final=(UnknownTopicOrPartitionError,))
@@ -109,6 +110,10 @@ async def list_topics(bootstrap: str, *, timeout_s: float = 30.0) -> list[Metada
     async with WireClient(bootstrap, timeout_s=timeout_s) as client:
         metadata = await client.retry(lambda: client.metadata(None))
         return sorted(metadata.topics, key=lambda topic: topic.name or "")
+
+
+def _milliseconds(timeout_s: float) -> int:
+    return int(seconds_of(timeout_s, "timeout_s") * 1000)
 
 
 class _Change:

@@ -25,6 +25,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from aioproducer._arguments import seconds_of
+
 DEFAULT_TIMEOUT_S = 600.0
 _LOCK_POLL_S = 0.1
 _OUTPUT_TAIL_CHARS = 2000
@@ -81,7 +83,7 @@ def fetch_archive(
     directory = cache_dir() / "archives"
     target = directory / f"{artifact}-{version}-{classifier}.{kind}"
     directory.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + seconds_of(timeout_s, "timeout_s")
     with _locked(directory / "lock", deadline):
         if not target.is_file():
             # Copied, not resolved as a dependency: what it depends on is inside of it.
@@ -121,6 +123,7 @@ def cache_dir() -> Path:
 
 
 def _fetch(coordinates: Sequence[str], *, exclude: Sequence[str], timeout_s: float) -> list[Path]:
+    seconds_of(timeout_s, "timeout_s")
     pom = _pom(coordinates, exclude)
     directory = cache_dir() / "classpaths"
     entry = directory / f"{hashlib.sha256(pom.encode()).hexdigest()[:32]}.json"

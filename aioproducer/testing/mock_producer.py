@@ -21,6 +21,7 @@ from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import UUID
 
+from aioproducer._arguments import seconds_of, timeout_of
 from aioproducer.errors import (
     BufferFullError,
     IllegalStateError,
@@ -201,6 +202,7 @@ class MockProducer(Producer):
 
     async def close(self, timeout: float | None = None) -> None:
         """Acknowledges what waits, or fails it with `timeout=0`; aborts an open transaction."""
+        timeout_of(timeout)
         if self._state is State.CLOSED:
             return
         if self._state is State.RUNNING:
@@ -309,6 +311,7 @@ class MockProducer(Producer):
 
     async def flush(self, timeout: float | None = None) -> int:
         """Acknowledges everything that waits, as Java's mock does."""
+        timeout_of(timeout)
         self._running()
         self._raise_scripted("flush")
         self.flushes += 1
@@ -336,6 +339,8 @@ class MockProducer(Producer):
 
     async def client_instance_id(self, timeout: float | None = None) -> UUID:
         """Always the same: nobody counts the telemetry of a mock."""
+        if timeout is not None:
+            seconds_of(timeout, "timeout")
         self._running()
         return _INSTANCE
 

@@ -29,6 +29,7 @@ from aioproducer.records import record_size_bound
 from aioproducer.records.layout import HEADER_SIZE
 from aioproducer.runtime.delivery import Delivery, WakeUps
 from aioproducer.runtime.lane import wall_clock_ms
+from aioproducer.runtime.record_check import partition_index
 from aioproducer.runtime.unretrieved import UnretrievedFailures
 from aioproducer.types import HeaderPairs, TopicPartition
 
@@ -147,8 +148,8 @@ class WaitingRecords:
         count = self._topics.get(topic, 1)
         if partition is None:
             partition = self._choose(topic, key, value, _metadata(topic, count))
-        number = 0 if partition is None else partition
-        if not 0 <= number < count:
+        number = 0 if partition is None else partition_index(partition, topic)
+        if number >= count:
             raise InvalidPartitionError(f"{number} is none of {count} partitions", topic=topic)
         return number
 

@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
+from aioproducer._arguments import seconds_of
 from aioproducer.producer import Producer
 from aioproducer.records.batch import DecodedRecord, read_batches
 from aioproducer.testing.broker import TopicSpec
@@ -134,12 +135,14 @@ def run_virtual(
         seed: decides what is left to chance; the same seed gives the same run.
 
     Raises:
+        ValueError: `longest_s` is negative, NaN or infinite.
         TimeoutError: `longest_s` have passed.
         StuckError: nothing can ever happen any more.
         RuntimeError: called while an event loop runs, or an exception was reported to the loop.
     """
     if asyncio._get_running_loop() is not None:
         raise RuntimeError("run_virtual() has a loop of its own: call it from a plain function")
+    seconds_of(longest_s, "longest_s")
     loop = VirtualLoop(Chance(seed).of("executor"))
     asyncio.set_event_loop(loop)
     try:

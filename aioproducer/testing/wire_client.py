@@ -16,6 +16,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Protocol, Self, TypeVar, cast
 
+from aioproducer._arguments import seconds_of
 from aioproducer.errors import (
     BrokerError,
     KafkaConnectionError,
@@ -147,7 +148,7 @@ class WireClient:
             open_link: How to connect; without TLS and SASL if left out.
         """
         self._bootstrap = parse_bootstrap(bootstrap)
-        self._timeout_s = timeout_s
+        self._timeout_s = seconds_of(timeout_s, "timeout_s")
         self._open_link: OpenLink = open_link or _PlainLink.open
         self._deadline = 0.0
         self._nodes: dict[int, Address] = {}

@@ -20,7 +20,7 @@ from aioproducer.testing.reader import read_topic
 from aioproducer.wire.api_keys import ApiKey
 
 BAD_TOPICS: list[Any] = ["\ud800", "x" * 40_000, "a b", "", "..", b"bytes", 123, None, []]
-BAD_PARTITIONS: list[Any] = ["0", 1.5, 0.0, -1]
+BAD_PARTITIONS: list[Any] = ["0", 1.5, 0.0, -1, True, False]
 BAD_RECORDS: list[dict[str, Any]] = [
     {"timestamp_ms": 2**63},
     {"timestamp_ms": 1.5},

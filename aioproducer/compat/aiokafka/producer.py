@@ -373,7 +373,7 @@ class AIOKafkaProducer(TransactionalCalls):
             return
         if not partition >= 0:  # so that a str is refused in aiokafka's words
             raise AssertionError
-        if partition not in known:
+        if partition not in known or isinstance(partition, bool):
             raise AssertionError("Unrecognized partition")
 
     def _check_transaction(self, connection: Connection) -> None:

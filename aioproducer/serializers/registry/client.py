@@ -17,6 +17,7 @@ import random
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import quote
@@ -405,7 +406,7 @@ class SchemaRegistry:
 
 def _at_least(least: int, **options: int) -> None:
     for name, value in options.items():
-        if value < least:
+        if not least <= value < inf:
             raise ConfigError(f"{name} of a schema registry is at least {least}, not {value}")
 
 

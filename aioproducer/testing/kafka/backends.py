@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import NoReturn, Self
 
+from aioproducer._arguments import seconds_of
 from aioproducer.testing.kafka.base import READY_TIMEOUT_S, KafkaBackend
 from aioproducer.testing.kafka.cluster import KafkaCluster
 from aioproducer.testing.kafka.containers import ContainerCluster, docker_answers
@@ -87,6 +88,7 @@ class ExternalCluster(KafkaBackend):
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Ask the named brokers once each; waiting for somebody else's cluster makes no sense."""
+        seconds_of(timeout_s, "timeout_s")
         reasons = []
         for host, port in self._addresses:
             try:

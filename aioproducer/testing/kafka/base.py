@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import ClassVar, Self
 
+from aioproducer._arguments import seconds_of
 from aioproducer.testing.kafka.errors import ClusterTimeoutError
 from aioproducer.testing.kafka.probe import ProbeError, describe_cluster
 
@@ -94,7 +95,7 @@ class KafkaBackend(ABC):
             ClusterError: A broker ended by itself.
             ClusterTimeoutError: It took longer than `timeout_s`.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + seconds_of(timeout_s, "timeout_s")
         while True:
             nodes = self._running()
             late = {

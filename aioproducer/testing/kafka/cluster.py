@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Self
 
 from aioproducer import log
+from aioproducer._arguments import seconds_of
 from aioproducer.testing.kafka.base import READY_TIMEOUT_S, KafkaBackend
 from aioproducer.testing.kafka.errors import ClusterError
 from aioproducer.testing.kafka.java import Java, find_java
@@ -79,13 +80,13 @@ class KafkaCluster(KafkaBackend):
     ) -> None:
         if brokers < 1:
             raise ClusterError(f"a cluster needs at least one broker, not {brokers}")
+        self._ready_timeout_s = seconds_of(ready_timeout_s, "ready_timeout_s")
         self.release: KafkaRelease = self._parse(version)
         self.java: Java = find_java(self.release.java, executable=java)
         self._brokers = brokers
         self._config = dict(config or {})
         self._kept_dir = Path(data_dir).resolve() if data_dir is not None else None
         self._heap_mb = heap_mb
-        self._ready_timeout_s = ready_timeout_s
         self._features = dict(features or {})
         self._listeners = dict(listeners or {})
         self._jvm_options = tuple(jvm_options)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
+from aioproducer._arguments import seconds_of
 from aioproducer.testing.kafka.base import READY_TIMEOUT_S, KafkaBackend
 from aioproducer.testing.kafka.errors import ClusterError
 from aioproducer.testing.kafka.ports import free_ports
@@ -123,10 +124,10 @@ class ContainerCluster(KafkaBackend):
         *,
         ready_timeout_s: float = READY_TIMEOUT_S,
     ) -> None:
+        self._ready_timeout_s = seconds_of(ready_timeout_s, "ready_timeout_s")
         self._image = f"apache/kafka:{KafkaRelease.parse(version).version}"
         self._brokers = brokers
         self._config = dict(config or {})
-        self._ready_timeout_s = ready_timeout_s
         self._prefix = f"kafka-{uuid.uuid4().hex[:8]}"
         self._ports: dict[int, int] = {}
         self._network: Network | None = None

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from aioproducer._arguments import seconds_of
 from aioproducer.testing.kafka.base import READY_TIMEOUT_S
 from aioproducer.testing.kafka.cluster import KafkaCluster
 from aioproducer.testing.kafka.errors import ClusterError, ClusterTimeoutError
@@ -101,7 +102,7 @@ class LegacyKafkaCluster(KafkaCluster):
             ClusterError: A broker ended by itself.
             ClusterTimeoutError: It took longer than `timeout_s`.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + seconds_of(timeout_s, "timeout_s")
         while True:
             nodes = self._running()
             ready = [set(nodes)]

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TypeVar
 
+from aioproducer._arguments import seconds_of
 from aioproducer.errors import KafkaError
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import decode_response, encode_request, frame_size
@@ -49,7 +50,7 @@ def describe_cluster(
     Raises:
         ProbeError: No proper answer within `timeout_s`.
     """
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + seconds_of(timeout_s, "timeout_s")
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:
             if version is None:

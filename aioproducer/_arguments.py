@@ -1,0 +1,53 @@
+"""Checks of arguments that many calls share: timeouts in seconds, whole numbers."""
+
+from __future__ import annotations
+
+from math import inf
+from numbers import Real
+from operator import index
+from typing import SupportsIndex
+
+
+def timeout_of(timeout: float | None, name: str = "timeout") -> float | None:
+    """The seconds a call may wait, or None for no bound; infinity means None.
+
+    Raises:
+        ValueError: it is negative or NaN.
+        TypeError: it is no number.
+    """
+    if timeout is None:
+        return None
+    if not _number(timeout, name) >= 0:
+        raise ValueError(
+            f"{name} must be a number of seconds from 0, not {timeout!r}; pass None for no bound"
+        )
+    return None if timeout == inf else timeout
+
+
+def seconds_of(seconds: float, name: str) -> float:
+    """The seconds of a wait that always has a bound.
+
+    Raises:
+        ValueError: it is negative, NaN or infinite.
+        TypeError: it is no number.
+    """
+    if not 0 <= _number(seconds, name) < inf:
+        raise ValueError(f"{name} must be a finite number of seconds from 0, not {seconds!r}")
+    return seconds
+
+
+def index_of(number: SupportsIndex) -> int:
+    """A whole number, as `operator.index` has it, but not a bool.
+
+    Raises:
+        TypeError: it is a bool, or no whole number.
+    """
+    if isinstance(number, bool):
+        raise TypeError(f"a bool is no number, got {number!r}")
+    return index(number)
+
+
+def _number(value: float, name: str) -> float:
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
+    return value
