@@ -49,7 +49,10 @@ PartitionFunction = Callable[[str, bytes | None, bytes | None, "TopicMetadata"],
 
 @runtime_checkable
 class Partitioner(Protocol):
-    """What a user-written partitioner looks like; a plain function of the same form will do too."""
+    """What a user-written partitioner looks like; a plain function of the same form will do too.
+
+    It may have a `close()`, which is called as that of a `Serializer`.
+    """
 
     def partition(
         self, topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata

@@ -35,6 +35,7 @@ from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.records.message_set import MESSAGE_GROWTH
 from aioproducer.runtime import settings
 from aioproducer.runtime.appender import RecordAppender
+from aioproducer.runtime.closing import UserObjects
 from aioproducer.runtime.delivery import WakeUps
 from aioproducer.runtime.flushing import Flushing
 from aioproducer.runtime.interception import Interception
@@ -162,6 +163,7 @@ class ProducerEngine:
             (config.key_serializer, config.value_serializer, *config.metric_reporters),
             loop,
         )
+        self._user_objects = UserObjects(config)
         # Interceptors are told before whoever awaits a record, as in Java.
         in_turn = self.interception.sees_records
         self._before_answer = _nothing if in_turn else self._wake_ups.hold
@@ -400,6 +402,7 @@ class ProducerEngine:
             self.interception.close()
             if self._reporting is not None:
                 self._reporting.close()
+            await self._user_objects.close()
 
     async def _settle(self) -> None:
         """Waits for what is to be done before the end: an open transaction is aborted."""

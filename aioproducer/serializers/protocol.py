@@ -43,6 +43,10 @@ class Serializer(Protocol):
     """Turns keys or values into bytes; give one as `key_serializer` or `value_serializer`.
 
     It must not block the event loop: what takes long goes into a thread (`in_thread`).
+
+    It may have a `close()`, asynchronous or not. A producer that was started calls it once when it
+    is closed, after the last record, so two producers should not share such an object. What it
+    raises is logged; an asynchronous one is awaited for at most `request_timeout_ms`.
     """
 
     def serialize(

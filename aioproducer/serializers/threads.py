@@ -21,6 +21,7 @@ class ThreadedSerializer:
         self, serializer: Serializer | SerializerFunction, executor: Executor | None
     ) -> None:
         self._call = call_of(serializer)
+        self._close = getattr(serializer, "close", None)
         self._executor = executor
 
     async def serialize(self, data: Any, context: SerializationContext) -> Any:
@@ -28,6 +29,14 @@ class ThreadedSerializer:
         loop = asyncio.get_running_loop()
         made = await loop.run_in_executor(self._executor, self._call, data, context)
         return await made if isinstance(made, Awaitable) else made
+
+    async def close(self) -> None:
+        """Closes the serializer, in a thread as well."""
+        if self._close is not None:
+            loop = asyncio.get_running_loop()
+            closed = await loop.run_in_executor(self._executor, self._close)
+            if isinstance(closed, Awaitable):
+                await closed
 
 
 def in_thread(

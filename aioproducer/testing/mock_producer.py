@@ -36,6 +36,7 @@ from aioproducer.producer import Producer
 from aioproducer.records.arrow import ArrowColumns
 from aioproducer.runtime.bulk import Item
 from aioproducer.runtime.bulk_result import SendManyResult
+from aioproducer.runtime.closing import UserObjects
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.runtime.interception import Interception, ShownParts
 from aioproducer.runtime.serialization_queue import SerializationQueue
@@ -188,6 +189,7 @@ class MockProducer(Producer):
         self._loop = asyncio.get_running_loop()
         config = self._config
         self._waiting = WaitingRecords(config, self._topics, self._loop)
+        self._user_objects = UserObjects(config)
         self._serializing = SerializationQueue(self._loop, config.max_block_ms / 1000)
         self._interception = Interception(
             config.interceptor_classes, (config.key_serializer, config.value_serializer), self._loop
@@ -215,6 +217,8 @@ class MockProducer(Producer):
                 self._fail_waiting(ProducerClosedError("the producer was closed"))
             self.complete_all()
             self._interception.close()
+            self._state = State.CLOSED
+            await self._user_objects.close()
         self._state = State.CLOSED
 
     async def send(

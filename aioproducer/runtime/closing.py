@@ -1,0 +1,52 @@
+"""Closing a producer's serializers and partitioner: `UserObjects`."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from aioproducer import log
+
+if TYPE_CHECKING:
+    from aioproducer.config import ProducerConfig
+
+_log = log.get("runtime")
+
+
+class UserObjects:
+    """The key's and the value's serializer and the partitioner, as far as they have a `close()`.
+
+    What one raises is logged. An asynchronous `close()` is awaited for `request_timeout_ms`.
+    """
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._patience_ms = config.request_timeout_ms
+        given = (config.key_serializer, config.value_serializer, config.partitioner)
+        different = {id(each): each for each in given if not isinstance(each, str | type)}
+        self._open = deque(
+            each for each in different.values() if callable(getattr(each, "close", None))
+        )
+
+    async def close(self) -> None:
+        """Closes each; one that was begun before is not closed again."""
+        while self._open:
+            found: Any = self._open.popleft()
+            name = type(found).__name__
+            try:
+                async with asyncio.timeout(self._patience_ms / 1000) as timeout:
+                    await _called(found.close)
+            except TimeoutError as error:
+                bound = f"request_timeout_ms={self._patience_ms}"
+                reason = f"took longer than {bound}" if timeout.expired() else repr(error)
+                _log.error("closing %s: %s", name, reason)
+            except Exception as error:
+                _log.error("closing %s: %r", name, error, exc_info=error)
+
+
+async def _called(close: Callable[[], object]) -> None:
+    result = close()
+    if inspect.isawaitable(result):
+        await result

@@ -1,0 +1,180 @@
+"""Serializers and partitioners that have a `close()` are closed with their producer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from support.stage import Stage, play
+
+from aioproducer.blocking import Producer as BlockingProducer
+from aioproducer.errors import BootstrapError
+from aioproducer.serializers import in_thread
+from aioproducer.testing import MockProducer, ThreadedCluster
+
+
+class Closing:
+    """A serializer and a partitioner that notes when it is closed."""
+
+    def __init__(self, name: str, told: list[str]) -> None:
+        self.name = name
+        self.told = told
+
+    def serialize(self, data: Any, context: Any) -> bytes:
+        self.told.append(f"{self.name} used")
+        return str(data).encode()
+
+    def partition(self, topic: str, key: Any, value: Any, cluster: Any) -> int:
+        self.told.append(f"{self.name} used")
+        return 0
+
+    def close(self) -> None:
+        self.told.append(f"{self.name} closed")
+
+
+class ClosingLater(Closing):
+    """One that waits when it is closed."""
+
+    seconds = 1.0
+
+    async def close(self) -> None:  # type: ignore[override]
+        await asyncio.sleep(self.seconds)
+        super().close()
+
+
+def test_each_is_closed_once_after_the_last_record() -> None:
+    told: list[str] = []
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.send("t", "v", "k")
+        await asyncio.gather(stage.producer.close(), stage.producer.close())
+        await stage.producer.close()
+        assert stage.values("t") == [b"v"]
+
+    key, value, partitioner = (
+        ClosingLater("key", told),
+        Closing("value", told),
+        Closing("p", told),
+    )
+    play(act, key_serializer=key, value_serializer=value, partitioner=partitioner)
+    assert told == ["key used", "value used", "p used", "key closed", "value closed", "p closed"]
+
+
+def test_one_object_in_two_places_is_closed_once() -> None:
+    told: list[str] = []
+    both = Closing("both", told)
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.close()
+
+    play(act, key_serializer=both, value_serializer=both, partitioner=both)
+    assert told == ["both closed"]
+
+
+def test_what_goes_wrong_is_logged_and_the_others_are_closed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[str] = []
+
+    class Raising(Closing):
+        def close(self) -> None:
+            raise ValueError("why")
+
+    class Hanging(ClosingLater):
+        seconds = 1000.0
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        began = stage.loop.time()
+        await stage.producer.close(0)
+        assert stage.loop.time() - began == pytest.approx(30, abs=0.1)  # request_timeout_ms
+
+    play(
+        act,
+        key_serializer=Raising("key", told),
+        value_serializer=Hanging("value", told),
+        partitioner=Closing("p", told),
+    )
+    assert told == ["p closed"]
+    assert "closing Raising: ValueError('why')" in caplog.text
+    assert "closing Hanging: took longer than request_timeout_ms=30000" in caplog.text
+
+
+def test_a_failed_start_closes_them() -> None:
+    told: list[str] = []
+
+    async def act(stage: Stage) -> None:
+        stage.lose()
+        with pytest.raises(BootstrapError):
+            await stage.producer.start()
+
+    play(act, value_serializer=Closing("value", told))
+    assert told == ["value closed"]
+
+
+def test_a_close_that_is_cancelled_closes_none_twice() -> None:
+    told: list[str] = []
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        closing = asyncio.create_task(stage.producer.close())
+        await asyncio.sleep(0.5)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await stage.producer.close()
+
+    key = ClosingLater("key", told)
+    play(act, key_serializer=key, value_serializer=Closing("value", told))
+    assert told == ["key closed", "value closed"]
+
+
+def test_functions_and_classes_have_nothing_to_close() -> None:
+    class Text(str):
+        def close(self) -> None:
+            raise AssertionError
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.close()
+
+    play(act, key_serializer=Text, value_serializer=str.encode, partitioner=lambda *_: 0)
+
+
+def test_one_that_runs_in_a_thread_is_closed_there() -> None:
+    told: list[str] = []
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.send("t", "v", "k")
+        await stage.producer.close()
+
+    play(
+        act,
+        key_serializer=in_thread(ClosingLater("key", told)),
+        value_serializer=in_thread(Closing("value", told)),
+    )
+    assert told == ["key used", "value used", "key closed", "value closed"]
+
+
+async def test_a_mock_closes_them_too() -> None:
+    told: list[str] = []
+    async with MockProducer(value_serializer=ClosingLater("value", told)) as producer:
+        await producer.send("t", "v")
+    await producer.close()
+    assert told == ["value used", "value closed"]
+
+
+def test_the_blocking_producer_closes_them() -> None:
+    told: list[str] = []
+    with ThreadedCluster(brokers=1, topics={"t": 1}) as cluster:
+        producer = BlockingProducer(
+            bootstrap_servers=cluster.bootstrap_servers, value_serializer=Closing("value", told)
+        )
+        producer.start()
+        producer.send("t", "v")
+        producer.close()
+    assert told == ["value used", "value closed"]
