@@ -113,6 +113,8 @@ class Ledger:
     """What calls returned and was not so."""
     late_ends: list[str] = field(default_factory=list)
     """Calls that took longer than they may."""
+    calls: list[tuple[str, float, float]] = field(default_factory=list)
+    """Calls that wait for something, other than `send`: which, when they began and ended."""
     unrecovered: list[str] = field(default_factory=list)
     """What did not work although everything was healed."""
     dropped: list[Entry] = field(default_factory=list)

@@ -273,9 +273,13 @@ def healing_brings_deliveries(e: Evidence) -> Iterator[str]:
 
 def recoveries(e: Evidence) -> Iterator[tuple[float, str]]:
     """How long each call and delivery took once everything was healed, seconds, and what it was."""
+    if e.healed_at is None:
+        return
+    for what, began, ended in e.ledger.calls:
+        yield ended - max(began, e.healed_at), what
     for entry in e.ledger.entries:
         settled, done_at = entry.settled_at, entry.done_at
-        if settled is None or e.healed_at is None:
+        if settled is None:
             continue
         if isinstance(entry.error, DeliveryTimeoutError):
             done_at = settled + e.config.delivery_timeout_ms / 1000

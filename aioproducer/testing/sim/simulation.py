@@ -301,6 +301,10 @@ class Simulation:
         left = await self._bounded("flush", producer.flush())
         if left:
             self.ledger.false_reports.append(f"flush() left {left} record(s)")
+        pool = producer.engine.pool
+        if not left and pool.available != pool.total:
+            missing = pool.total - pool.available
+            self.ledger.late_ends.append(f"flush() is over and {missing} bytes are still in use")
         await self._bounded("close", producer.close())
 
     async def _end_in_haste(
@@ -354,6 +358,7 @@ class Simulation:
             seconds = self.scenario.options["delivery_timeout_ms"] / 1000 + 1.0
         began = self.loop.time()
         result = await work
+        self.ledger.calls.append((what, began, self.loop.time()))
         took = self.loop.time() - began
         if took > seconds:
             self.ledger.late_ends.append(f"{what} took {took:.3f} s, allowed are {seconds:.3f}")

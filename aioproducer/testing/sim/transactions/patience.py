@@ -95,6 +95,8 @@ class Caller:
         self._check(what, began, calls * self._max_block)
 
     def _check(self, what: str, began: float, seconds: float) -> None:
-        took = self._loop.time() - began
+        now = self._loop.time()
+        self._ledger.calls.append((f"{self._name}: {what}", began, now))
+        took = now - began
         if took > seconds + _PATIENCE_S:
             self._ledger.late_ends.append(f"{self._name}: {what} took {took:.3f} s")
