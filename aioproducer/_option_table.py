@@ -357,7 +357,8 @@ class CoreOptions:
     on_data_loss: Callable[[TopicPartition], object] | None = option(
         None,
         Kind.OBJECT,
-        "Called when a broker turns out to have lost records it had acknowledged.",
+        "Called with a partition of which acknowledged records are lost: an offset that had been "
+        "acknowledged was assigned again (or the topic was deleted and created anew).",
         source="aioproducer",
     )
 

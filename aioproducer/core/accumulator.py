@@ -207,9 +207,9 @@ class RecordAccumulator:
         if self.settings.guarantee_order:
             self._queue_of(*batch.topic_partition).muted = True
 
-    def forget_alone(self, batch: ProducerBatch, numbers: tuple[int, int, int]) -> None:
+    def forget_alone(self, batch: ProducerBatch, numbers: tuple[int, int, int], now: float) -> None:
         """A batch that was sent alone has its outcome, and nobody has taken note of it."""
-        self.sequencer.on_acknowledged_alone(batch.topic_partition, numbers)
+        self.sequencer.on_acknowledged_alone(batch.topic_partition, numbers, now)
         self._deallocate(batch)
 
     def settle(self) -> None:
@@ -253,12 +253,13 @@ class RecordAccumulator:
             if drained and size + head_size > self.settings.max_request_size:
                 readiness.put_back(node_id, queue)
                 break
-            if not sequencer.may_drain(head):
+            leader_epoch = self._metadata.leader_epoch(*queue.topic_partition)
+            if not sequencer.may_drain(head, now, leader_epoch):
                 continue
             head.close()
             queue.batches.popleft()
             size += head_size
-            self._hand_out(head, queue, now)
+            self._hand_out(head, queue, now, leader_epoch)
             drained.append(head)
             readiness.replan(queue)
         return drained
@@ -484,9 +485,11 @@ class RecordAccumulator:
         self._metadata.add_topic(batch.topic_partition.topic, now)
         self.sequencer.on_opened(batch.topic_partition)
 
-    def _hand_out(self, batch: ProducerBatch, queue: PartitionQueue, now: float) -> None:
+    def _hand_out(
+        self, batch: ProducerBatch, queue: PartitionQueue, now: float, leader_epoch: int
+    ) -> None:
         self.sequencer.on_drained(batch)
-        batch.on_attempt(now, self._metadata.leader_epoch(*queue.topic_partition))
+        batch.on_attempt(now, leader_epoch)
         if self.settings.guarantee_order:
             queue.muted = True
 

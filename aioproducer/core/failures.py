@@ -10,7 +10,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
-from aioproducer.errors import BatchRefusedError, DeliveryTimeoutError, KafkaError
+from aioproducer.errors import (
+    BatchRefusedError,
+    DeliveryTimeoutError,
+    KafkaError,
+    OutOfOrderSequenceNumberError,
+)
 
 if TYPE_CHECKING:
     from aioproducer.core.metadata import Metadata
@@ -39,6 +44,15 @@ def expiry_of(
     )
     error.__cause__ = wait.error or metadata.topic_error(topic)
     return error
+
+
+def overtaken(batch: ProducerBatch) -> KafkaError:
+    """Why a batch is not sent again behind which a later one was acknowledged."""
+    refusal = batch.last_error or OutOfOrderSequenceNumberError()
+    return refusal.with_context(
+        advice="not sent again: a later batch of the partition is written already, so this one "
+        "would be out of order; its records are not written and can be sent anew"
+    )
 
 
 def failure_outcome(

@@ -28,8 +28,13 @@ Rules and their reasons
   of order then becomes the next one. So out of order proves nothing of a batch that may be among
   them, behind one that may be as well.
 - A retry goes out only as the first in flight: the order survives any number of retries.
-- Until the first acknowledgement under an epoch one batch is in flight: a broker that knows nothing
-  of the producer would accept the second one although the first got lost.
+- A broker that knows nothing of the producer accepts whatever comes first, the second batch too
+  although the first was refused. So one batch is in flight until the present leader has
+  acknowledged something under the present epoch, and again when that is more than `REMEMBERED_S`
+  ago: brokers forget an idle producer after `producer.id.expiration.ms`, which they do not tell.
+- Brokers can forget sooner (they count from the records' timestamps). So when a later batch of its
+  epoch was acknowledged, a batch is never numbered anew: it would be written out of order. If it
+  may be written it is sent again as it is, to learn that; if not, it fails.
 - A bump concerns the partition that needs it. The others go on under the epoch they have and follow
   when nothing of theirs is in flight.
 - Sequences outlive metadata: a topic that vanishes from it keeps its state.
@@ -41,6 +46,7 @@ Rules and their reasons
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import NamedTuple
 
 from aioproducer.core.obstacles import Obstacle
@@ -48,6 +54,11 @@ from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.types import TopicPartition
 
 MAX_EPOCH = 2**15 - 1
+REMEMBERED_S = 1.0
+"""For so many seconds after an acknowledgement its broker is taken to know the producer still.
+
+Several batches after a longer pause cost one round trip more. A `producer.id.expiration.ms` as
+short as this and a request's latency may fail a batch to keep the order."""
 _SEQUENCES = 2**31
 NO_NUMBERS = (-1, -1, -1)
 """Of a batch without idempotence: producer id, epoch, sequence."""
@@ -71,8 +82,8 @@ class Sequencer:
     def on_opened(self, topic_partition: TopicPartition) -> None:
         """A batch for this partition was opened."""
 
-    def may_drain(self, batch: ProducerBatch) -> bool:
-        """Whether the batch, the first of its queue, may go out now."""
+    def may_drain(self, batch: ProducerBatch, now: float, leader_epoch: int) -> bool:
+        """Whether the batch, the first of its queue, may go out now to the leader of that epoch."""
         return True
 
     def obstacle(self, batch: ProducerBatch) -> Obstacle:
@@ -80,13 +91,14 @@ class Sequencer:
         return Obstacle.TURN
 
     def numbers_of_next(
-        self, topic_partition: TopicPartition, behind: int = 0
+        self, topic_partition: TopicPartition, now: float, behind: int = 0
     ) -> tuple[int, int, int] | None:
         """Producer id, epoch and sequence of a new batch of one record that goes out now.
 
-        None if it may not go out.
+        None if it may not go out. The leader is the one of the last acknowledgement.
 
         Args:
+            now: loop time.
             behind: how many such batches of the partition are in flight; there is no other one.
         """
         return NO_NUMBERS
@@ -95,15 +107,24 @@ class Sequencer:
         """`on_drained` of a batch of one record that has got its `numbers_of_next` already."""
 
     def on_acknowledged_alone(
-        self, topic_partition: TopicPartition, numbers: tuple[int, int, int]
+        self, topic_partition: TopicPartition, numbers: tuple[int, int, int], now: float
     ) -> None:
         """`on_sent` and `on_acknowledged` of such a batch, with nothing asked in between."""
 
     def on_drained(self, batch: ProducerBatch) -> None:
         """The batch goes out: a new one gets its sequence."""
 
-    def on_acknowledged(self, batch: ProducerBatch) -> None:
-        """The batch stands in the log; it is off the wire, or about to be."""
+    def on_acknowledged(self, batch: ProducerBatch, now: float) -> Sequence[ProducerBatch]:
+        """The batch is written; it is off the wire, or about to be.
+
+        Returns:
+            Earlier batches that wait to be sent again and must fail: see `is_overtaken`.
+        """
+        return ()
+
+    def is_overtaken(self, batch: ProducerBatch) -> bool:
+        """Whether a later batch is acknowledged and this one is certainly not written."""
+        return False
 
     def on_failed(self, batch: ProducerBatch) -> None:
         """The batch has failed for good; `possibly_persisted` says how surely."""
@@ -113,7 +134,7 @@ class Sequencer:
         return True
 
     def on_out_of_order(self, batch: ProducerBatch) -> bool:
-        """The broker does not hold the batch's predecessor; True when it lost acknowledged data."""
+        """The broker does not hold the batch's predecessor; True if it had acknowledged that."""
         return False
 
     def on_split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
@@ -143,10 +164,12 @@ class Sequencer:
 
 class _Partition:
     __slots__ = (
-        "acknowledged",
+        "acknowledged_at",
+        "acknowledged_epoch",
         "identity",
         "in_flight",
         "log_is_new",
+        "newest",
         "next_sequence",
         "unknown_gap",
         "unwritten_from",
@@ -155,7 +178,12 @@ class _Partition:
     def __init__(self) -> None:
         self.identity: ProducerIdentity | None = None
         self.next_sequence = 0
-        self.acknowledged = False
+        self.acknowledged_at = -inf
+        """Loop time of the last acknowledgement under this identity."""
+        self.acknowledged_epoch = -1
+        """The leader epoch it came from."""
+        self.newest: tuple[int, ...] = ()
+        """The ordinal of the youngest batch acknowledged under this identity."""
         self.in_flight: list[ProducerBatch] = []
         self.unwritten_from: tuple[int, ...] | None = None
         """Batches from this ordinal on are known to be unwritten."""
@@ -166,17 +194,25 @@ class _Partition:
 
     def begin_new_log(self) -> None:
         self.unwritten_from, self.unknown_gap = _FIRST_OF_ALL, None
-        self.log_is_new = True
+        self.log_is_new, self.newest = True, ()
 
     def doubt(self, batch: ProducerBatch) -> None:
-        self.unknown_gap = max(self.unknown_gap or batch.ordinal, batch.ordinal)
-
-    def has_before(self, batch: ProducerBatch) -> bool:
-        return bool(self.in_flight) and self.in_flight[0].ordinal < batch.ordinal
+        if batch.ordinal >= self.newest:
+            self.unknown_gap = max(self.unknown_gap or batch.ordinal, batch.ordinal)
 
     @property
     def is_whole(self) -> bool:
         return self.unwritten_from is None and self.unknown_gap is None
+
+    @property
+    def was_acknowledged(self) -> bool:
+        return self.acknowledged_at > -inf
+
+    def is_remembered(self, now: float) -> bool:
+        return now - self.acknowledged_at <= REMEMBERED_S
+
+    def must_fail(self, batch: ProducerBatch) -> bool:
+        return batch.ordinal < self.newest and not batch.possibly_persisted
 
 
 class IdempotentSequencer(Sequencer):
@@ -205,7 +241,7 @@ class IdempotentSequencer(Sequencer):
         """The broker gave a producer id."""
         self.identity = identity
 
-    def may_drain(self, batch: ProducerBatch) -> bool:
+    def may_drain(self, batch: ProducerBatch, now: float, leader_epoch: int) -> bool:
         """Whether the batch may go out now; see the rules above."""
         if self._given_up:
             return True
@@ -220,7 +256,8 @@ class IdempotentSequencer(Sequencer):
             return self._ensure_fresh(partition)
         return (
             partition.is_whole
-            and partition.acknowledged
+            and partition.is_remembered(now)
+            and partition.acknowledged_epoch == leader_epoch
             and partition.identity == self.identity
             and len(partition.in_flight) < self._max_in_flight
         )
@@ -235,7 +272,7 @@ class IdempotentSequencer(Sequencer):
         return Obstacle.PRODUCER_ID if self.identity is None else Obstacle.EARLIER_BATCH
 
     def numbers_of_next(
-        self, topic_partition: TopicPartition, behind: int = 0
+        self, topic_partition: TopicPartition, now: float, behind: int = 0
     ) -> tuple[int, int, int] | None:
         """What `on_drained` would give a batch of this partition now.
 
@@ -249,7 +286,7 @@ class IdempotentSequencer(Sequencer):
         identity = partition.identity
         if identity is None or identity != self.identity or not partition.is_whole:
             return None  # the usual way makes it fresh
-        if behind >= self._max_in_flight:
+        if behind >= self._max_in_flight or (behind and not partition.is_remembered(now)):
             return None
         return (*identity, sequence_after(partition.next_sequence, behind))
 
@@ -263,13 +300,13 @@ class IdempotentSequencer(Sequencer):
             partition.in_flight.append(batch)
 
     def on_acknowledged_alone(
-        self, topic_partition: TopicPartition, numbers: tuple[int, int, int]
+        self, topic_partition: TopicPartition, numbers: tuple[int, int, int], now: float
     ) -> None:
-        """The batch with the next numbers stands in the log, and none is known to be in flight."""
+        """The batch with the next numbers is written, and no other is known to be in flight."""
         if numbers is not NO_NUMBERS:
             partition = self._partitions[topic_partition]
             partition.next_sequence = sequence_after(numbers[2], 1)
-            partition.acknowledged = True
+            partition.acknowledged_at = now
 
     def on_drained(self, batch: ProducerBatch) -> None:
         """A batch that goes out for the first time gets its sequence."""
@@ -278,28 +315,40 @@ class IdempotentSequencer(Sequencer):
             self._stamp(partition, batch)
             partition.in_flight.append(batch)
 
-    def on_acknowledged(self, batch: ProducerBatch) -> None:
-        """The batch stands in the log, hence everything before it in its epoch."""
+    def on_acknowledged(self, batch: ProducerBatch, now: float) -> Sequence[ProducerBatch]:
+        """The batch is written, and what comes next in its epoch follows it."""
         partition = self._partitions.get(batch.topic_partition)
         if partition is None or not self._remove(partition, batch):
-            return
-        partition.acknowledged = True
-        gap = partition.unknown_gap
-        if gap is not None and batch.ordinal > gap and not partition.has_before(batch):
+            return ()
+        if partition.log_is_new:  # it is in the old log
+            self._maybe_restart(partition)
+            return ()
+        partition.acknowledged_at, partition.acknowledged_epoch = now, batch.leader_epoch
+        partition.newest = max(partition.newest, batch.ordinal)
+        if partition.unknown_gap is not None and batch.ordinal > partition.unknown_gap:
             partition.unknown_gap = None
-        first = partition.unwritten_from
-        # With `log_is_new` it stands in the old log.
-        is_behind = first is not None and batch.ordinal >= first
-        if is_behind and not partition.log_is_new and not partition.has_before(batch):
+        if partition.unwritten_from is not None and batch.ordinal >= partition.unwritten_from:
             # A broker that knew nothing of us took it without its predecessor.
             partition.unwritten_from = None
+        overtaken: Sequence[ProducerBatch] = ()
+        if partition.in_flight and partition.in_flight[0].ordinal < batch.ordinal:
+            waiting = [each for each in partition.in_flight if not each.holds]
+            overtaken = [each for each in waiting if partition.must_fail(each)]
+            for each in overtaken:
+                partition.in_flight.remove(each)
         self._maybe_restart(partition)
+        return overtaken
+
+    def is_overtaken(self, batch: ProducerBatch) -> bool:
+        """Whether a later batch is acknowledged and this one is certainly not written."""
+        partition = self._partitions.get(batch.topic_partition)
+        return partition is not None and partition.must_fail(batch)
 
     def on_failed(self, batch: ProducerBatch) -> None:
         """The batch has failed for good and leaves a gap."""
         partition = self._partition(batch.topic_partition)
-        if not self._remove(partition, batch):
-            return
+        if not self._remove(partition, batch) or batch.ordinal < partition.newest:
+            return  # what comes next follows a later one
         if batch.possibly_persisted:
             partition.doubt(batch)
         else:
@@ -308,26 +357,33 @@ class IdempotentSequencer(Sequencer):
     def may_renumber(self, batch: ProducerBatch) -> bool:
         """Whether a batch whose predecessor the broker does not hold can still be written.
 
-        Not if neither fate is known: requests of a connection that is gone may be carried out yet,
-        the predecessor's and then the batch's. Under another number it would stand there twice.
+        Not if neither outcome is known: requests of a connection that is gone may be carried out
+        yet, the predecessor's and then the batch's. Under another number it would be written twice.
+        And not behind a later one that was acknowledged.
         """
         partition = self._partition(batch.topic_partition)
+        if batch.ordinal < partition.newest:
+            return False
         is_first = partition.in_flight[:1] == [batch]
         return not (is_first and batch.possibly_persisted and partition.unknown_gap is not None)
 
     def on_out_of_order(self, batch: ProducerBatch) -> bool:
         """The broker does not hold the batch's predecessor.
 
-        For the first in flight that settles its fate: it is not written, nor is anything behind
+        For the first in flight that decides its outcome: it is not written, nor is anything behind
         it. For another one it only says that the first is still to be sent again.
+
+        Returns:
+            Whether the predecessor had been acknowledged: the broker has lost it, or has forgotten
+            the producer.
         """
         partition = self._partition(batch.topic_partition)
         if not partition.in_flight or partition.in_flight[0] is not batch:
             return False
-        lost = partition.is_whole and partition.acknowledged
+        is_surprising = partition.is_whole and partition.was_acknowledged
         partition.unwritten_from = batch.ordinal
         partition.unknown_gap = None
-        return lost
+        return is_surprising
 
     def on_split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
         """The parts share the batch's sequences, in order.
@@ -413,9 +469,10 @@ class IdempotentSequencer(Sequencer):
             self._bump()
         if self.identity is None or partition.identity == self.identity:
             return
-        partition.acknowledged = self._is_known(partition, self.identity)
+        if not self._is_known(partition, self.identity):
+            partition.acknowledged_at = -inf
         partition.identity = self.identity
-        partition.next_sequence = 0
+        partition.next_sequence, partition.newest = 0, ()
         partition.unwritten_from = partition.unknown_gap = None
         partition.log_is_new = False
         for batch in partition.in_flight:

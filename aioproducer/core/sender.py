@@ -25,9 +25,10 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from aioproducer.core.accumulator import RecordAccumulator
+from aioproducer.core.acknowledged import AcknowledgedOffsets, ForgottenProducer, LostRecords
 from aioproducer.core.actions import Action, Connect, Dispatch, NodeView
-from aioproducer.core.failures import expiry_of, failure_outcome
-from aioproducer.core.idempotence import ProducerIdentity, Sequencer
+from aioproducer.core.failures import expiry_of, failure_outcome, overtaken
+from aioproducer.core.idempotence import NO_NUMBERS, ProducerIdentity, Sequencer
 from aioproducer.core.liveness import Connections, unattended, wait_of
 from aioproducer.core.obstacles import Wait
 from aioproducer.core.produce_answers import (
@@ -91,7 +92,8 @@ class Sender:
         rng: random.Random,
         stats: ProducerStats,
         latencies: NodeLatencies,
-        on_data_loss: Callable[[TopicPartition], None] | None = None,
+        on_data_loss: Callable[[LostRecords], None] = lambda lost: None,
+        on_forgotten: Callable[[ForgottenProducer], None] = lambda forgotten: None,
         transactions: TransactionManager | None = None,
     ) -> None:
         self.accumulator = accumulator
@@ -100,8 +102,8 @@ class Sender:
         self._metadata = metadata
         self._sequencer = sequencer
         self._settings = settings
-        self._on_data_loss = on_data_loss
-        metadata.on_recreated = sequencer.on_recreated
+        self._offsets = AcknowledgedOffsets(on_data_loss, on_forgotten)
+        metadata.on_recreated = self._on_recreated
         metadata.on_other_cluster = self._on_other_cluster
         self.producer_id: ProducerIdRequests = ProducerIdRequests(
             sequencer, settings.retry_backoff, rng
@@ -238,8 +240,10 @@ class Sender:
         self.on_sent_alone(node_id, batch)
         batch.on_wire = False
         self._count_response(batch, 0, now)
+        if numbers is not NO_NUMBERS and batch.outcome is not None:
+            self._offsets.on_acknowledged(batch, batch.outcome.base_offset)
         self._stats.on_batch_acknowledged(1, now - batch.created_at)
-        self.accumulator.forget_alone(batch, numbers)
+        self.accumulator.forget_alone(batch, numbers, now)
 
     def without_done(self, node_id: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """Lets go of batches that ended while their request was prepared; returns the others."""
@@ -329,6 +333,11 @@ class Sender:
     def _on_other_cluster(self) -> None:
         self.producer_id.on_other_cluster()
         self._sequencer.on_other_cluster()
+        self._offsets.on_other_cluster()
+
+    def _on_recreated(self, topic: str) -> None:
+        self._sequencer.on_recreated(topic)
+        self._offsets.on_recreated(topic)
 
     def _abandon(self, transactions: TransactionManager) -> None:
         """Fails what was not sent of a transaction that is not wanted any more (KIP-654)."""
@@ -386,7 +395,7 @@ class Sender:
                 self._transactions.fail(error)
                 self.fatal_error = self._transactions.error
         elif action is ProduceAction.OUT_OF_ORDER and self._sequencer.may_renumber(batch):
-            self._renumber(batch, error, now)
+            self._renumber(batch, error, answer.log_start_offset, now)
             return
         blamed = blamed_records(answer, batch.count, action)
         if blamed is not None and (groups := self._groups(batch, blamed)):
@@ -402,7 +411,7 @@ class Sender:
         Empty if the batch ends as it is.
         """
         count = batch.count
-        if batch.indivisible or len(blamed) == count:
+        if batch.indivisible or len(blamed) == count or self._sequencer.is_overtaken(batch):
             return ()
         if not blamed:
             if batch.possibly_persisted and not batch.has_sequence:
@@ -432,10 +441,12 @@ class Sender:
         self._sequencer.on_split(batch, parts)
         self.accumulator.enqueue_parts(batch, parts, now)
 
-    def _renumber(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
+    def _renumber(
+        self, batch: ProducerBatch, error: KafkaError, log_start: int, now: float
+    ) -> None:
         """Not written, since its predecessor is missing: goes out again, bounded by time alone."""
-        if self._sequencer.on_out_of_order(batch) and self._on_data_loss is not None:
-            self._on_data_loss(batch.topic_partition)
+        if self._sequencer.on_out_of_order(batch):
+            self._offsets.on_unknown_predecessor(batch.topic_partition, log_start)
         if now - batch.created_at >= self._settings.delivery_timeout:
             self._fail(batch, error, now=now)
         else:
@@ -457,6 +468,9 @@ class Sender:
         error = error.with_context(node_id=node_id)
         batch.last_error = error
         expired = now - batch.created_at >= self._settings.delivery_timeout
+        if error.retriable and self._sequencer.is_overtaken(batch):
+            self._fail(batch, overtaken(batch), now=now)
+            return
         if error.retriable and batch.attempts <= self._settings.retries and not expired:
             backoff = self._settings.retry_backoff
             if isinstance(error, ConcurrentTransactionsError):
@@ -482,9 +496,16 @@ class Sender:
         return requests.is_wanted and not (requests.refused and not self.accumulator.has_incomplete)
 
     def _succeed(self, batch: ProducerBatch, outcome: BatchOutcome, now: float) -> None:
-        self._sequencer.on_acknowledged(batch)
+        self._on_written(batch, outcome.base_offset, now)
         if self.accumulator.complete(batch, outcome):
             self._stats.on_batch_acknowledged(batch.count, now - batch.created_at)
+
+    def _on_written(self, batch: ProducerBatch, base_offset: int | None, now: float) -> None:
+        if batch.has_sequence:
+            self._offsets.on_acknowledged(batch, base_offset)
+        for elder in self._sequencer.on_acknowledged(batch, now):
+            self.accumulator.withdraw((elder,))
+            self._fail(elder, overtaken(elder), now=now)
 
     def _fail(
         self,
@@ -511,9 +532,9 @@ class Sender:
             if batch.done:  # it ended meanwhile
                 self._let_go((batch,))
                 continue
-            self._sequencer.on_acknowledged(batch)
-            batch.on_wire = False
             stands = standing_at(*answer.places[batch.topic_partition.partition])
+            self._on_written(batch, stands.base_offset, now)
+            batch.on_wire = False
             self.accumulator.acknowledge(batch, stands)
             self._stats.on_batch_acknowledged(batch.count, now - batch.created_at)
 

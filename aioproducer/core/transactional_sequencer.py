@@ -46,10 +46,10 @@ class TransactionalSequencer(IdempotentSequencer):
         """The transaction writes to this partition."""
         self._transactions.on_partition_used(topic_partition)
 
-    def may_drain(self, batch: ProducerBatch) -> bool:
+    def may_drain(self, batch: ProducerBatch, now: float, leader_epoch: int) -> bool:
         """Whether the transaction lets the batch out, and the order of its partition."""
         self.identity = self._transactions.identity
-        return self._transactions.may_drain(batch) and super().may_drain(batch)
+        return self._transactions.may_drain(batch) and super().may_drain(batch, now, leader_epoch)
 
     def obstacle(self, batch: ProducerBatch) -> Obstacle:
         """What keeps a batch, the first of its queue, from going out."""
@@ -64,7 +64,8 @@ class TransactionalSequencer(IdempotentSequencer):
 
     def may_renumber(self, batch: ProducerBatch) -> bool:
         """Whether a batch that is out of order only has to wait for an earlier one."""
-        return self._partition(batch.topic_partition).in_flight[:1] != [batch]
+        partition = self._partition(batch.topic_partition)
+        return partition.in_flight[:1] != [batch] and batch.ordinal >= partition.newest
 
     def on_recreated(self, topic: str) -> None:
         """What the transaction wrote to the topic is gone with its log."""
@@ -82,7 +83,7 @@ class TransactionalSequencer(IdempotentSequencer):
         """
         before = partition.identity
         return (
-            partition.acknowledged
+            partition.was_acknowledged
             and not partition.log_is_new
             and before is not None
             and before.producer_id == identity.producer_id

@@ -53,6 +53,7 @@ from aioproducer.wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
+    from aioproducer.core.acknowledged import ForgottenProducer, LostRecords
     from aioproducer.runtime.reporting import MetricsReporting
 
 _log = log.get("runtime")
@@ -97,6 +98,7 @@ class ProducerEngine:
         self._closer: asyncio.Task[None] | None = None
         self._drain: asyncio.Task[None] | None = None
         self._hurry = False
+        self._warnings = log.RateLimitedLog(_log)
         self._make_core(rng or random.Random())
         self._make_runtime(dialer or settings.make_dialer(config), wall_ms)
         registry = registry or MetricsRegistry()
@@ -134,6 +136,7 @@ class ProducerEngine:
             stats=self._stats,
             latencies=self._latencies,
             on_data_loss=self._on_data_loss,
+            on_forgotten=self._on_forgotten,
             transactions=self._transactions,
         )
 
@@ -493,12 +496,16 @@ class ProducerEngine:
             self._transactions.fail(cause)
         self.sender.abort(cause)
 
-    def _on_data_loss(self, topic_partition: TopicPartition) -> None:
+    def _on_forgotten(self, forgotten: ForgottenProducer) -> None:
+        self._warnings.warning(self.loop.time(), None, "forgotten producer", "%s", forgotten)
+
+    def _on_data_loss(self, lost: LostRecords) -> None:
         """A broker no longer holds what it has acknowledged."""
-        _log.error("%s-%d: the broker has lost acknowledged records", *topic_partition)
+        _log.error("%s", lost)
         if self.config.on_data_loss is not None:
             # Later: the user may purge or send, and the sender is in the midst of an answer.
-            self.loop.call_soon(self._tell_data_loss, self.config.on_data_loss, topic_partition)
+            where = lost.topic_partition
+            self.loop.call_soon(self._tell_data_loss, self.config.on_data_loss, where)
 
     @staticmethod
     def _tell_data_loss(

@@ -307,7 +307,7 @@ class LoneRecords:
             return None
         air = self._air
         behind = len([flight for flight in air if flight.way.place == place]) if air else 0
-        numbers = self._accumulator.sequencer.numbers_of_next(way.place, behind)
+        numbers = self._accumulator.sequencer.numbers_of_next(way.place, now, behind)
         if numbers is None:
             return None
         batch = self._accumulator.begin_alone(way.place, size, now)
@@ -328,6 +328,7 @@ class LoneRecords:
         while self.answered:
             flight = self.answered.pop(0)
             batch, answered_at = flight.batch, flight.answered_at
+            batch.topic_id = flight.way.topic_id
             self._forget(flight.connection)
             flight.connection.forget(flight.frame, batch.created_at, flight.received, answered_at)
             self._sender.on_acknowledged_alone(

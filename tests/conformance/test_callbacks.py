@@ -130,7 +130,7 @@ def test_on_delivery_error_and_on_data_loss_cannot_wait_either(
         producers.append(stage.producer)
         await stage.producer.start()
         await stage.producer.send_and_wait("t", b"v")
-        stage.faults.error(ApiKey.PRODUCE, 45)
+        stage.lose_records("t", 0)
         await stage.producer.send_and_wait("t", b"v")
         stage.faults.error(ApiKey.PRODUCE, 87)
         await stage.producer.send("t", b"v")
@@ -147,20 +147,23 @@ def test_on_delivery_error_and_on_data_loss_cannot_wait_either(
 
 def test_on_data_loss_may_purge_and_send() -> None:
     told: list[TopicPartition] = []
-    producers: list[Producer] = []
+    stages: list[Stage] = []
 
     def on_data_loss(where: TopicPartition) -> None:
         told.append(where)
-        producers[0].purge(queued=True, in_flight=True)
-        producers[0].send_nowait("u", b"an alarm")
+        stages[0].producer.purge(queued=True, in_flight=True)
+        stages[0].faults.clear()
+        stages[0].producer.send_nowait("u", b"an alarm")
 
     async def act(stage: Stage) -> None:
-        producers.append(stage.producer)
+        stages.append(stage)
         await stage.producer.start()
         await stage.producer.warm_up(["u"])
+        await stage.producer.send_and_wait("t", b"lost")
+        stage.faults.error(ApiKey.PRODUCE, 19, topic="u", times=None)
+        await stage.producer.send("u", b"purged")
+        stage.lose_records("t", 0)
         await stage.producer.send_and_wait("t", b"v")
-        stage.faults.error(ApiKey.PRODUCE, 45)
-        await stage.producer.send("t", b"purged")
         await until(lambda: len(told) == 1)
         assert await stage.producer.flush() == 0
         await stage.producer.send_and_wait("t", b"last")

@@ -72,8 +72,14 @@ MUTANTS = (
     Mutant(
         "several in flight before the first acknowledgement",
         "core/idempotence.py",
-        "            and partition.acknowledged\n",
+        "            and partition.is_remembered(now)\n",
         "",
+    ),
+    Mutant(
+        "several in flight after an idle time",
+        "core/idempotence.py",
+        "        return now - self.acknowledged_at <= REMEMBERED_S\n",
+        "        return self.was_acknowledged\n",
     ),
     Mutant(
         "retry behind younger batches",

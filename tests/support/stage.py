@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from aioproducer.records.batch import RecordBatch, read_batches
 from aioproducer.runtime.engine import ProducerEngine
 from aioproducer.testing.broker.faults import Faults
+from aioproducer.testing.broker.replication import ReplicatedPartition
 from aioproducer.testing.sim.evidence import leftovers
 from aioproducer.testing.world.cluster import ReplicationTiming
 from aioproducer.testing.world.faults import revive
@@ -108,6 +109,13 @@ class Stage:
     def revive(self, node_id: int = 1) -> None:
         """A lost or crashed broker is back with its log."""
         revive(self.world, node_id)
+
+    def lose_records(self, topic: str, offset: int, partition: int = 0) -> None:
+        """The end of a partition's log is lost, as by an unclean election."""
+        found = self.world.cluster.partition(topic, partition)
+        if not isinstance(found, ReplicatedPartition):
+            raise LookupError(f"there is no partition {topic}-{partition}")
+        found._truncate_to(offset)
 
     def batches(self, topic: str, partition: int = 0) -> list[RecordBatch]:
         """The log of a partition."""

@@ -250,11 +250,11 @@ def test_trap_06_batches_behind_a_lost_first_attempt_do_not_wait_for_their_own_t
         stage.broker.freeze()
         lost = await producer.send("t", b"lost")
         await in_flight(stage, 1)
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(0.9)
         behind = await producer.send("t", b"behind")
         await in_flight(stage, 2)
         stage.lose()
-        await asyncio.sleep(1)
+        await asyncio.sleep(1.4)
         assert isinstance(lost.exception(), DeliveryTimeoutError)
         assert not behind.done()
         stage.revive()
@@ -291,7 +291,7 @@ def test_trap_07_an_epoch_bumped_while_a_batch_is_prepared_does_not_split_its_st
         sent = []
         for number in range(120):
             if number % 15 == 0:
-                stage.faults.error(ApiKey.PRODUCE, 18)  # RECORD_LIST_TOO_LARGE: not retriable
+                stage.faults.error(ApiKey.PRODUCE, 44)  # POLICY_VIOLATION: not retriable
             sent.append(await producer.send("t", b"%d" % number))
             await asyncio.sleep(0.004)
         await producer.flush()

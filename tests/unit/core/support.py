@@ -9,6 +9,7 @@ from uuid import UUID
 
 from aioproducer.backoff import ExponentialBackoff
 from aioproducer.core.accumulator import AccumulatorSettings, RecordAccumulator
+from aioproducer.core.acknowledged import ForgottenProducer
 from aioproducer.core.actions import Dispatch, RequestIdentity
 from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.idempotence import Sequencer
@@ -126,6 +127,7 @@ class Core:
         rng = random.Random(1)
         backoff = ExponentialBackoff(0.1, 1.0)
         self.now = 100.0
+        self.log_end = 0
         self.identity_requests = 0
         self.stats = ProducerStats()
         self.metadata = Metadata(
@@ -138,6 +140,7 @@ class Core:
         self.pool = BufferPool(memory, batch_size, HEADER_SIZE)
         self.sequencer = sequencer or Sequencer()
         self.data_losses: list[TopicPartition] = []
+        self.forgotten: list[ForgottenProducer] = []
         self.accumulator = RecordAccumulator(
             AccumulatorSettings(
                 batch_size, linger, delivery_timeout, max_request_size, guarantee_order
@@ -154,7 +157,8 @@ class Core:
             rng=rng,
             stats=self.stats,
             latencies=latencies or NodeLatencies(0),
-            on_data_loss=self.data_losses.append,
+            on_data_loss=lambda lost: self.data_losses.append(lost.topic_partition),
+            on_forgotten=self.forgotten.append,
             transactions=transactions,
         )
         self.nodes = Nodes()
@@ -219,14 +223,14 @@ class Core:
 
     def answer(self, dispatch: Dispatch, code: int) -> None:
         """The broker answers the code for every batch of the request."""
-        partitions = [
-            PartitionProduceResponse(
-                index=batch.topic_partition.partition,
-                error_code=code,
-                base_offset=-1 if code else 0,
+        partitions = []
+        for batch in dispatch.batches:
+            index, offset = batch.topic_partition.partition, -1
+            if not code:
+                offset, self.log_end = self.log_end, self.log_end + batch.count
+            partitions.append(
+                PartitionProduceResponse(index=index, error_code=code, base_offset=offset)
             )
-            for batch in dispatch.batches
-        ]
         response = ProduceResponse(
             responses=[TopicProduceResponse(name="t", partition_responses=partitions)]
         )

@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from aioproducer.core.idempotence import IdempotentSequencer, ProducerIdentity
+from aioproducer.core.idempotence import REMEMBERED_S, IdempotentSequencer, ProducerIdentity
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
 from aioproducer.records.batch import EncodedBatch, encode_alone, encode_batch
 from aioproducer.types import TopicPartition
@@ -319,7 +319,7 @@ def test_a_turn_looks_at_ready_partitions_only(monkeypatch: pytest.MonkeyPatch) 
 def noted(core: Core, value: bytes = b"v") -> ProducerBatch:
     """A batch that went out alone, before anybody was told."""
     accumulator, place = core.accumulator, TopicPartition("t", 0)
-    numbers = accumulator.sequencer.numbers_of_next(place)
+    numbers = accumulator.sequencer.numbers_of_next(place, core.now)
     assert numbers is not None
     size = accumulator.settings.batch_size
 
@@ -349,7 +349,7 @@ def test_what_was_sent_alone_is_as_if_it_had_been_drained(idempotent: bool) -> N
         core.sender.on_identity(ProducerIdentity(9, 3))
         core.append()
         (first,) = core.drain(1)
-        core.accumulator.sequencer.on_acknowledged(first)
+        core.accumulator.sequencer.on_acknowledged(first, core.now)
         core.accumulator.complete(first, BatchOutcome())
         core.accumulator.unmute(first.topic_partition)
         return core
@@ -390,15 +390,18 @@ def encoded(batch: ProducerBatch) -> EncodedBatch:
 def test_who_is_not_sure_of_the_next_numbers_gives_none() -> None:
     core = Core(sequencer=IdempotentSequencer(5))
     place, sequencer = TopicPartition("t", 0), core.accumulator.sequencer
-    assert sequencer.numbers_of_next(place) is None  # there is no producer id yet
+    assert sequencer.numbers_of_next(place, core.now) is None  # there is no producer id yet
     core.sender.on_identity(ProducerIdentity(9, 3))
-    assert sequencer.numbers_of_next(place) is None  # nothing has gone out under it
+    assert sequencer.numbers_of_next(place, core.now) is None  # nothing has gone out under it
     core.append()
     (batch,) = core.drain(1)
-    assert sequencer.numbers_of_next(place) is None  # it is in flight
-    sequencer.on_acknowledged(batch)
-    assert sequencer.numbers_of_next(place) == (9, 3, 1)
-    assert sequencer.numbers_of_next(place, behind=4) == (9, 3, 5)
-    assert sequencer.numbers_of_next(place, behind=5) is None  # so many may be in flight
+    assert sequencer.numbers_of_next(place, core.now) is None  # it is in flight
+    sequencer.on_acknowledged(batch, core.now)
+    assert sequencer.numbers_of_next(place, core.now) == (9, 3, 1)
+    assert sequencer.numbers_of_next(place, core.now, behind=4) == (9, 3, 5)
+    assert sequencer.numbers_of_next(place, core.now, behind=5) is None  # so many may be in flight
+    core.now += 2 * REMEMBERED_S
+    assert sequencer.numbers_of_next(place, core.now) == (9, 3, 1)
+    assert sequencer.numbers_of_next(place, core.now, behind=1) is None  # one after an idle time
     sequencer.on_recreated("t")
-    assert sequencer.numbers_of_next(place) is None  # the partition starts over
+    assert sequencer.numbers_of_next(place, core.now) is None  # the partition starts over

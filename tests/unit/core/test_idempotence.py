@@ -418,19 +418,6 @@ def test_a_batch_whose_first_attempt_may_yet_be_written_is_not_renumbered() -> N
     assert stamps(fresh) == (9, 1, 0)
 
 
-def test_lost_acknowledged_data_is_reported_and_the_batch_goes_out_anew() -> None:
-    core = idempotent_core()
-    acknowledged(core)
-    batch = core.append()
-    (dispatch,) = core.poll()
-    core.sender.on_response(1, dispatch.batches, answer(45), core.now)
-    assert core.data_losses == [batch.topic_partition]
-    core.now += 2
-    (again,) = core.poll()
-    assert stamps(batch) == (9, 1, 0)
-    assert again.batches == [batch]
-
-
 def test_out_of_order_behind_a_retry_is_no_loss_and_no_bump() -> None:
     core = idempotent_core()
     acknowledged(core)
@@ -647,7 +634,8 @@ class Broker:
         self.states = ProducerStates()
         self.log: list[int] = []
 
-    def produce(self, data: bytes) -> int:
+    def produce(self, data: bytes) -> tuple[int, int]:
+        """The error code and the base offset."""
         batch = parse_header(data)
         batch.check_crc()
         key = ProducerBatchKey(
@@ -657,13 +645,14 @@ class Broker:
             sequence_after(batch.base_sequence, batch.count - 1),
         )
         try:
-            if self.states.find_duplicate(key) is not None:
-                return 46
+            if (written := self.states.find_duplicate(key)) is not None:
+                return 46, written.base_offset
         except RefusedError as refused:
-            return refused.error.code
-        self.states.remember(key, len(self.log), 0)
+            return refused.error.code, -1
+        base_offset = len(self.log)
+        self.states.remember(key, base_offset, 0)
         self.log += [int(record.value or b"") for record in batch.records()]
-        return 0
+        return 0, base_offset
 
 
 class ExactlyOnce(RuleBasedStateMachine):
@@ -707,13 +696,13 @@ class ExactlyOnce(RuleBasedStateMachine):
     def answer(self, code: int, applied: bool) -> None:
         """The oldest request is answered: carried out, refused, or (6, 7, 20) who knows."""
         sent = self.wire.pop(0)
-        answered = code
+        answered, offset = code, -1
         if sent.broker in self.deleted and not applied:
             answered = UNKNOWN_TOPIC_ID
         elif code == 0 or (code in {6, 7, 20} and applied):
-            done = sent.broker.produce(sent.copies[0])
+            done, offset = sent.broker.produce(sent.copies[0])
             answered = code if done in {0, 46} and code else done
-        self.core.sender.on_response(1, sent.batches, answer(answered), self.core.now)
+        self.core.sender.on_response(1, sent.batches, answer(answered, offset), self.core.now)
 
     @precondition(lambda self: self.wire)
     @rule(bad=st.sets(st.integers(0, 4), min_size=1))
@@ -744,6 +733,22 @@ class ExactlyOnce(RuleBasedStateMachine):
     def zombie_arrives(self) -> None:
         zombie = self.zombies.pop(0)
         zombie.broker.produce(zombie.copies[0])
+
+    @precondition(lambda self: not self.wire)
+    @rule()
+    def a_day_passes(self) -> None:
+        """The broker forgets the producer; what was on its way has arrived, or never will."""
+        self.zombies.clear()
+        self.core.now += 86_400.0
+        self.broker.states.forget(9)
+        self._poll()
+        self._first_of_several_is_refused()
+
+    def _first_of_several_is_refused(self) -> None:
+        for _ in range(3):
+            self.send(2)
+        if self.wire:
+            self.answer(19, False)
 
     @rule()
     def topic_is_created_anew(self) -> None:
@@ -800,5 +805,32 @@ class ExactlyOnce(RuleBasedStateMachine):
         self.every_outcome_is_true()
 
 
+class Forgetful(ExactlyOnce):
+    """A broker that may forget the producer at any time, but answers everything as it came.
+
+    Order is not the client's to keep where answers get lost as well: what is sent again because it
+    may not be written would be written twice.
+    """
+
+    connection_breaks = zombie_arrives = topic_is_created_anew = None  # type: ignore[assignment]
+
+    @precondition(lambda self: self.wire)
+    @rule(code=st.sampled_from([0, 0, 0, 10, 19, 19, 47, 87]))
+    def answer(self, code: int, applied: bool = True) -> None:
+        """The oldest request is answered: carried out or refused."""
+        super().answer(code, applied)
+
+    @rule()
+    def broker_forgets(self) -> None:
+        """Not with a retry under way: nothing could keep that from being written out of order."""
+        self.send(1)
+        while self.wire:
+            self.answer(0)
+        self.broker.states.forget(9)
+        self._first_of_several_is_refused()
+
+
 ExactlyOnce.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestExactlyOnce = ExactlyOnce.TestCase
+Forgetful.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestForgetful = Forgetful.TestCase

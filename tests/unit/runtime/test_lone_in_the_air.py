@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import count
 from math import inf
 from typing import Any
@@ -109,6 +110,30 @@ def test_a_burst_gathers_however_long_its_second_record_takes() -> None:
         assert [len(batch) for batch in batches_of(kafka, 0)] == [1, 8]
 
     run_virtual(run, brokers=2, topics={"t": TopicSpec(2, 2)})
+
+
+@pytest.mark.parametrize("idle_s", [2.0, 7200.0])
+def test_after_an_idle_time_none_follows_until_the_first_is_acknowledged(idle_s: float) -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        cluster = kafka.world.cluster
+        cluster.settings = replace(
+            cluster.settings,
+            producer_id_expiration_ms=1500,
+            producer_id_expiration_check_interval_ms=100,
+        )
+        async with after_lone_records(kafka) as producer:
+            await asyncio.sleep(idle_s)
+            kafka.faults.next("Produce").answers("NOT_ENOUGH_REPLICAS")
+            deliveries = []
+            for number in range(4):
+                deliveries.append(await producer.send("t", b"%d" % number, partition=0))
+                await asyncio.sleep(0.0002)
+            places = [(await delivery).offset for delivery in deliveries]
+            assert places == sorted(places)
+        values = [value for batch in batches_of(kafka, 0) for value in batch]
+        assert values == [b"0", b"1", b"2", b"3"]
+
+    run_virtual(run, brokers=1, topics={"t": 2})
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
