@@ -31,7 +31,7 @@ class StuckError(Exception):
     """The run cannot go on: a deadlock or a busy loop."""
 
 
-def _nothing() -> None:
+def _nothing(seconds: float) -> None:
     """What an idle loop does."""
 
 
@@ -60,8 +60,8 @@ class VirtualLoop(BaseEventLoop):
         self._turns = 0
         self._selector = _NoSelector(self._advance)
         self.failures: list[str] = []
-        self.on_idle: Callable[[], None] = _nothing
-        """Called whenever nothing is runnable, before the clock jumps."""
+        self.on_idle: Callable[[float], None] = _nothing
+        """Called whenever nothing is runnable, with the seconds by which the clock will jump."""
         self.set_exception_handler(self._note_failure)
 
     def time(self) -> float:
@@ -99,7 +99,7 @@ class VirtualLoop(BaseEventLoop):
                 raise StuckError(f"the loop turns without end at {self._now:.3f} s")
             return
         self._turns = 0
-        self.on_idle()
+        self.on_idle(timeout)
         # Not `now + timeout`, whose rounding would depend on how the moment was reached.
         self._now = max(self._now, self._timers[0].when())
         # asyncio fires timers that are due within this; none may fire before its time here, or
