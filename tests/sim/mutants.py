@@ -304,6 +304,12 @@ TRANSACTIONAL_MUTANTS = tuple(
             "        del rpc\n",
         ),
         (
+            "leave a transaction open that may have begun",
+            "core/transactions.py",
+            "        elif rpc in _ADDITIONS:\n            self.contents.begun = True\n",
+            "",
+        ),
+        (
             "keep the epoch in which a batch failed",
             "core/transactions.py",
             "        if batch.has_sequence and not self.uses_v2:\n"

@@ -66,6 +66,7 @@ class Evidence:
         healed_at: When everything was healed.
         recovery_bound: How soon after that everything pending has to be done.
         stalls: Pending work that nothing would have ended.
+        scripted_codes: Codes that brokers were made to answer.
     """
 
     config: ProducerConfig
@@ -84,6 +85,7 @@ class Evidence:
     healed_at: float | None = None
     recovery_bound: RecoveryBound | None = None
     stalls: list[str] = field(default_factory=list)
+    scripted_codes: frozenset[int] = frozenset()
 
     @property
     def counts(self) -> Counts:

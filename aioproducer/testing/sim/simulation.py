@@ -394,6 +394,7 @@ class Simulation:
             healed_at=world.healed_at,
             recovery_bound=recovery_bound(config, self.scenario),
             stalls=self._liveness.violations,
+            scripted_codes=frozenset().union(*(b.scripted_codes for b in world.brokers.values())),
         )
 
 

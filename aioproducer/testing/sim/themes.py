@@ -19,6 +19,7 @@ from aioproducer.testing.sim.faults.answers import (
     UnansweredInitProducerId,
 )
 from aioproducer.testing.sim.faults.brokers import ClockJump, Crash, DeposedLeader, PowerLoss
+from aioproducer.testing.sim.faults.coordinators import LostAddition, SlowMarkers
 from aioproducer.testing.sim.faults.moments import HeldEnd, OvertakenRenewal, PositionsRefused
 from aioproducer.testing.sim.faults.network import BlackHole, Reset
 from aioproducer.testing.sim.scenario import CHAOS_S, Scenario
@@ -26,7 +27,7 @@ from aioproducer.testing.sim.transactions.plan import Plan
 from aioproducer.testing.world.faults import Fault, Shape
 
 _SHARE = 0.45
-_SHARE_OF_TRANSACTIONAL = 0.25
+_SHARE_OF_TRANSACTIONAL = 0.4
 _SHARE_OF_READERS = 0.4
 """Of the themes of runs in which somebody reads, so many are about positions."""
 
@@ -77,9 +78,13 @@ DEPOSITIONS = Theme(_times(6, DeposedLeader.draw), _ONE_AT_A_TIME)
 
 _IMPATIENT = {"max_block_ms": 1500}
 """A user who waits no longer for positions ends the transaction, which has to wait for them."""
+_SLOW_TO_REPEAT = {"retry_backoff_ms": 1000, "retry_backoff_max_ms": 2000}
+"""An abort comes before the lost request is sent again."""
 
 LATE_ENDS = Theme(_times(8, HeldEnd.draw))
 OVERTAKINGS = Theme(_times(8, OvertakenRenewal.draw))
+LOST_ADDITIONS = Theme(_times(12, LostAddition.draw), _SLOW_TO_REPEAT)
+SLOW_ENDS = Theme(_times(8, SlowMarkers.draw))
 POSITIONS = Theme(_times(8, PositionsRefused.draw), _IMPATIENT)
 
 _EARLY_S = 10.0
@@ -156,4 +161,6 @@ def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:
     reads = any(seat.reads is not None for seat in plan.seats)
     if reads and rng.random() < _SHARE_OF_READERS:
         return POSITIONS
-    return rng.choice((LATE_ENDS, OVERTAKINGS, EARLY_HEALING))
+    # V2 adds nothing by requests of its own.
+    additions = [LOST_ADDITIONS] * (plan.version == 1)
+    return rng.choice([LATE_ENDS, OVERTAKINGS, EARLY_HEALING, SLOW_ENDS, *additions])

@@ -63,6 +63,7 @@ class TransactionCoordinators:
     def __init__(self, cluster: ClusterState, shards: CoordinatorShards) -> None:
         self.transactions: dict[str, Transaction] = {}
         self.overtaken: set[ProducerIdentity] = set()
+        self._shut_out: set[ProducerIdentity] = set()
         self._cluster = cluster
         self._shards = shards
         self._endings: dict[str, Ending] = {}
@@ -109,8 +110,12 @@ class TransactionCoordinators:
             # was replaced still can (Java: TransactionCoordinator.prepareInitProducerIdTransit).
             if expected is not None and expected != transaction.identity:
                 self.overtaken.add(transaction.identity)
+            if expected != transaction.identity:
+                self._shut_out.add(transaction.identity)
             self._fence(transaction, now_ms)
             raise RefusedError(errors.ConcurrentTransactionsError)
+        if expected is None:
+            self._shut_out.add(transaction.identity)
         if transaction.needs_rotation(expected):
             producer_id = self._cluster.new_producer_id()
             transaction.rotate(producer_id, timeout_ms, continued=expected is not None)
@@ -219,6 +224,16 @@ class TransactionCoordinators:
             OFFSETS_TOPIC, self._shards.shard(CoordinatorKind.GROUP, group_id).index
         )
 
+    def has_shut_out(self, producer: ProducerIdentity) -> bool:
+        """Whether another incarnation or a timeout has fenced a producer, at this epoch or later.
+
+        Not so one that has asked for an epoch amid a transaction of its own.
+        """
+        return any(
+            each.producer_id == producer.producer_id and each.epoch >= producer.epoch
+            for each in self._shut_out
+        )
+
     # Time
 
     @property
@@ -266,6 +281,7 @@ class TransactionCoordinators:
         except RefusedError:  # Nobody watches over it now.
             self._next_check_ms = now_ms + RETRY_MS
         else:
+            self._shut_out.add(transaction.identity)
             self._fence(transaction, now_ms)
 
     def _fence(self, transaction: Transaction, now_ms: int) -> None:

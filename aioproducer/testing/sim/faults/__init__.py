@@ -50,6 +50,7 @@ from aioproducer.testing.sim.faults.coordinators import (
     FinalCoordinatorError,
     HeldRequest,
     LateCoordinatorAnswer,
+    LostAddition,
     LostByCoordinator,
     SlowMarkers,
 )
@@ -146,6 +147,7 @@ TRANSACTIONAL_KINDS: Final[tuple[type[Fault], ...]] = (
 """What strikes transactional runs besides everything else; some more often."""
 
 THEMATIC_KINDS: Final[tuple[type[Fault], ...]] = (
+    LostAddition,
     OvertakenRenewal,
     PositionsRefused,
     UnansweredInitProducerId,

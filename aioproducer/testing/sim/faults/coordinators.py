@@ -142,6 +142,20 @@ class LostByCoordinator(_AtRequest):
 
 
 @dataclass(frozen=True, slots=True)
+class LostAddition(LostByCoordinator):
+    """A V1 transaction begins at its coordinator, and its producer is not told."""
+
+    kind = "lost addition"
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Mostly carried out, mostly of partitions."""
+        of_offsets = rng.random() < 0.3
+        api = ApiKey.ADD_OFFSETS_TO_TXN if of_offsets else ApiKey.ADD_PARTITIONS_TO_TXN
+        return cls(at, api, rng.choice((1, 1, 2)), rng.random() < 0.8, rng.random() < 0.8)
+
+
+@dataclass(frozen=True, slots=True)
 class LateCoordinatorAnswer(_AtRequest):
     """A request is carried out and answered late."""
 

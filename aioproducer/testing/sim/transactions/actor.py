@@ -25,6 +25,7 @@ from aioproducer.errors import (
     ProducerClosedError,
     TransactionAbortableError,
 )
+from aioproducer.testing.broker.transactions.states import ProducerIdentity
 from aioproducer.testing.sim.ledger import Source
 from aioproducer.testing.sim.scenario import CHAOS_S
 from aioproducer.testing.sim.transactions.book import ActorEntry, Outcome, TransactionEntry
@@ -123,6 +124,11 @@ class Actor:
 
     def _end(self, error: KafkaError) -> None:
         self.entry.ended_with = error
+        transactions = self.producer.engine.transactions
+        identity = None if transactions is None else transactions.manager.identity
+        if identity is not None:
+            who = ProducerIdentity(*identity)
+            self.entry.was_shut_out = self._cast.cluster.transactions.has_shut_out(who)
         self._cast.trace(f"{self.entry.name} ends with {type(error).__name__}")
 
     def kill(self) -> None:

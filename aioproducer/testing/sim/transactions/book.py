@@ -96,6 +96,7 @@ class ActorEntry:
         appeared_at: When its process began.
         ready_at: When its producer had started; None if it never had.
         ended_with: The error that ended it.
+        was_shut_out: Whether another incarnation or a timeout had fenced it by then.
     """
 
     name: str
@@ -104,6 +105,7 @@ class ActorEntry:
     appeared_at: float
     ready_at: float | None = None
     ended_with: KafkaError | None = None
+    was_shut_out: bool = False
 
 
 @dataclass(slots=True)

@@ -5,8 +5,9 @@ brokers' state, which may be ahead of what the process can know.
 
 Rules
 - A transactional batch carries the newest producer id and epoch that the process was given.
-- Nothing is produced from the moment in which a transaction's end is asked for until it is granted
-  or a new epoch is given; and the end is asked for when no Produce request waits for its answer.
+- Nothing is produced from the moment in which a transaction's end is asked for until it is granted,
+  a new epoch is given, or an abort is answered INVALID_TXN_STATE: nothing was open. The end is
+  asked for when no Produce request waits for its answer.
 - Before Produce v12 a partition is written to only after the coordinator has said that it belongs
   to the transaction.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from aioproducer.errors import ProtocolError
+from aioproducer.errors import InvalidTxnStateError, ProtocolError
 from aioproducer.records.batch import parse_header
 from aioproducer.testing.broker.transactions.states import ProducerIdentity
 from aioproducer.types import TopicPartition
@@ -65,6 +66,7 @@ class Manners:
         self._identity: ProducerIdentity | None = None
         self._added: set[TopicPartition] = set()
         self._ending = False
+        self._aborting = False
         self.producing: int = 0
         """Produce requests without an answer."""
 
@@ -83,13 +85,17 @@ class Manners:
             if (request.producer_id, request.producer_epoch) != self._identity:
                 self._complain(f"{self._name} asks for an end as somebody else")
             self._ending = True
+            self._aborting = not request.committed
 
     def on_answer(self, answer: Message) -> None:
         """An answer has come to the process whole."""
         if isinstance(answer, InitProducerIdResponse) and not answer.error_code:
             self._identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
             self._begin_anew()
-        elif isinstance(answer, EndTxnResponse) and not answer.error_code:
+        elif isinstance(answer, EndTxnResponse):
+            nothing_was_open = self._aborting and answer.error_code == InvalidTxnStateError.code
+            if answer.error_code and not nothing_was_open:
+                return
             if answer.producer_id >= 0:
                 self._identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
             self._begin_anew()

@@ -14,6 +14,7 @@ from aioproducer.errors import (
     AuthorizationError,
     InvalidTopicError,
     KafkaTimeoutError,
+    ProducerFencedError,
     RecordTooLargeError,
 )
 from aioproducer.records.batch import DecodedRecord
@@ -26,6 +27,8 @@ from aioproducer.types import TopicPartition
 
 _LOSSES = (AuthorizationError, InvalidTopicError, KafkaTimeoutError, RecordTooLargeError)
 """Refusals of `send` after which a transaction cannot be committed."""
+_SAY_FENCED = frozenset({47, 59, 90})
+"""Codes that a script answers in place of the coordinator; 59 asks for an epoch at any moment."""
 
 
 class _Seen(NamedTuple):
@@ -169,6 +172,15 @@ def a_fenced_producer_is_done(r: _Reading) -> Iterator[str]:
             yield f"{tx.label} is visible, and {newer[0].name} was ready before its commit"
 
 
+def nobody_fences_itself(r: _Reading) -> Iterator[str]:
+    """A producer is fenced by another incarnation, or by its timeout, and by nothing else."""
+    if r.evidence.scripted_codes & _SAY_FENCED:
+        return
+    for actor in r.book.actors:
+        if isinstance(actor.ended_with, ProducerFencedError) and not actor.was_shut_out:
+            yield f"{actor.name} is fenced, and neither by another one nor by its timeout"
+
+
 def what_is_prepared_waits(r: _Reading) -> Iterator[str]:
     """Before somebody decides only its timeout and an incarnation end it.
 
@@ -290,6 +302,7 @@ ORACLES = (
     records_belong_to_a_transaction,
     sends_do_not_outlive_their_transaction,
     a_fenced_producer_is_done,
+    nobody_fences_itself,
     what_is_prepared_waits,
     what_is_told_of_an_end_agrees,
     nothing_stays_open,
