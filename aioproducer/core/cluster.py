@@ -76,6 +76,13 @@ class TopicMetadata:
         partitions = tuple(changed.get(p.partition, p) for p in self.partitions)
         return replace(self, partitions=partitions, known_nodes=known_nodes)
 
+    def has_moved_since(self, before: TopicMetadata) -> bool:
+        """Whether a partition of the same topic had another leader before."""
+        if before is self or before.topic_id != self.topic_id:
+            return False
+        pairs = zip(before.partitions, self.partitions, strict=False)
+        return any(old.leader not in (NO_LEADER, new.leader) for old, new in pairs)
+
     def led_by_any(self, node_ids: Container[int]) -> bool:
         """Whether one of `node_ids` leads a partition."""
         return any(p.leader in node_ids for p in self.partitions)

