@@ -90,8 +90,8 @@ MUTANTS = (
     Mutant(
         "never look at leaderless partitions again",
         "core/readiness.py",
-        "        again = list(self.leaderless)\n        self.leaderless.clear()\n",
-        "        again: list[PartitionQueue] = []\n",
+        "            if queue.placed is not _NOWHERE\n",
+        "            if queue.placed not in (_NOWHERE, _LEADERLESS)\n",
     ),
     Mutant(
         "set no timer for the request for a producer id",
