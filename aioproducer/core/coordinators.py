@@ -25,7 +25,6 @@ from aioproducer.core import transaction_requests as requests
 from aioproducer.core.idempotence import ProducerIdentity
 from aioproducer.core.transaction_requests import Answered, CoordinatorKey, TransactionalRequest
 from aioproducer.core.transaction_rules import (
-    CONCURRENT_TRANSACTIONS,
     INVALID_TXN_STATE,
     OPERATION_NOT_ATTEMPTED,
     Reaction,
@@ -38,10 +37,10 @@ from aioproducer.core.transaction_rules import (
 from aioproducer.core.transaction_states import TransactionState
 from aioproducer.errors import (
     AuthenticationError,
+    ConcurrentTransactionsError,
     IllegalStateError,
     KafkaError,
     UnsupportedVersionError,
-    error_for_code,
     error_from_code,
 )
 from aioproducer.types import TopicPartition
@@ -84,7 +83,8 @@ class CoordinatorDialogue:
         self._rng = rng
         self._coordinators: dict[CoordinatorKey, int] = {}
         self._in_flight: TransactionalRequest | None = None
-        self._failures = 0
+        self.failures: int = 0
+        """How many requests in a row have failed; the lookup of a coordinator does not end it."""
         self._retry_at = -inf
         self.on_outdated: Callable[[float], object] = lambda now: None
         """Called when an answer says that the metadata the request was made of does not hold."""
@@ -129,7 +129,7 @@ class CoordinatorDialogue:
             self._manager.fail(error.with_context(advice=request.advice))
             return
         self._coordinators.pop(request.coordinator, None)
-        self._back_off(now)
+        self._back_off(now, error)
 
     def on_response(self, request: TransactionalRequest, response: Message, now: float) -> None:
         """Reads an answer; one that fits no state is fatal."""
@@ -190,7 +190,9 @@ class CoordinatorDialogue:
         if answer.code:
             self._react(request, answer, now)
             return False
-        self._failures, self._retry_at = 0, -inf
+        self._retry_at = -inf
+        if request.rpc is not Rpc.FIND_COORDINATOR:
+            self._on_success()
         return True
 
     def _each_taken(
@@ -208,10 +210,11 @@ class CoordinatorDialogue:
             worst = gravest(request.rpc, [answer.code for answer in causes or refused])
             self._react(request, next(a for a in refused if a.code == worst), now)
         elif len(asked) < len(request.partitions):
-            # The answer left some out: they are asked for again.
-            self._back_off(now)
+            left_out = "the response left some partitions out"
+            self._back_off(now, KafkaError(left_out, node_id=request.node_id))
         else:
-            self._failures, self._retry_at = 0, -inf
+            self._retry_at = -inf
+            self._on_success()
         return [partition for partition in asked if not answers[partition].code]
 
     def _react(self, request: TransactionalRequest, answer: Answered, now: float) -> None:
@@ -228,32 +231,37 @@ class CoordinatorDialogue:
             ending=aborting or may_have_ended or elsewhere,
             may_be_committed=elsewhere or (may_have_ended and not aborting),
         )
+        topic, partition = answer.topic_partition or (None, None)
+        error = error_from_code(
+            answer.code,
+            answer.message,
+            topic=topic,
+            partition=partition,
+            node_id=request.node_id,
+        )
         if may_have_worked(answer.code):
             manager.on_doubt(request.rpc)
         if is_end and answer.code == INVALID_TXN_STATE and manager.may_abort_nothing:
             manager.on_ended(None)
         elif reaction is Reaction.RETRY:
-            if error_for_code(answer.code).refreshes_metadata:
+            if error.refreshes_metadata:
                 self.on_outdated(now)
-            self._back_off(now, concurrent=answer.code == CONCURRENT_TRANSACTIONS)
+            self._back_off(now, error)
         elif reaction is Reaction.FIND_COORDINATOR:
             self._coordinators.pop(request.coordinator, None)
-            self._back_off(now)
+            self._back_off(now, error)
         else:
-            topic, partition = answer.topic_partition or (None, None)
-            error = error_from_code(
-                answer.code,
-                answer.message,
-                topic=topic,
-                partition=partition,
-                node_id=request.node_id,
-            )
             manager.on_refused(request.rpc, reaction, error)
 
-    def _back_off(self, now: float, *, concurrent: bool = False) -> None:
+    def _on_success(self) -> None:
+        self.failures, self._manager.coordinator_error = 0, None
+
+    def _back_off(self, now: float, error: KafkaError) -> None:
+        concurrent = isinstance(error, ConcurrentTransactionsError)
         backoff = concurrent_backoff(self._backoff) if concurrent else self._backoff
-        self._retry_at = now + backoff.delay(self._failures, self._rng)
-        self._failures += 1
+        self._retry_at = now + backoff.delay(self.failures, self._rng)
+        self.failures += 1
+        self._manager.coordinator_error = error
 
 
 _Reader = Callable[[CoordinatorDialogue, TransactionalRequest, Any, float], None]

@@ -47,11 +47,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aioproducer.core.obstacles import Obstacle
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aioproducer.errors import KafkaError
 
 MAX_EPOCH = 2**15 - 1
 REMEMBERED_S = 1.0
@@ -89,6 +92,11 @@ class Sequencer:
     def obstacle(self, batch: ProducerBatch) -> Obstacle:
         """What keeps a batch, the first of its queue, from going out; it changes nothing."""
         return Obstacle.TURN
+
+    @property
+    def coordinator_error(self) -> KafkaError | None:
+        """Why a transaction's coordinator has not added a partition yet, as far as it is known."""
+        return None
 
     def numbers_of_next(
         self, topic_partition: TopicPartition, now: float, behind: int = 0

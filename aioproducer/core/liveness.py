@@ -56,6 +56,8 @@ def wait_of(
     obstacle = accumulator.sequencer.obstacle(queue.batches[0])
     if obstacle is Obstacle.PRODUCER_ID:
         error = producer_id.last_error or error
+    elif obstacle is Obstacle.COORDINATOR:
+        error = accumulator.sequencer.coordinator_error or error
     return Wait(obstacle, error)
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aioproducer.core.idempotence import _Partition
     from aioproducer.core.producer_batch import ProducerBatch
     from aioproducer.core.transactions import TransactionManager
+    from aioproducer.errors import KafkaError
 
 
 class TransactionalSequencer(IdempotentSequencer):
@@ -56,6 +57,11 @@ class TransactionalSequencer(IdempotentSequencer):
         if not self._transactions.may_drain(batch):
             return Obstacle.COORDINATOR
         return super().obstacle(batch)
+
+    @property
+    def coordinator_error(self) -> KafkaError | None:
+        """Why the coordinator has not added a partition yet, as far as it is known."""
+        return self._transactions.coordinator_error
 
     def on_drained(self, batch: ProducerBatch) -> None:
         """The batch goes out."""

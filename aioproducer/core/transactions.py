@@ -102,6 +102,8 @@ class TransactionManager:
         self.state: TransactionState = _S.UNINITIALIZED
         self.error: KafkaError | None = None
         """Why the transaction can only be aborted, nothing can be done, or no epoch was given."""
+        self.coordinator_error: KafkaError | None = None
+        """Why the last request to a coordinator is repeated; None after a success."""
         self.identity: ProducerIdentity | None = None
         self.number: int = 0
         """Counts the transactions; tells a record of one from a record of another."""

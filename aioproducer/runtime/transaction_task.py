@@ -18,6 +18,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
+from aioproducer import log
 from aioproducer.core.actions import LOOK_AGAIN_S, look_again_at
 from aioproducer.core.transaction_operations import Operation, OperationKind
 from aioproducer.core.transaction_rules import Rpc
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from aioproducer.core.transaction_requests import TransactionalRequest
 
 _FEATURE = "transaction.version"
+_FAILURES_WORTH_A_WARNING = 5
 _OPEN = frozenset(
     {
         TransactionState.IN_TRANSACTION,
@@ -109,6 +111,7 @@ class TransactionTask:
         self._beginning = False
         self._flushed_for: Operation | None = None
         self._alarm = Alarm(loop)
+        self._warnings = log.RateLimitedLog(log.get("runtime"))
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
         manager.on_work = self._on_work
@@ -249,14 +252,26 @@ class TransactionTask:
             if operation.kind is OperationKind.SEND_OFFSETS:
                 advice = "it goes on, and a commit waits for it; an abort gives it up"
             raise KafkaTimeoutError(
-                f"{call}() has no outcome within {self._bound}",
+                f"{call}() has no outcome within {self._bound}: {self._obstacle()}",
                 advice=advice,
-            ) from None
+            ) from self.manager.coordinator_error
         finally:
             self.seconds[operation.kind] += self._loop.time() - began
         self.manager.on_seen(operation)
         if operation.error is not None:
             raise operation.error.with_context()
+
+    def _obstacle(self) -> str:
+        """What a call that goes on waits for."""
+        error = self.manager.coordinator_error
+        if error is not None:
+            return f"last error: {error}"
+        if self.manager.awaits_batches and not self._accumulator.quiet:
+            count = sum(batch.count for batch in self._accumulator.incomplete())
+            if not count:
+                return "it waits for the responses to requests whose records have failed"
+            return f"it waits for {count} record{'' if count == 1 else 's'} to be acknowledged"
+        return "it waits for the coordinator"
 
     async def _done(self, operation: Operation) -> None:
         self._wake_sender()
@@ -335,17 +350,34 @@ class TransactionTask:
     def _give_up(self, request: TransactionalRequest, error: KafkaError, now: float) -> float:
         """The coordinator cannot be reached: it may be another one by now."""
         self._dialogue.on_unreachable(request, error, now)
+        self._warn(request, now)
         return self._dialogue.next_deadline(now)
+
+    def _warn(self, request: TransactionalRequest, now: float) -> None:
+        """Logs a request that goes on failing; some failures are part of the protocol."""
+        error = self.manager.coordinator_error
+        if error is not None and self._dialogue.failures >= _FAILURES_WORTH_A_WARNING:
+            self._warnings.warning(
+                now,
+                error.node_id,
+                type(error).__name__,
+                "%s of transactional id %r is repeated, %d requests in a row failed: %s",
+                request.rpc.value,
+                self.manager.transactional_id,
+                self._dialogue.failures,
+                error,
+            )
 
     def _on_answer(
         self, request: TransactionalRequest, future: asyncio.Future[Message | None]
     ) -> None:
+        now = self._loop.time()
         failure, answer = outcome_of(future)
         if answer is None:
-            failure = failure or NodeDisconnectedError("no answer")
-            self._dialogue.on_unreachable(request, failure, self._loop.time())
+            self._give_up(request, failure or NodeDisconnectedError("no answer"), now)
         else:
-            self._dialogue.on_response(request, answer, self._loop.time())
+            self._dialogue.on_response(request, answer, now)
+            self._warn(request, now)
             if request.rpc is Rpc.ADD_PARTITIONS:
                 self._accumulator.replan_all()
         self._wake_sender()

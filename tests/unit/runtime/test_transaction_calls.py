@@ -297,6 +297,76 @@ def test_offsets_that_timed_out_are_in_the_transaction_once_a_commit_succeeds(le
     perform(act, level, max_block_ms=2_000)
 
 
+async def times_out(call: Awaitable[object], cause: str) -> None:
+    """Awaits a call that runs into `max_block_ms` and has to name the cause."""
+    with pytest.raises(KafkaTimeoutError, match=cause):
+        await call
+
+
+def test_calls_that_time_out_name_what_the_coordinator_answered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    place = TopicPartition("u", 0)
+
+    async def act(stage: Stage) -> None:
+        producer, loading = stage.producer, "COORDINATOR_LOAD_IN_PROGRESS"
+        fault = stage.faults.error(ApiKey.INIT_PRODUCER_ID, 14, times=None)
+        await times_out(producer.init_transactions(), loading)
+        stage.faults.remove(fault)
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        await producer.send("t", b"x")
+        fault = stage.faults.error(ApiKey.TXN_OFFSET_COMMIT, 14, times=None)
+        await times_out(producer.send_offsets_to_transaction({place: 1}, "group"), loading)
+        stage.faults.remove(fault)
+        stage.faults.delay(10_000, ApiKey.END_TXN)
+        await times_out(producer.commit_transaction(), "waits for the coordinator")
+        await producer.commit_transaction()
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"y")
+        fault = stage.faults.error(ApiKey.END_TXN, 16, times=None)
+        await times_out(producer.commit_transaction(), "last error: NOT_COORDINATOR")
+        stage.faults.remove(fault)
+        await producer.commit_transaction()
+
+    not_initialized(act, max_block_ms=6_000)
+    texts = [record.getMessage() for record in caplog.records]
+    for request in ("InitProducerId", "TxnOffsetCommit", "EndTxn"):
+        assert any(f"{request} of transactional id 'tx' is repeated" in text for text in texts)
+
+
+def test_commit_that_times_out_says_that_it_waits_for_records() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.begin_transaction()
+        await stage.producer.send_and_wait("t", b"x")
+        stage.crash()
+        await stage.producer.send("t", b"y")
+        await times_out(stage.producer.commit_transaction(), "1 record to be acknowledged")
+        stage.revive()
+        await stage.producer.commit_transaction()
+
+    perform(act, max_block_ms=2_000)
+
+
+def test_record_whose_partition_is_never_added_names_what_the_coordinator_answered() -> None:
+    async def act(stage: Stage) -> None:
+        producer, loading = stage.producer, "COORDINATOR_LOAD_IN_PROGRESS"
+        fault = stage.faults.error(ApiKey.ADD_PARTITIONS_TO_TXN, 14, times=None)
+        await producer.begin_transaction()
+        delivery = await producer.send("t", b"x")
+        await asyncio.sleep(2)
+        assert loading in (producer.health().waiting_for or "")
+        with pytest.raises(DeliveryTimeoutError, match=loading):
+            await delivery
+        with pytest.raises(TransactionAbortableError, match=loading):
+            await producer.commit_transaction()
+        stage.faults.remove(fault)
+        await producer.abort_transaction()
+        await committed_afterwards(stage)
+
+    perform(act, 1, delivery_timeout_ms=5_000, request_timeout_ms=1_000)
+
+
 @pytest.mark.parametrize("api", [ApiKey.FIND_COORDINATOR, ApiKey.TXN_OFFSET_COMMIT])
 @LEVELS
 def test_close_without_time_ends_send_offsets_that_nobody_answers(level: int, api: ApiKey) -> None:
