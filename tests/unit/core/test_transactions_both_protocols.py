@@ -15,6 +15,7 @@ from aioproducer.errors import (
     FatalTransactionError,
     IllegalStateError,
     KafkaError,
+    NotCoordinatorError,
     NotEnoughReplicasError,
     ProducerFencedError,
     TransactionAbortableError,
@@ -316,6 +317,24 @@ def test_commit_that_is_refused_for_now_is_repeated(level: int, code: int) -> No
     stage.respond(again)
     assert operation.done
     assert operation.error is None
+
+
+def test_backoff_grows_although_the_coordinator_is_looked_up_in_between(level: int) -> None:
+    stage = Stage(level).begun()
+    produced(stage)
+    operation = stage.manager.commit()
+    waits = []
+    for _ in range(4):
+        stage.respond(stage.request(END), 16)
+        error = stage.manager.coordinator_error
+        assert isinstance(error, NotCoordinatorError)
+        waits.append(stage.dialogue.next_deadline(stage.core.now) - stage.core.now)
+        stage.wait()
+        stage.respond(stage.request(FIND))
+        assert stage.manager.coordinator_error is error
+    assert waits == pytest.approx([0.1, 0.2, 0.4, 0.8])
+    stage.done(operation)
+    assert stage.manager.coordinator_error is None
 
 
 @pytest.mark.parametrize("code", [120, 48, -1, 49, 53])
