@@ -28,6 +28,7 @@ from aioproducer._options import (
     one_of_ignoring_case,
     option,
     release,
+    whole,
 )
 from aioproducer.types import StreamOpener, TopicPartition
 
@@ -258,7 +259,7 @@ class CoreOptions:
         Kind.OBJECT,
         "How many replicas must have a record: all in-sync ones, the leader "
         "alone (1), or none (0: no answer, no offset).",
-        one_of("all", "-1", "0", "1", -1, 0, 1),
+        one_of("all", "-1", "0", "1", -1, 0, 1)._replace(canonical=whole),
     )
     linger_ms: int = option(
         5,

@@ -5,7 +5,9 @@ field, so that the field is the only place where an option is described. Must no
 option, nor rules between two of them.
 
 Invariants: a value is checked by `Option.checked` wherever it came from; text (files, environment)
-goes through `Option.parsed` first; no error repeats the value of a secret.
+goes through `Option.parsed` first; what is kept is text, a number, a truth value or a tuple of
+Python's own types, never of a subclass, unless it is an object; no error repeats the value of a
+secret.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from enum import Enum
+from math import isnan
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from aioproducer.errors import ConfigError
@@ -109,6 +112,28 @@ def either(value: object, other: Constraint) -> Constraint:
     )
 
 
+def plain(value: object) -> object:
+    """Return text, a number or a truth value as Python's own type, anything else as it is.
+
+    Members of enumerations that are text or numbers too, other subclasses of these, and numpy's
+    scalars stand for such a value.
+    """
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return value if isinstance(value, bool) else int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if getattr(value, "shape", None) == ():  # a scalar of numpy, which need not be installed
+        return getattr(value, "item", lambda: value)()
+    return value
+
+
+def whole(value: object) -> object:
+    """Return a float without a fraction as an int, anything else as it is."""
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
 _INTEGER_BITS: Final = {Kind.INT: 31, Kind.LONG: 63, Kind.SHORT: 15}
 _EXPECTED: Final = {
     Kind.INT: "a 32-bit int",
@@ -124,19 +149,37 @@ _EXPECTED: Final = {
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
+def _converted(value: object, kind: Kind) -> object:
+    """Return a value in the kind's own type where another one says the same."""
+    value = plain(value)
+    if kind in _INTEGER_BITS:
+        return whole(value)
+    if kind is Kind.DOUBLE and type(value) is int and value.bit_length() < 64:
+        return float(value)
+    if kind is Kind.LIST and isinstance(value, Sequence) and not isinstance(value, str):
+        return tuple(map(plain, value))
+    return value
+
+
 def _is_of_kind(value: object, kind: Kind) -> bool:
     if kind in _INTEGER_BITS:
         bound = 1 << _INTEGER_BITS[kind]
         return type(value) is int and -bound <= value < bound
     if kind is Kind.DOUBLE:
-        return type(value) in (int, float)
+        return type(value) is float and not isnan(value)
     if kind is Kind.BOOLEAN:
         return isinstance(value, bool)
-    if kind is Kind.LIST:
-        return isinstance(value, str) or (
-            isinstance(value, Sequence) and all(isinstance(item, str) for item in value)
-        )
+    if kind is Kind.LIST and isinstance(value, tuple):
+        return all(isinstance(item, str) for item in value)
     return kind is Kind.OBJECT or isinstance(value, str)
+
+
+def _int(text: str) -> object:
+    """Return the number that text is; a float where it has a fraction, which is refused later."""
+    try:
+        return int(text)
+    except ValueError:
+        return whole(float(text))
 
 
 class Option(NamedTuple):
@@ -186,15 +229,16 @@ class Option(NamedTuple):
         self._refuse_inert()
         if value is None and self.default is None and not self.required:
             return None
+        value = _converted(value, self.kind)
         if not _is_of_kind(value, self.kind):
-            raise self.rejection(value, _EXPECTED[self.kind])
+            raise self._rejection(value, _EXPECTED[self.kind])
         if self.kind is Kind.LIST:
             value = split_list(value)
         elif isinstance(value, list):
             value = tuple(value)
         value = self.constraint.canonical(value)
         if not self.constraint.holds(value):
-            raise self.rejection(value, self.constraint.text)
+            raise self._rejection(value, self.constraint.text)
         return value
 
     def parsed(self, text: str) -> object:
@@ -207,18 +251,21 @@ class Option(NamedTuple):
         text = text.strip()
         try:
             if self.kind in _INTEGER_BITS:
-                return int(text)
+                return _int(text)
             if self.kind is Kind.DOUBLE:
                 return float(text)
             if self.kind is Kind.BOOLEAN:
                 return _BOOLEANS[text.lower()]
         except (ValueError, KeyError):
-            raise self.rejection(text, _EXPECTED[self.kind]) from None
+            raise self._rejection(text, _EXPECTED[self.kind]) from None
         return text
 
-    def rejection(self, value: object, expected: str) -> ConfigError:
+    def _rejection(self, value: object, expected: str) -> ConfigError:
         """Return the error that says what would have been a good value."""
-        return ConfigError(f"{self.name} must be {expected}, not {self.shown(value)}")
+        given = self.shown(value)
+        if self.secret and value is not None and not isinstance(value, str):
+            given = f"a {type(value).__name__}"
+        return ConfigError(f"{self.name} must be {expected}, not {given}")
 
     def _refuse_inert(self) -> None:
         if self.status is Status.INERT:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from math import isfinite
 from numbers import Real
 from ssl import SSLContext
 from typing import Any, Final
 
+from aioproducer._options import plain
 from aioproducer.compat.aiokafka.abc import AbstractTokenProvider
 from aioproducer.errors import UnsupportedCodecError
 from aioproducer.records.codecs import codec_for
@@ -34,6 +36,7 @@ def acks_option(acks: Any, *, given: bool, idempotent: bool) -> int:
     """
     if not given:
         return -1 if idempotent else 1
+    acks = plain(acks)
     if acks not in (0, 1, -1, "all"):
         raise ValueError("Invalid ACKS parameter")
     if idempotent and acks not in ("all", -1):
@@ -50,6 +53,7 @@ def compression_option(compression_type: str | None) -> str:
     """
     if compression_type is None:
         return "none"
+    compression_type = str(plain(compression_type))
     if compression_type not in ("gzip", "snappy", "lz4", "zstd"):
         raise ValueError("Invalid compression type!")
     try:
@@ -59,16 +63,16 @@ def compression_option(compression_type: str | None) -> str:
     return compression_type
 
 
-def next_client_id() -> str:
-    """A name no other producer of this process has."""
-    return f"aiokafka-producer-{next(_numbers)}"
+def client_id_option(client_id: Any) -> str:
+    """The client's name, by default one that no other producer of this process has."""
+    return f"aiokafka-producer-{next(_numbers)}" if client_id is None else str(plain(client_id))
 
 
 def servers_option(servers: str | Iterable[str]) -> list[str]:
     """Addresses with their ports, 9092 where none is given."""
     if isinstance(servers, str):
         servers = servers.split(",")
-    addresses = [str(server).strip() for server in servers]
+    addresses = [str(plain(server)).strip() for server in servers]
     return list(dict.fromkeys(map(_with_port, addresses)))
 
 
@@ -167,6 +171,8 @@ def security_options(
 def _milliseconds(value: float) -> int:
     if not isinstance(value, Real):
         raise TypeError(f"unsupported operand type(s) for /: {type(value).__name__!r} and 'int'")
+    if not isfinite(value):
+        raise ValueError(f"a number of ms must be finite, not {value!r}")
     return int(value)
 
 

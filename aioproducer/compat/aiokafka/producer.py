@@ -133,7 +133,7 @@ class AIOKafkaProducer(TransactionalCalls):
         )
         self._config = ProducerConfig(
             bootstrap_servers=settings.servers_option(bootstrap_servers),
-            client_id=settings.next_client_id() if client_id is None else str(client_id),
+            client_id=settings.client_id_option(client_id),
             acks=acks,
             compression_type=compression,
             enable_idempotence=idempotent,
