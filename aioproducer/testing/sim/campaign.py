@@ -6,6 +6,7 @@ know: what a run does.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import time
 from collections import Counter
@@ -25,6 +26,8 @@ ENOUGH_SEEDS = 200
 _MOST_TRIES = 150
 _TAIL_LINES = 40
 _CHUNK = 4
+_COLLECTED_EACH = 10
+"""Seeds between two collections of garbage: what runs leave adds up to a gigabyte in some hundred."""
 
 
 class Outcome(NamedTuple):
@@ -133,6 +136,8 @@ def _outcomes(seeds: Sequence[int], jobs: int) -> Iterator[Outcome]:
 
 
 def _run_one(seed: int) -> Outcome:
+    if seed % _COLLECTED_EACH == 0:
+        gc.collect()  # runs freeze what there is, so that the collector rarely looks at it by itself
     began = time.process_time()
     result = run_seed(seed)
     return Outcome(
