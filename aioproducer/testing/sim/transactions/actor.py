@@ -117,12 +117,13 @@ class Actor:
             if not self.gone:
                 raise
         except (*ENDS, GaveUpError, ExpelledError, HandedOverError) as error:
-            self._end(error)
+            self.end(error)
         except KafkaError as error:
             self._ledger.surprises.append(f"{self.entry.name}: {error!r}")
-            self._end(error)
+            self.end(error)
 
-    def _end(self, error: KafkaError) -> None:
+    def end(self, error: KafkaError) -> None:
+        """The producer can do no more: note why, and whether it was shut out by then."""
         self.entry.ended_with = error
         transactions = self.producer.engine.transactions
         identity = None if transactions is None else transactions.manager.identity

@@ -87,7 +87,7 @@ class TransactionalPlay:
                 trouble = "it does not get to the end"
             except KafkaError as error:
                 trouble = repr(error)
-                actor.entry.ended_with = error
+                actor.end(error)
                 await actor.dispose(0)
             await asyncio.sleep(1.0)
         self._ledger.unrecovered.append(f"no recovery of {seat.name}: {trouble}")
