@@ -27,7 +27,7 @@ _MOST_TRIES = 150
 _TAIL_LINES = 40
 _CHUNK = 4
 _COLLECTED_EACH = 10
-"""Seeds between two collections of garbage: what runs leave adds up to a gigabyte in some hundred."""
+"""Seeds between two collections of garbage, of which 200 runs leave a gigabyte."""
 
 
 class Outcome(NamedTuple):
@@ -137,7 +137,7 @@ def _outcomes(seeds: Sequence[int], jobs: int) -> Iterator[Outcome]:
 
 def _run_one(seed: int) -> Outcome:
     if seed % _COLLECTED_EACH == 0:
-        gc.collect()  # runs freeze what there is, so that the collector rarely looks at it by itself
+        gc.collect()  # what runs freeze keeps the collector from starting by itself
     began = time.process_time()
     result = run_seed(seed)
     return Outcome(
