@@ -114,7 +114,7 @@ def test_init_that_was_not_authorized_works_once_it_is() -> None:
 
 
 @pytest.mark.parametrize("api", [ApiKey.FIND_COORDINATOR, ApiKey.INIT_PRODUCER_ID])
-def test_close_without_time_ends_an_init_that_nobody_answers(api: ApiKey) -> None:
+def test_close_without_time_ends_an_init_without_a_response(api: ApiKey) -> None:
     async def act(stage: Stage) -> None:
         stage.faults.swallow(api, times=None)
         call = asyncio.create_task(stage.producer.init_transactions())
@@ -369,7 +369,7 @@ def test_record_whose_partition_is_never_added_names_what_the_coordinator_answer
 
 @pytest.mark.parametrize("api", [ApiKey.FIND_COORDINATOR, ApiKey.TXN_OFFSET_COMMIT])
 @LEVELS
-def test_close_without_time_ends_send_offsets_that_nobody_answers(level: int, api: ApiKey) -> None:
+def test_close_without_time_ends_send_offsets_without_a_response(level: int, api: ApiKey) -> None:
     async def act(stage: Stage) -> None:
         producer = stage.producer
         await producer.begin_transaction()
