@@ -1,127 +1,45 @@
-"""Other spellings: librdkafka's and the 0.8 producer's option names, and Java's class names.
+"""The table of every name that options have in other clients, with what it means here.
 
-Owns: which foreign name means which option, and how its value is converted; the words of the 0.8
-producer stand in `_words_of_0_8`. Must not know: limits of options, where text comes from.
+Owns: looking a name up. The names are Java's (producer, consumer, admin, Streams, Connect, its
+serializers and Confluent's), librdkafka's and confluent-kafka's, aiokafka's, kafka-python's and
+those of Kafka 0.8. Must not know: our own names, which are looked up first.
+
+This module is imported when a name is none of our own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
-from aioproducer._words_of_0_8 import WORDS
-from aioproducer.errors import ConfigError
-from aioproducer.serializers import primitives
+from aioproducer._option_aliases import ALIASES
+from aioproducer._option_names_elsewhere import ELSEWHERE, FOR_PRODUCERS, PREFIXES
+from aioproducer._option_verdicts import Refused, Verdict, WithoutEffect
 
-
-class Alias(NamedTuple):
-    """A foreign name's option, and how its value (text or not) becomes that option's."""
-
-    option: str
-    convert: Callable[[Any], object] | None = None
+VERDICTS: Final[Mapping[str, Verdict]] = MappingProxyType({**ALIASES, **ELSEWHERE})
+"""By the name that the other client documents."""
 
 
-def _kib(value: Any) -> int:
-    return int(value) * 1024
+def key_of(name: str) -> str:
+    """Return what names with dots and with underscores have in common."""
+    return name.replace(".", "_")
 
 
-def _zero_means_system(value: Any) -> int:
-    return int(value) or -1
+_BY_KEY: Final = {key_of(name): verdict for name, verdict in VERDICTS.items()}
 
 
-ALIASES: Final = {
-    **{name: Alias(word.option, word.convert) for name, word in WORDS.items()},
-    # librdkafka's CONFIGURATION.md.
-    "queue.buffering.max.kbytes": Alias("buffer_memory", _kib),
-    "message.max.bytes": Alias("max_request_size"),
-    "message.timeout.ms": Alias("delivery_timeout_ms"),
-    "max.in.flight": Alias("max_in_flight_requests_per_connection"),
-    "partitioner": Alias("partitioner"),
-    "socket.send.buffer.bytes": Alias("send_buffer_bytes", _zero_means_system),
-    "socket.receive.buffer.bytes": Alias("receive_buffer_bytes", _zero_means_system),
-    "sasl.mechanisms": Alias("sasl_mechanism"),
-    "ssl.ca.location": Alias("ssl_truststore_location"),
-    "ssl.ca.pem": Alias("ssl_truststore_certificates"),
-    "ssl.certificate.location": Alias("ssl_keystore_location"),
-    "ssl.certificate.pem": Alias("ssl_keystore_certificate_chain"),
-    "ssl.key.pem": Alias("ssl_keystore_key"),
-    "sasl.oauthbearer.client.id": Alias("sasl_oauthbearer_client_credentials_client_id"),
-    "sasl.oauthbearer.client.secret": Alias("sasl_oauthbearer_client_credentials_client_secret"),
-}
-
-_TAKES_WORDS: Final = ("partitioner", "acks", "sasl_oauthbearer_jwt_retriever_class")
-
-_TAKES_NAMES: Final = ("metric_reporters",)
-"""Of Python's classes, which the option itself looks up."""
-
-COMPRESSION_LEVEL: Final = "compression.level"
-"""librdkafka's one level for whichever codec is chosen."""
-
-
-def _null(_: object) -> None:
-    """Send nothing, as 0.8's `NullEncoder` does."""
-
-
-_SERIALIZATION: Final = "org.apache.kafka.common.serialization"
-_SERIALIZERS: Final = {
-    f"{_SERIALIZATION}.ByteArraySerializer": None,
-    f"{_SERIALIZATION}.BytesSerializer": None,
-    f"{_SERIALIZATION}.ByteBufferSerializer": None,
-    f"{_SERIALIZATION}.StringSerializer": primitives.StringSerializer(),
-    f"{_SERIALIZATION}.UUIDSerializer": primitives.UuidSerializer(),
-    f"{_SERIALIZATION}.BooleanSerializer": primitives.BooleanSerializer(),
-    f"{_SERIALIZATION}.ShortSerializer": primitives.ShortSerializer(),
-    f"{_SERIALIZATION}.IntegerSerializer": primitives.IntegerSerializer(),
-    f"{_SERIALIZATION}.LongSerializer": primitives.LongSerializer(),
-    f"{_SERIALIZATION}.FloatSerializer": primitives.FloatSerializer(),
-    f"{_SERIALIZATION}.DoubleSerializer": primitives.DoubleSerializer(),
-    "kafka.serializer.DefaultEncoder": None,
-    "kafka.serializer.StringEncoder": primitives.StringSerializer(),
-    "kafka.serializer.NullEncoder": _null,
-}
-_PARTITIONERS: Final = {
-    "org.apache.kafka.clients.producer.RoundRobinPartitioner": "round_robin",
-    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": "default",
-    "kafka.producer.DefaultPartitioner": "java_string_hash",
-    "kafka.producer.ByteArrayPartitioner": "java_bytes_hash",
-}
-_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
-_RETRIEVERS: Final = {
-    f"{_OAUTH}.DefaultJwtRetriever": None,
-    f"{_OAUTH}.ClientCredentialsJwtRetriever": "client_credentials",
-    f"{_OAUTH}.JwtBearerJwtRetriever": "jwt_bearer",
-    f"{_OAUTH}.FileJwtRetriever": "file",
-}
-# What they do follows from the other options here.
-_LOGIN_HANDLERS: Final = {
-    f"{_OAUTH}.OAuthBearerLoginCallbackHandler": None,
-    f"{_OAUTH}.secured.OAuthBearerLoginCallbackHandler": None,
-    f"{_OAUTH}.internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler": None,
-}
-_JAVA_CLASSES: Final[dict[str, dict[str, Any]]] = {
-    "key_serializer": _SERIALIZERS,
-    "value_serializer": _SERIALIZERS,
-    "partitioner": _PARTITIONERS,
-    "sasl_oauthbearer_jwt_retriever_class": _RETRIEVERS,
-    "sasl_oauthbearer_token": _LOGIN_HANDLERS,
-    "sasl_credentials": {"software.amazon.msk.auth.iam.IAMClientCallbackHandler": None},
-}
-
-
-def object_from_text(name: str, text: str) -> object:
-    """Return what text means for an option whose value is an object.
-
-    Raises:
-        ConfigError: it is a Java class without a counterpart here, or the option takes no text.
-    """
-    if name in _TAKES_NAMES or (name in _TAKES_WORDS and "." not in text):
-        return text
-    known = _JAVA_CLASSES.get(name)
-    if known is None:
-        raise ConfigError(f"{name} cannot be given as text; pass the object in code")
-    if text not in known:
-        raise ConfigError(
-            f"{name}: the class {text!r} has no counterpart here; known are {', '.join(known)}",
-            advice="Pass a callable in code.",
-        )
-    return known[text]
+def verdict_on(name: str) -> Verdict | None:
+    """Return what another client's name means here; None for a name that is in no table."""
+    verdict = _BY_KEY.get(key_of(name))
+    if verdict is not None:
+        return verdict
+    for prefix in FOR_PRODUCERS:
+        if name.startswith(prefix):
+            return Refused(
+                "it is for producers inside Kafka Streams or Connect",
+                f"give {name.removeprefix(prefix)} itself",
+            )
+    reasons = (reason for prefix, reason in PREFIXES.items() if name.startswith(prefix))
+    reason = next(reasons, None)
+    return None if reason is None else WithoutEffect(reason)

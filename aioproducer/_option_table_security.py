@@ -1,4 +1,4 @@
-"""The security rows of the option table, and the names that have no meaning for this client.
+"""The security rows of the option table.
 
 Owns: Kafka 4.4's TLS and SASL options with their defaults and limits, and librdkafka's two for a
 user name and password and a key's file. Must not know: how a connection is secured.
@@ -15,8 +15,6 @@ from aioproducer._option_table import CoreOptions
 from aioproducer._options import (
     Constraint,
     Kind,
-    Option,
-    Status,
     at_least,
     between,
     one_of_ignoring_case,
@@ -242,39 +240,3 @@ class SecurityOptions(CoreOptions):
         source="KIP-519",
         kafka_name="ssl.engine.factory.class",
     )
-
-
-_BROKER_SIDE: Final = "it configures how brokers check tokens"
-_TICKETS: Final = "tickets are the business of the system's Kerberos library"
-_TOKEN_CONTENT: Final = "tokens are sent as they are, and checked by brokers alone"
-_JAVA: Final = "it configures Java's security providers"
-_LOGINS: Final = "logins are kept alive by this client in its own way"
-
-INERT_OPTIONS: Final = tuple(
-    Option(kind, reason, default, status=Status.INERT).named(kafka_name.replace(".", "_"))
-    for reason, kind, kafka_name, default in (
-        (_BROKER_SIDE, Kind.BOOLEAN, "sasl.oauthbearer.allow.unverified.audience", False),
-        (_BROKER_SIDE, Kind.BOOLEAN, "sasl.oauthbearer.allow.unverified.issuer", False),
-        (_BROKER_SIDE, Kind.INT, "sasl.oauthbearer.clock.skew.seconds", 30),
-        (_BROKER_SIDE, Kind.LIST, "sasl.oauthbearer.expected.audience", ()),
-        (_BROKER_SIDE, Kind.STRING, "sasl.oauthbearer.expected.issuer", None),
-        (_BROKER_SIDE, Kind.LONG, "sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000),
-        (_BROKER_SIDE, Kind.LONG, "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", 10_000),
-        (_BROKER_SIDE, Kind.LONG, "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", 100),
-        (_BROKER_SIDE, Kind.STRING, "sasl.oauthbearer.jwks.endpoint.url", None),
-        (_TICKETS, Kind.STRING, "sasl.kerberos.kinit.cmd", "/usr/bin/kinit"),
-        (_TICKETS, Kind.LONG, "sasl.kerberos.min.time.before.relogin", 60_000),
-        (_TICKETS, Kind.DOUBLE, "sasl.kerberos.ticket.renew.jitter", 0.05),
-        (_TICKETS, Kind.DOUBLE, "sasl.kerberos.ticket.renew.window.factor", 0.8),
-        (_BROKER_SIDE, Kind.OBJECT, "sasl.oauthbearer.jwt.validator.class", None),
-        (_TOKEN_CONTENT, Kind.STRING, "sasl.oauthbearer.scope.claim.name", "scope"),
-        (_TOKEN_CONTENT, Kind.STRING, "sasl.oauthbearer.sub.claim.name", "sub"),
-        (_LOGINS, Kind.OBJECT, "sasl.login.class", None),
-        (_JAVA, Kind.STRING, "security.providers", None),
-        (_JAVA, Kind.STRING, "ssl.provider", None),
-        (_JAVA, Kind.STRING, "ssl.keymanager.algorithm", "SunX509"),
-        (_JAVA, Kind.STRING, "ssl.trustmanager.algorithm", "PKIX"),
-        (_JAVA, Kind.STRING, "ssl.secure.random.implementation", None),
-    )
-)
-"""Names Kafka knows that have no field here; `doc` says why."""

@@ -1,4 +1,4 @@
-"""What an option is: its names, type, default, limits and state, and how text becomes its value.
+"""What an option is: its names, type, default and limits, and how text becomes its value.
 
 Owns: the row type `Option` and the declaration `option()` that puts a row beside a typed dataclass
 field, so that the field is the only place where an option is described. Must not know: any single
@@ -39,14 +39,6 @@ class Kind(Enum):
     LIST = "list"
     PASSWORD = "password"
     OBJECT = "object"
-
-
-class Status(Enum):
-    """How far this client is with an option."""
-
-    SUPPORTED = "supported"
-    INERT = "inert"
-    """Has no meaning outside Java or outside brokers; setting it is refused."""
 
 
 def _as_given(value: object) -> object:
@@ -134,6 +126,39 @@ def whole(value: object) -> object:
     return int(value) if type(value) is float and value.is_integer() else value
 
 
+def int_of(value: object) -> int:
+    """Return the whole number that a value is, or that text says.
+
+    Raises:
+        ValueError: the text is no number.
+        TypeError: it is no whole number, or a truth value.
+    """
+    number = plain(value)
+    if isinstance(number, str):
+        try:
+            return int(number)
+        except ValueError:
+            number = float(number)
+    number = whole(number)
+    if type(number) is not int:
+        raise TypeError(f"no whole number: {value!r}")
+    return number
+
+
+def bool_of(value: object) -> bool:
+    """Return the truth value that a value is, or that text says.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    truth = plain(value)
+    if isinstance(truth, str):
+        truth = _BOOLEANS.get(truth.strip().lower())
+    if not isinstance(truth, bool):
+        raise ValueError(f"no truth value: {value!r}")
+    return truth
+
+
 _INTEGER_BITS: Final = {Kind.INT: 31, Kind.LONG: 63, Kind.SHORT: 15}
 _EXPECTED: Final = {
     Kind.INT: "a 32-bit int",
@@ -174,14 +199,6 @@ def _is_of_kind(value: object, kind: Kind) -> bool:
     return kind is Kind.OBJECT or isinstance(value, str)
 
 
-def _int(text: str) -> object:
-    """Return the number that text is; a float where it has a fraction, which is refused later."""
-    try:
-        return int(text)
-    except ValueError:
-        return whole(float(text))
-
-
 class Option(NamedTuple):
     """One row of the option table.
 
@@ -191,7 +208,6 @@ class Option(NamedTuple):
         default: The value when the user gives none; Kafka 4.4's where Kafka has the option.
         constraint: The limit on its value.
         source: Who defines it: "Kafka", a KIP, or "aioproducer".
-        status: How far this client is with it.
         required: Whether the user must give it.
         name: The field's name: Kafka's name with underscores.
         kafka_name: Kafka's dotted name.
@@ -202,7 +218,6 @@ class Option(NamedTuple):
     default: object = None
     constraint: Constraint = ANYTHING
     source: str = "Kafka"
-    status: Status = Status.SUPPORTED
     required: bool = False
     name: str = ""
     kafka_name: str = ""
@@ -224,9 +239,8 @@ class Option(NamedTuple):
         """Return the value as it is kept.
 
         Raises:
-            ConfigError: it has the wrong type, breaks its limit, or does not apply here.
+            ConfigError: it has the wrong type or breaks its limit.
         """
-        self._refuse_inert()
         if value is None and self.default is None and not self.required:
             return None
         value = _converted(value, self.kind)
@@ -247,16 +261,15 @@ class Option(NamedTuple):
         Raises:
             ConfigError: the text is not of the option's type.
         """
-        self._refuse_inert()
         text = text.strip()
         try:
             if self.kind in _INTEGER_BITS:
-                return _int(text)
+                return int_of(text)
             if self.kind is Kind.DOUBLE:
                 return float(text)
             if self.kind is Kind.BOOLEAN:
-                return _BOOLEANS[text.lower()]
-        except (ValueError, KeyError):
+                return bool_of(text)
+        except (ValueError, TypeError):
             raise self._rejection(text, _EXPECTED[self.kind]) from None
         return text
 
@@ -266,10 +279,6 @@ class Option(NamedTuple):
         if self.secret and value is not None and not isinstance(value, str):
             given = f"a {type(value).__name__}"
         return ConfigError(f"{self.name} must be {expected}, not {given}")
-
-    def _refuse_inert(self) -> None:
-        if self.status is Status.INERT:
-            raise ConfigError(f"{self.kafka_name} does not apply to this client: {self.doc}")
 
 
 def split_list(value: object) -> tuple[str, ...]:

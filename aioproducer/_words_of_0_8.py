@@ -1,7 +1,7 @@
 """The words of the 0.8 producer (`kafka.producer.ProducerConfig`), what they mean and default to.
 
 Owns: the table of its properties, and whether properties were written for it. Must not know: limits
-of options, other producers' names (`_option_names`).
+of options, other producers' names (`_option_aliases`).
 
 librdkafka took several of the words over. So properties count as 0.8's when one of them is a word
 of 0.8 alone, or when they name the cluster as `metadata.broker.list` and all of them are its words.
@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
+
+from aioproducer._options import int_of
 
 _INT_MAX: Final = 2**31 - 1
 _CODECS: Final = {"0": "none", "1": "gzip", "2": "snappy", "3": "lz4"}
@@ -38,11 +40,11 @@ class Word(NamedTuple):
 
 def _or_none(value: Any) -> int | None:
     """librdkafka's 0 stands for no bound; 0.8 knows none."""
-    return int(value) or None
+    return int_of(value) or None
 
 
 def _or_minus_one(value: Any) -> int:
-    return max(int(value), -1)
+    return max(int_of(value), -1)
 
 
 def _codec(value: Any) -> object:

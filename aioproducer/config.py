@@ -1,29 +1,29 @@
 """The producer's options: reading them from code, properties, files and the environment.
 
 Owns: `ProducerConfig` and `OPTIONS`. The rows stand in `_option_table` and
-`_option_table_security`, one row's logic in `_options`, rules between rows in `_option_rules`,
-foreign names in `_option_names`. Must not know: what the options do.
+`_option_table_security`, one row's logic in `_options`, rules between rows in `_option_rules`, the
+reading of values by name in `_option_reading`, other clients' names in `_option_names`. Must not
+know: what the options do.
 
-Invariants: a `ProducerConfig` that exists is valid and never changes; no option is ignored: one
-that is unknown or has no meaning here raises; secrets never show, and are never pickled.
+Invariants: a `ProducerConfig` that exists is valid and never changes; no option is ignored in
+silence: a name that no client has raises, one of another client's sets an option, raises or is
+warned of; secrets never show, and are never pickled.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex
 
 from aioproducer import log
-from aioproducer._option_names import ALIASES, COMPRESSION_LEVEL, object_from_text
 from aioproducer._option_rules import acks_number, apply_rules, idempotence_requested
 from aioproducer._option_table import Acks, DeliveryErrorCallback
-from aioproducer._option_table_security import INERT_OPTIONS, SecurityOptions
-from aioproducer._options import METADATA_KEY, Kind, Option, Status
+from aioproducer._option_table_security import SecurityOptions
+from aioproducer._options import METADATA_KEY, Kind, Option
 from aioproducer._properties import parse_properties, parse_servers
-from aioproducer._words_of_0_8 import are_of_0_8, left_out, patience_ms
 from aioproducer.errors import ConfigError
 from aioproducer.serializers.calling import SerializerFunction
 from aioproducer.serializers.protocol import Serializer
@@ -37,7 +37,6 @@ __all__ = [
     "ProducerConfig",
     "Serializer",
     "SerializerFunction",
-    "Status",
 ]
 
 _log = log.get("producer")
@@ -51,7 +50,7 @@ class ProducerConfig(SecurityOptions):
     """The options of a `Producer`, checked and complete.
 
     Options are keyword arguments named as Kafka's properties with underscores for dots; `OPTIONS`
-    documents each.
+    documents each. Names of other clients' options are understood, too.
 
     Attributes:
         explicitly_set: The names of the options that were given, as against defaults.
@@ -66,8 +65,9 @@ class ProducerConfig(SecurityOptions):
 
         def __init__(self, **options: Any) -> None:
             values = {row.name: row.default for row in _FIELD_OPTIONS}
+            options = _by_our_names(options)
             for name, given in options.items():
-                values[name] = _option_named(name).checked(given)
+                values[name] = OPTIONS[name].checked(given)
             # None asks for Kafka's default where None is the default: it is not a choice.
             chosen = frozenset(name for name in options if values[name] is not None)
             missing = [
@@ -82,7 +82,10 @@ class ProducerConfig(SecurityOptions):
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
-        """Read Kafka's property names, librdkafka's or the 0.8 producer's; values may be text.
+        """Read properties by Kafka's names or other clients'; values may be text.
+
+        Names of other clients (Java's, librdkafka, aiokafka, kafka-python) set an option, or have
+        no effect (one warning in the log names these), or are refused with what to do instead.
 
         Properties written for the 0.8 producer get its defaults for what they leave out; they are
         known by a word of its own (`producer.type`, `queue.enqueue.timeout.ms`, `serializer.class`,
@@ -100,15 +103,22 @@ class ProducerConfig(SecurityOptions):
             from aioproducer._config_providers import with_values
 
             properties = with_values(properties)
-        options = _options_of(properties)
-        if not are_of_0_8(properties):
-            return cls(**options)
+        from aioproducer._words_of_0_8 import are_of_0_8
+
+        options = _from_text(properties)
+        return cls._of_0_8(properties, options) if are_of_0_8(properties) else cls(**options)
+
+    @classmethod
+    def _of_0_8(cls, properties: Mapping[str, object], options: dict[str, Any]) -> Self:
+        """Return what properties written for the 0.8 producer mean, whose options are `options`."""
+        from aioproducer._words_of_0_8 import left_out, patience_ms
+
         if "acks" not in options:
             _log.warning(
                 "the properties are those of Kafka 0.8 and leave out request.required.acks, whose "
                 "default was 0: nothing will tell whether a record was written"
             )
-        options |= _options_of(left_out(properties, options))
+        options |= _from_text(left_out(properties, options))
         config = cls(**options)
         if "delivery_timeout_ms" in options:
             return config
@@ -163,7 +173,7 @@ class ProducerConfig(SecurityOptions):
 
     def replace(self, **options: Any) -> Self:
         """Return a configuration with the same explicit options, `options` overriding them."""
-        return type(self)(**(self._chosen() | options))
+        return type(self)(**(self._chosen() | _by_our_names(options)))
 
     @property
     def bootstrap(self) -> tuple[tuple[str, int], ...]:
@@ -230,77 +240,27 @@ _FIELD_OPTIONS: Final[tuple[Option, ...]] = tuple(
     if METADATA_KEY in declared.metadata
 )
 
-OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
-    {row.name: row for row in (*_FIELD_OPTIONS, *INERT_OPTIONS)}
+OPTIONS: Final[Mapping[str, Option]] = MappingProxyType({row.name: row for row in _FIELD_OPTIONS})
+"""Every option by its name here: the fields of `ProducerConfig`."""
+
+ROWS: Final[Mapping[str, Option]] = MappingProxyType(
+    {**{row.kafka_name.replace(".", "_"): row for row in _FIELD_OPTIONS}, **OPTIONS}
 )
-"""Every option by its name here: the fields of `ProducerConfig`, and names that do not apply."""
-
-_BY_KAFKA_NAME: Final = {row.kafka_name: row for row in OPTIONS.values()}
+"""Every option by each of its names, with underscores."""
 
 
-def _option_named(name: str) -> Option:
-    row = OPTIONS.get(name)
-    if row is None:
-        raise _unknown(name, OPTIONS)
-    return row
+def _by_our_names(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options given by keyword under our names."""
+    if options.keys() <= OPTIONS.keys():
+        return options
+    # Imported by those who use another client's names.
+    from aioproducer._option_reading import options_of
+
+    return options_of(options, ROWS, as_text=False)
 
 
-def _unknown(name: str, known: Mapping[str, object]) -> ConfigError:
-    from difflib import get_close_matches
+def _from_text(properties: Mapping[str, object]) -> dict[str, Any]:
+    """Return the options that properties set, under our names."""
+    from aioproducer._option_reading import options_of
 
-    nearest = get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"; did you mean {nearest[0]}?" if nearest else ""
-    return ConfigError(f"unknown option {name}{hint}")
-
-
-def _options_of(properties: Mapping[str, object]) -> dict[str, Any]:
-    """Return the options that properties set, under whatever name."""
-    options: dict[str, Any] = {}
-    for name, given in properties.items():
-        if name == COMPRESSION_LEVEL:
-            continue
-        row, value = _translated(name, given)
-        if row.name in options:
-            raise ConfigError(f"{row.name} is given twice, the second time as {name}")
-        options[row.name] = value
-    if COMPRESSION_LEVEL in properties:
-        _spread_compression_level(properties[COMPRESSION_LEVEL], options)
-    return options
-
-
-def _translated(name: str, value: object) -> tuple[Option, object]:
-    """Return the option a property means, and the property's value in that option's type."""
-    convert: Callable[[Any], object] | None = None
-    row = _BY_KAFKA_NAME.get(name) or OPTIONS.get(name)
-    if row is None:
-        alias = ALIASES.get(name)
-        if alias is None:
-            raise _unknown(name, {**_BY_KAFKA_NAME, **ALIASES})
-        row, convert = OPTIONS[alias.option], alias.convert
-    if convert is not None:
-        try:
-            return row, convert(value)
-        except (TypeError, ValueError):
-            raise ConfigError(f"{name} must be an int, not {row.shown(value)}") from None
-    if not isinstance(value, str):
-        return row, value
-    if row.kind is Kind.OBJECT and row.status is Status.SUPPORTED:
-        return row, object_from_text(row.name, value.strip())
-    return row, row.parsed(value)
-
-
-def _spread_compression_level(level: object, options: dict[str, object]) -> None:
-    """Give librdkafka's `compression.level` to the codec chosen; its -1 is the codec's default."""
-    codec = options.get("compression_type", "none")
-    name = f"compression_{codec}_level"
-    try:
-        number = int(str(level))
-    except ValueError:
-        raise ConfigError(f"{COMPRESSION_LEVEL} must be an int, not {level!r}") from None
-    if number == -1:
-        return
-    if name not in OPTIONS:
-        raise ConfigError(f"{COMPRESSION_LEVEL}={number} is given, but {codec} has no levels")
-    if name in options:
-        raise ConfigError(f"{name} is given twice, the second time as {COMPRESSION_LEVEL}")
-    options[name] = number
+    return options_of(properties, ROWS, as_text=True)

@@ -15,7 +15,8 @@ from tools.site.markdown import BrokenLinkError, page_text
 from tools.site.pages import every_page
 
 from aioproducer import errors
-from aioproducer.config import OPTIONS, Status
+from aioproducer._option_names import VERDICTS
+from aioproducer.config import OPTIONS
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +63,6 @@ def anchors(text: str) -> set[str]:
 def test_the_options_page_has_every_option_with_what_there_is_to_know() -> None:
     text = options.page()
     for option in OPTIONS.values():
-        if option.status is Status.INERT:
-            assert f"| `{option.kafka_name}` | {option.doc} |" in text
-            continue
         (line,) = (line for line in text.splitlines() if f'<a id="{option.name}"></a>' in line)
         assert option.doc.replace("|", "\\|") in line
         assert f"`{option.kafka_name}`" in line
@@ -72,6 +70,16 @@ def test_the_options_page_has_every_option_with_what_there_is_to_know() -> None:
             assert f"`{option.default!r}`" in line
     assert "`linger_ms`<br>`linger.ms` | `5` | ms | " in text
     assert "`batch_size`<br>`batch.size` | `16384` | bytes | " in text
+
+
+def test_the_options_page_has_every_name_of_other_clients() -> None:
+    text = options.page()
+    for name in VERDICTS:
+        assert f"`{name}`" in text
+    assert "| `queue.buffering.max.kbytes` | `buffer_memory`, converted |" in text
+    assert "| `compression.level` | `compression_&lt;codec&gt;_level`, converted |" in text
+    assert "| `dr_cb`, `dr_msg_cb`, `on_delivery` | it would never be called | await the" in text
+    assert "`session.timeout.ms`" in text
 
 
 def test_the_error_catalogue_has_every_error_with_all_three_answers() -> None:

@@ -19,8 +19,8 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Any, Final, NamedTuple, Self
 
-from aioproducer._option_names import ALIASES, COMPRESSION_LEVEL
-from aioproducer.config import OPTIONS, ProducerConfig
+from aioproducer._option_reading import all_names, is_known, option_set_by
+from aioproducer.config import ROWS, ProducerConfig
 from aioproducer.errors import ConfigError
 
 _KAFKA: Final = "kafka."
@@ -108,10 +108,6 @@ OWN_OPTIONS: Final = (
 )
 
 _BY_NAME: Final = {option.name.lower(): option for option in OWN_OPTIONS}
-
-_KAFKA_NAMES: Final = frozenset(
-    {row.kafka_name for row in OPTIONS.values()} | set(OPTIONS) | set(ALIASES) | {COMPRESSION_LEVEL}
-)
 
 _OURS: Final = {
     "key.serializer": "the types of the columns decide: binary, or string as UTF-8",
@@ -277,24 +273,25 @@ def _check_own(name: str, use: str) -> None:
     if name == "path":
         raise ConfigError('there is no path: call save() or start(), and give option("topic", ...)')
     usable = [each.name for each in OWN_OPTIONS if use in each.used.split()]
-    prefixed = [_KAFKA + known for known in _KAFKA_NAMES]
-    raise _unknown(name, [*usable, *prefixed])
+    raise _unknown(name, [*usable, *_producer_options()])
 
 
 def _check_kafka(name: str) -> None:
     stem = name.removesuffix(_FROM_ENVIRONMENT)
-    if stem not in _KAFKA_NAMES:
-        raise _unknown(_KAFKA + name, [_KAFKA + known for known in _KAFKA_NAMES])
+    if not is_known(stem, ROWS):
+        raise _unknown(_KAFKA + name, _producer_options())
     if _dotted(stem) in _OURS:
         raise ConfigError(f"{_KAFKA}{name} cannot be given: {_OURS[_dotted(stem)]}")
 
 
 def _dotted(name: str) -> str:
     """Kafka's name of an option."""
-    row = OPTIONS.get(name)
-    if row is None and name in ALIASES:
-        row = OPTIONS[ALIASES[name].option]
+    row = option_set_by(name, ROWS)
     return name if row is None else row.kafka_name
+
+
+def _producer_options() -> list[str]:
+    return [_KAFKA + name for name in all_names(ROWS, dotted=True)]
 
 
 def _unknown(name: str, known: list[str]) -> ConfigError:

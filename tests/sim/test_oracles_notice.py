@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from aioproducer.config import OPTIONS, Status
 from aioproducer.core.accumulator import RecordAccumulator
 from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
@@ -87,9 +86,11 @@ def test_a_retry_behind_younger_batches_is_found_out(monkeypatch: pytest.MonkeyP
         self.readiness.replan(queue)
 
     monkeypatch.setattr(RecordAccumulator, "reenqueue", at_the_end)
-    options = {"max_in_flight_requests_per_connection": 1, "batch_size": 300}
-    if OPTIONS["enable_idempotence"].status is Status.SUPPORTED:
-        options["enable_idempotence"] = False
+    options = {
+        "max_in_flight_requests_per_connection": 1,
+        "batch_size": 300,
+        "enable_idempotence": False,
+    }
     assert "order_is_kept" in _oracles_that_notice(Setup(options=options), "order_is_kept")
 
 

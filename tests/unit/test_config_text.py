@@ -71,13 +71,23 @@ def test_librdkafkas_names_mean_the_same_options():
     ).replace(client_id=read.client_id)
 
 
-def test_one_option_under_two_names_is_refused():
+def test_one_option_under_two_names_with_different_values_is_refused():
     with pytest.raises(ConfigError, match="linger_ms is given twice"):
         ProducerConfig.from_properties(
-            {"bootstrap.servers": "a:1", "linger.ms": "5", "queue.buffering.max.ms": "5"}
+            {"bootstrap.servers": "a:1", "linger.ms": "5", "queue.buffering.max.ms": "6"}
         )
     with pytest.raises(ConfigError, match="compression_zstd_level is given twice"):
-        properties(compression_type="zstd", compression_zstd_level="3", compression_level="3")
+        properties(compression_type="zstd", compression_zstd_level="3", compression_level="4")
+
+
+def test_one_option_under_two_names_with_the_same_value_is_no_contradiction():
+    read = ProducerConfig.from_properties(
+        {"bootstrap.servers": "a:1", "metadata.broker.list": "a:1", "linger.ms": "5"}
+        | {"queue.buffering.max.ms": 5, "compression.type": "zstd"}
+        | {"compression.level": "7", "compression.zstd.level": 7}
+    )
+    assert read.bootstrap_servers == ("a:1",)
+    assert (read.linger_ms, read.compression_zstd_level) == (5, 7)
 
 
 def test_a_compression_level_needs_a_codec_that_has_levels():

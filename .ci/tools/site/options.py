@@ -1,4 +1,4 @@
-"""The page of all options, made of the option table.
+"""The page of all options and of other clients' names for them, made of the tables.
 
 Owns: the page. Must not know: any single option.
 """
@@ -6,10 +6,18 @@ Owns: the page. Must not know: any single option.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import aioproducer
-from aioproducer.config import OPTIONS, Kind, Option, Status
+from aioproducer._option_aliases import ALIASES
+from aioproducer._option_names import VERDICTS
+from aioproducer._option_names_elsewhere import PREFIXES
+from aioproducer._option_verdicts import Refused, WithoutEffect
+from aioproducer.config import OPTIONS, Kind, Option
+
+V = TypeVar("V", Refused, WithoutEffect)
 
 _HEADING = re.compile(r"^    # -- (.+?) -+$")
 _FIELD = re.compile(r"^    (\w+):")
@@ -29,9 +37,24 @@ _NOT_JAVAS = {"aioproducer", "Kafka 0.8", "librdkafka"}
 INTRODUCTION = """\
 # Options
 
-Every option of a producer, made from the table in the code. As keyword arguments they are written with underscores;
-properties files, `ProducerConfig.from_properties` and the command line's `-X` take the Java names with dots, and those
-of librdkafka and of the 0.8 producer as well. A default of `None` means what the text says, or that there is none.
+Every option of a producer, made from the table in the code. As keyword arguments they are written with underscores,
+in properties with dots: in a mapping given to `Producer`, in files, and after the command line's `-X`. A default of
+`None` means what the text says, or that there is none.
+
+Names of other clients are understood in the same places: [the table](#names-of-other-clients).
+
+"""
+
+OTHER_NAMES = """\
+## Names of other clients
+
+Every name that Java's clients (producer, consumer, admin, Streams, Connect, Kafka's and Confluent's serializers),
+librdkafka, confluent-kafka, aiokafka, kafka-python and the producer of Kafka 0.8 document is known, with dots or with
+underscores. It sets an option, has no effect, which one warning in the log of `aioproducer.producer` says for all of
+them, or raises `ConfigError`. A name that is in no table raises `ConfigError` with the nearest name that is.
+
+Of two names for one option only one may be given, unless both say the same. `request.timeout.ms` counts more than
+`socket.timeout.ms`, and librdkafka's `topic.metadata.refresh.interval.ms` more than its `metadata.max.age.ms`.
 
 """
 
@@ -42,7 +65,7 @@ def page() -> str:
         _table(title, [OPTIONS[name] for name in names if name in OPTIONS])
         for title, names in _sections()
     )
-    return "".join((INTRODUCTION, *tables, _refused()))
+    return "".join((INTRODUCTION, *tables, _other_names()))
 
 
 def _sections() -> list[tuple[str, list[str]]]:
@@ -100,12 +123,38 @@ def _meaning(row: Option) -> str:
     return text
 
 
-def _refused() -> str:
-    lines = [
-        "## Refused\n\n",
-        "Names that mean nothing to this client; setting one is an error.\n\n",
-    ]
-    lines += ["| name | because |\n", "|---|---|\n"]
-    refused = (row for row in OPTIONS.values() if row.status is Status.INERT)
-    lines += [f"| `{row.kafka_name}` | {row.doc} |\n" for row in refused]
-    return "".join(lines)
+def _other_names() -> str:
+    return "".join((OTHER_NAMES, *_aliases(), *_refused(), *_without_effect()))
+
+
+def _aliases() -> Iterator[str]:
+    yield "### Names of options\n\n| name elsewhere | option here |\n|---|---|\n"
+    for name, alias in sorted(ALIASES.items()):
+        option = alias.option.replace("*", "&lt;codec&gt;")
+        yield f"| `{name}` | `{option}`{', converted' if alias.convert else ''} |\n"
+
+
+def _refused() -> Iterator[str]:
+    yield "\n### Refused\n\n| name elsewhere | because | instead |\n|---|---|---|\n"
+    for verdict, names in _grouped(Refused):
+        because = verdict.reason
+        if verdict.harmless:
+            because += f" (accepted: {', '.join(f'`{value}`' for value in verdict.harmless)})"
+        yield f"| {names} | {because} | {verdict.instead} |\n"
+
+
+def _without_effect() -> Iterator[str]:
+    yield "\n### Accepted without effect\n\n| names elsewhere | because |\n|---|---|\n"
+    for verdict, names in _grouped(WithoutEffect):
+        yield f"| {names} | {verdict.reason} |\n"
+    for prefix, reason in PREFIXES.items():
+        yield f"| `{prefix}*` | {reason} |\n"
+
+
+def _grouped(kind: type[V]) -> Iterator[tuple[V, str]]:
+    """The verdicts of one kind with the names that share each."""
+    names: dict[V, list[str]] = {}
+    for name, verdict in sorted(VERDICTS.items()):
+        if isinstance(verdict, kind):
+            names.setdefault(verdict, []).append(f"`{name}`")
+    return ((verdict, ", ".join(those)) for verdict, those in names.items())

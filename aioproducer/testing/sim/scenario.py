@@ -9,7 +9,6 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from aioproducer.config import OPTIONS, Status
 from aioproducer.testing.broker import ClusterSettings, TopicSpec
 from aioproducer.testing.world.cluster import ReplicationTiming
 from aioproducer.testing.world.faults import Shape
@@ -156,8 +155,7 @@ def _options(rng: random.Random, brokers: int, base_latency: float) -> dict[str,
     }
     if rng.random() < 0.15:
         options["retries"] = rng.choice((0, 0, 1, 3))
-    may_choose = OPTIONS["enable_idempotence"].status is Status.SUPPORTED
-    if rng.random() < 0.35 and may_choose:
+    if rng.random() < 0.35:
         options["enable_idempotence"] = False
         if rng.random() < 0.5:
             # The other way to order: one request at a time.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aioproducer._option_names import ALIASES
+from aioproducer._option_names import VERDICTS
+from aioproducer._option_verdicts import Alias
 from aioproducer._options import Kind
 from aioproducer._properties import parse_properties, parse_servers
 from aioproducer.config import OPTIONS, ProducerConfig
@@ -19,9 +20,13 @@ _CLASSES = {row.name for row in OPTIONS.values() if row.kind is Kind.OBJECT}
 _NAMES_OF_CLASSES = {
     *_CLASSES,
     *(OPTIONS[name].kafka_name for name in _CLASSES),
-    *(name for name, alias in ALIASES.items() if alias.option in _CLASSES),
+    *(
+        name
+        for name, verdict in VERDICTS.items()
+        if isinstance(verdict, Alias) and verdict.option in _CLASSES
+    ),
 }
-_KNOWN = {*OPTIONS, *ALIASES, *(row.kafka_name for row in OPTIONS.values())} - _NAMES_OF_CLASSES
+_KNOWN = {*OPTIONS, *VERDICTS, *(row.kafka_name for row in OPTIONS.values())} - _NAMES_OF_CLASSES
 _ESCAPED = str.maketrans({each: f"\\{each}" for each in "\\:=#! \t\f"} | {"\n": "\\n", "\r": "\\r"})
 
 

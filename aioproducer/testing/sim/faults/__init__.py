@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from aioproducer.config import OPTIONS, Status
 from aioproducer.testing.sim.faults.answers import (
     CutAnswer,
     ErrorAfterWrite,
@@ -119,7 +118,7 @@ KINDS: Final[tuple[type[Fault], ...]] = (
     WrongAnswer,
     LeftOutAnswer,
     InventedAnswer,
-    *((InitProducerIdError,) if OPTIONS["enable_idempotence"].status is Status.SUPPORTED else ()),
+    InitProducerIdError,
 )
 """Every kind of fault; a kind that never happens in many seeds fails the run."""
 
