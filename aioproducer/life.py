@@ -113,7 +113,8 @@ class Life:
         """Delivers what was accepted, then releases everything; safe to call again.
 
         An open transaction is aborted, unless it is prepared; a commit under way is waited for, at
-        most `max_block_ms`.
+        most `max_block_ms`. Where the producer's event loop is closed already, nothing can be
+        delivered any more: the sockets are closed, and what is given up is logged.
 
         Args:
             timeout: seconds to wait for deliveries; what is left then fails with
@@ -129,12 +130,15 @@ class Life:
         if self._state is State.FORKED:
             return
         engine = self._engine
-        if engine is not None:
+        loop_is_closed = engine is not None and engine.loop.is_closed()
+        if engine is not None and not loop_is_closed:
             self._check_loop()
             check_in_task("close")
         self._state = State.CLOSED
         _live.discard(self)
-        if engine is not None:
+        if engine is not None and loop_is_closed:
+            engine.drop()
+        elif engine is not None:
             await engine.close(timeout)
 
     async def __aenter__(self) -> Self:
@@ -151,12 +155,9 @@ class Life:
 
     def __del__(self) -> None:
         if getattr(self, "_state", None) is State.RUNNING:
-            warnings.warn(
-                f"unclosed {self!r}: call close() or use `async with`",
-                ResourceWarning,
-                source=self,
-                stacklevel=2,
-            )
+            if self._engine is not None:
+                self._engine.close_soon()
+            self._warn_of_being_unclosed()
 
     def __repr__(self) -> str:
         return f"<Producer {self._config.client_id} {self._state.value}>"
@@ -169,9 +170,20 @@ class Life:
     def _opened(self, engine: ProducerEngine) -> None:
         """It runs now."""
 
+    def _warn_of_being_unclosed(self) -> None:
+        warnings.warn(
+            f"unclosed {self!r}: call close() or use `async with`; "
+            "it delivers what it has accepted and is closed now",
+            ResourceWarning,
+            source=self,
+            stacklevel=3,
+        )
+
     def _forked(self) -> None:
         """This is a child process, and everything the producer has is its parent's."""
         self._state = State.FORKED
+        if self._engine is not None:
+            self._engine.silence()
 
     def _block_deadline(self, engine: ProducerEngine) -> float:
         return engine.loop.time() + self._config.call_timeout_ms / 1000

@@ -38,7 +38,8 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
     """An asyncio-native Kafka producer.
 
     Constructing one needs no running loop; it binds to the loop `start()` runs in. Use it as an
-    async context manager, or call `start()` and `close()`.
+    async context manager, or call `start()` and `close()`. One that is collected without `close()`
+    warns (`ResourceWarning`), delivers what it has accepted and is closed then.
 
     Args:
         config: a ready `ProducerConfig`; options given by keyword then override its fields.

@@ -21,6 +21,7 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from aioproducer.errors import ForkedError, IllegalStateError, ProducerClosedError
+from aioproducer.runtime.closing import silence, tasks_named
 
 T = TypeVar("T")
 
@@ -41,6 +42,7 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None
         self._ident: int | None = None
+        self._last: asyncio.Future[object] | None = None
         self._warned = False
         self._ready = threading.Event()
         self._name = name
@@ -117,6 +119,16 @@ class LoopThread:
             work.close()
             raise
 
+    def end_after(self, work: Coroutine[Any, Any, object]) -> None:
+        """Runs a coroutine, then ends the loop; waits for neither. Call it in any thread."""
+
+        def begin() -> None:
+            self._last = asyncio.ensure_future(work)
+            self._last.add_done_callback(lambda _: self._end.set() if self._end else None)
+
+        if not self.post(begin):
+            work.close()
+
     def wait(self, waiting: Callable[[float], bool], timeout: float | None) -> bool:
         """Waits once with `waiting(seconds)`, at most until it is time to look around."""
         return waiting(_LOOK_S if timeout is None else max(0.0, min(timeout, _LOOK_S)))
@@ -148,9 +160,11 @@ class LoopThread:
             )
 
     def after_fork_in_child(self) -> None:
-        """Somebody may have held the lock, who does not exist here."""
+        """Another thread may have held the lock, and does not exist here."""
         self.forked = True
         self.lock = threading.RLock()
+        if self._loop is not None:
+            silence(tasks_named(self._loop))
 
     def _run(self) -> None:
         asyncio.run(self._main())

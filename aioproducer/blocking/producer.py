@@ -15,19 +15,19 @@ Invariants
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
 from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from aioproducer import producer as asynchronous
 from aioproducer._arguments import seconds_of, timeout_of
-from aioproducer.blocking import lives
 from aioproducer.blocking.handle import DeliveryHandle
 from aioproducer.blocking.inside import Inside
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.blocking.reading import BlockReader
+from aioproducer.blocking.started import Started
 from aioproducer.blocking.transactions import TransactionalCalls
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import (
@@ -67,9 +67,10 @@ class Producer(TransactionalCalls):
     """A Kafka producer for threads: `aioproducer.Producer` in a loop and a thread of its own.
 
     Use it from any number of threads, as a context manager or with `start()` and `close()`. One
-    that is not closed is closed at the interpreter's exit. After `fork()` the child's copy raises
-    `ForkedError`; it cannot be pickled. In a thread that runs an event loop it works, but holds
-    that loop up: a `RuntimeWarning` says so once.
+    that is not closed is closed when it is collected (with a `ResourceWarning`), or at the
+    interpreter's exit. After `fork()` the child's copy raises `ForkedError`; it cannot be pickled.
+    In a thread that runs an event loop it works, but holds that loop up: a `RuntimeWarning` says so
+    once.
 
     Args:
         config: a ready `ProducerConfig`; options given by keyword then override its fields.
@@ -95,7 +96,7 @@ class Producer(TransactionalCalls):
         self._thread = LoopThread(f"aioproducer {settings.client_id}")
         self._state = _State.NEW
         self._life = threading.Lock()
-        self._inside: Inside | None = None
+        self._started: Started | None = None
         self._admit: Callable[[], object] | None = None
 
     @property
@@ -116,6 +117,8 @@ class Producer(TransactionalCalls):
     @exit_timeout.setter
     def exit_timeout(self, seconds: float) -> None:
         self._exit_timeout = seconds_of(seconds, "exit_timeout")
+        if self._started is not None:
+            self._started.exit_timeout = seconds
 
     @property
     def event_loop(self) -> None:
@@ -135,14 +138,14 @@ class Producer(TransactionalCalls):
             self._state = _State.CLOSED
             self._thread.start()
             try:
-                self._inside = self._thread.call(self._start(init_transactions))
+                inside = self._thread.call(self._start(init_transactions))
             except BaseException:
                 self._thread.stop(_JOIN_S)
                 raise
-            if self._inside.engine.transactions is not None:
-                self._admit = self._inside.engine.transactions.check_send
+            if inside.engine.transactions is not None:
+                self._admit = inside.engine.transactions.check_send
+            self._started = Started(self._thread, inside, self._exit_timeout)
             self._state = _State.RUNNING
-            lives.live.add(self)
 
     def close(self, timeout: float | None = None) -> None:
         """Delivers what was handed over, then releases everything; safe to call again.
@@ -167,11 +170,8 @@ class Producer(TransactionalCalls):
             return
         self._thread.check_may_wait()
         self._state = _State.CLOSED
-        if self._inside is not None:
-            with suppress(ProducerClosedError):  # the thread has ended: nothing is left to do
-                self._thread.call(self._inside.close(timeout), goes_on=True)
-        self._thread.stop(_JOIN_S)
-        lives.live.discard(self)
+        if self._started is not None:
+            self._started.close(timeout)
 
     def __enter__(self) -> Self:
         self.start()
@@ -184,6 +184,18 @@ class Producer(TransactionalCalls):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_state", None) is _State.RUNNING and not self._thread.forked:
+            if self._started is not None:
+                self._started.close_soon()
+            warnings.warn(
+                f"unclosed {self!r}: call close() or use `with`; "
+                "it delivers what was handed over and is closed now",
+                ResourceWarning,
+                source=self,
+                stacklevel=2,
+            )
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -407,9 +419,9 @@ class Producer(TransactionalCalls):
 
     def _usable(self) -> Inside:
         """Raises what a call must raise now; thread-safe, since it only looks."""
-        inside = self._inside
-        if self._state is not _State.RUNNING or inside is None:
+        if self._state is not _State.RUNNING or self._started is None:
             self._refuse()
+        inside = self._started.inside
         if self._thread.forked:
             self._thread.check_alive()
         if inside.engine.failure is not None:
@@ -419,10 +431,6 @@ class Producer(TransactionalCalls):
     async def _start(self, init_transactions: bool) -> Inside:
         await self._producer.start(init_transactions=init_transactions)
         return Inside(self._producer, self._thread)
-
-    def after_fork_in_child(self) -> None:
-        """This is a child process: the thread is its parent's."""
-        self._thread.after_fork_in_child()
 
     def _refuse(self) -> NoReturn:
         if self._thread.forked:

@@ -400,5 +400,11 @@ class NetworkClient:
         self._brokers, self._bootstrap, self._retired = {}, {}, set()
         await asyncio.gather(*(link.close(timeout_s) for link in links))
 
+    def drop(self) -> None:
+        """Closes all sockets where the loop is closed, so that no transport can be."""
+        self._closed = True
+        for link in (*self._links(), *self._retired):
+            link.drop()
+
     def _links(self) -> list[BrokerLink]:
         return [*self._brokers.values(), *self._bootstrap.values()]

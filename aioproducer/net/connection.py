@@ -295,6 +295,17 @@ class Connection:
             request.finish_soon(self._loop, error.with_context())
         self._observer.connection_failed(self, error, len(requests))
 
+    def drop(self) -> None:
+        """Closes the socket where the loop is closed, which is what would end the transport."""
+        if self.error is None:
+            self.error = self._disconnected("the event loop was closed")
+        with suppress(RuntimeError):  # the closed loop's, once the transport knows that it is over
+            self._transport.abort()
+        # What asyncio shows is a view of the socket that cannot close it.
+        shown = self._transport.get_extra_info("socket")
+        with suppress(AttributeError, OSError):
+            getattr(shown, "_sock", shown).close()
+
     async def flush(self) -> None:
         """Waits until the transport has handed all bytes to the operating system."""
         transport = self._transport

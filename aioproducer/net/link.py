@@ -243,6 +243,12 @@ class BrokerLink:
         if self._connection is not None:
             await _within(self._connection.wait_closed(), _FAREWELL_S)
 
+    def drop(self) -> None:
+        """Closes the socket where the loop is closed."""
+        self._state = NodeState.CLOSED
+        if self._connection is not None:
+            self._connection.drop()
+
     # -- events from the connection (ConnectionObserver) ------------------------------------------
 
     def response_received(

@@ -1,11 +1,12 @@
-"""Closing a producer's serializers and partitioner: `UserObjects`."""
+"""Around the end of a producer: `UserObjects` are closed, tasks without a loop are silenced."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from aioproducer import log
@@ -44,6 +45,21 @@ class UserObjects:
                 _log.error("closing %s: %s", name, reason)
             except Exception as error:
                 _log.error("closing %s: %r", name, error, exc_info=error)
+
+
+def tasks_named(loop: asyncio.AbstractEventLoop, prefix: str = "") -> list[asyncio.Task[Any]]:
+    """The tasks of a loop that have not ended and whose names begin so."""
+    return [task for task in asyncio.all_tasks(loop) if task.get_name().startswith(prefix)]
+
+
+def silence(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Keeps asyncio from reporting that tasks are destroyed while they are pending.
+
+    They will never run again: their loop is closed, or runs in the parent of this process.
+    """
+    for task in tasks:
+        with suppress(AttributeError):  # a task factory's own kind may lack it
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
 async def _called(close: Callable[[], object]) -> None:

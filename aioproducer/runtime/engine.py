@@ -35,7 +35,7 @@ from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.records.message_set import MESSAGE_GROWTH
 from aioproducer.runtime import settings
 from aioproducer.runtime.appender import RecordAppender
-from aioproducer.runtime.closing import UserObjects
+from aioproducer.runtime.closing import UserObjects, silence, tasks_named
 from aioproducer.runtime.delivery import WakeUps
 from aioproducer.runtime.flushing import Flushing
 from aioproducer.runtime.interception import Interception
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 _log = log.get("runtime")
 
 _FAREWELL_S = 1.0
+_TASKS = "aioproducer-"
+"""How the names of a producer's tasks begin."""
 
 
 def _nothing() -> None:
@@ -96,6 +98,7 @@ class ProducerEngine:
         self.closing: bool = False
         self._started_at = loop.time()
         self._closer: asyncio.Task[None] | None = None
+        self._closing_alone: asyncio.Task[None] | None = None
         self._drain: asyncio.Task[None] | None = None
         self._hurry = False
         self._warnings = log.RateLimitedLog(_log)
@@ -352,6 +355,39 @@ class ProducerEngine:
             if hurry is not None:
                 hurry.cancel()
 
+    def close_soon(self) -> None:
+        """Closes without a waiting caller: the producer was dropped. Call it in any thread."""
+        try:
+            if asyncio._get_running_loop() is self.loop:
+                self.loop.call_soon(self._close_alone)
+            else:
+                self.loop.call_soon_threadsafe(self._close_alone)
+        except RuntimeError:  # the loop is closed
+            self.drop()
+
+    def _close_alone(self) -> None:
+        if all(task.cancelling() for task in tasks_named(self.loop, _TASKS)):
+            # The loop comes to its end: asyncio.run() cancels all tasks and waits for no new one.
+            self._encoder.close()
+            if self.telemetry is not None:
+                self.telemetry.close()
+        else:
+            self._closing_alone = self.loop.create_task(self.close(), name="aioproducer-close")
+
+    def drop(self) -> None:
+        """Gives everything up at once: the loop is closed."""
+        left = sum(batch.count for batch in self.accumulator.incomplete())
+        if left and not self.closing:
+            _log.error("%d record(s) are given up, as the event loop is closed", left)
+        self.closing = True
+        self.client.drop()
+        self._encoder.close()
+        self.silence()
+
+    def silence(self) -> None:
+        """Keeps asyncio from reporting tasks that will not run again."""
+        silence(tasks_named(self.loop, _TASKS))
+
     def _hurry_up(self) -> None:
         self._hurry = True
         if self._drain is not None:
@@ -384,7 +420,7 @@ class ProducerEngine:
         """What can be repeated when it was cancelled half-way."""
         try:
             if self.failure is None and not self._hurry:
-                self._drain = self.loop.create_task(self._settle())
+                self._drain = self.loop.create_task(self._settle(), name="aioproducer-drain")
                 await asyncio.gather(self._drain, return_exceptions=True)
         finally:
             if self.telemetry is not None:

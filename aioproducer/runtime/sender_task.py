@@ -325,7 +325,9 @@ class SenderTask:
         if is_encoded:
             self._dispatch(node_id, batches, version, now)
             return
-        task = self._loop.create_task(self._encoder.encode(batches, magic))
+        task = self._loop.create_task(
+            self._encoder.encode(batches, magic), name="aioproducer-encode"
+        )
         self._preparing[task] = None
         task.add_done_callback(lambda done: self._on_prepared(node_id, batches, done))
 

@@ -28,5 +28,5 @@ class Connection(Producer):
             return range(len(await self.partitions_for(topic)))
         return range(len(known.partitions))
 
-    def __del__(self) -> None:
+    def _warn_of_being_unclosed(self) -> None:
         """Says nothing: its owner has warned."""

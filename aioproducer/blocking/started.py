@@ -1,0 +1,52 @@
+"""The thread of a started producer and what runs in it, without the `Producer` that callers hold.
+
+It ends both: on `close()`, when the `Producer` was dropped, and at the interpreter's exit.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from aioproducer.blocking import lives
+from aioproducer.blocking.inside import Inside
+from aioproducer.blocking.loop_thread import LoopThread
+from aioproducer.errors import ProducerClosedError
+
+_JOIN_S = 5.0
+
+
+class Started:
+    """See the module; it is in `lives.live` until it has ended.
+
+    Attributes:
+        inside: what runs in the thread.
+        exit_timeout: seconds that deliveries may take at the interpreter's exit.
+    """
+
+    def __init__(self, thread: LoopThread, inside: Inside, exit_timeout: float) -> None:
+        self.inside: Inside = inside
+        self.exit_timeout: float = exit_timeout
+        self._thread = thread
+        lives.live.add(self)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Delivers what was handed over, and ends the thread; may be called again."""
+        with suppress(ProducerClosedError):  # the thread has ended: nothing is left to do
+            self._thread.call(self.inside.close(timeout), goes_on=True)
+        self._thread.stop(_JOIN_S)
+        lives.live.discard(self)
+
+    def close_soon(self) -> None:
+        """Does the same in the thread, while the caller goes on; from any thread."""
+
+        async def close() -> None:
+            try:
+                await self.inside.close(None)
+            finally:
+                lives.live.discard(self)
+
+        self._thread.end_after(close())
+
+    def after_fork_in_child(self) -> None:
+        """The thread is the parent's."""
+        self._thread.after_fork_in_child()
