@@ -247,7 +247,11 @@ _REFUSED: Final[tuple[tuple[str, Refused], ...]] = (
     ),
     (
         "sasl.oauthbearer.metadata.authentication.type",
-        Refused("tokens are not fetched from a cloud's metadata service", _FUNCTION_FOR_TOKENS, ("none",)),
+        Refused(
+            "tokens are not fetched from a cloud's metadata service",
+            _FUNCTION_FOR_TOKENS,
+            ("none",),
+        ),
     ),
     (
         "sasl_oauth_token_provider sasl.oauthbearer.config",

@@ -99,13 +99,18 @@ class ProducerConfig(SecurityOptions):
             ConfigError: as for the constructor, or one option is given under two names, or a
                 placeholder cannot be looked up.
         """
+        return cls._read(properties, {})
+
+    @classmethod
+    def _read(cls, properties: Mapping[str, object], overriding: Mapping[str, Any]) -> Self:
+        """Read properties, overridden by options given by keyword."""
         if OPTIONS["config_providers"].kafka_name in properties or "config_providers" in properties:
             from aioproducer._config_providers import with_values
 
             properties = with_values(properties)
         from aioproducer._words_of_0_8 import are_of_0_8
 
-        options = _from_text(properties)
+        options = _from_text(properties) | _by_our_names({**overriding})
         return cls._of_0_8(properties, options) if are_of_0_8(properties) else cls(**options)
 
     @classmethod
@@ -232,6 +237,36 @@ class ProducerConfig(SecurityOptions):
     def __repr__(self) -> str:
         shown = (f"{name}={OPTIONS[name].shown(value)}" for name, value in self._chosen().items())
         return f"ProducerConfig({', '.join(shown)})"
+
+
+ConfigInput = ProducerConfig | Mapping[str, object] | None
+"""What constructors take besides options: a configuration, or properties by any client's names."""
+
+
+def configured(config: ConfigInput, options: Mapping[str, Any]) -> ProducerConfig:
+    """Return the configuration that a constructor's arguments give.
+
+    Args:
+        config: The positional argument; a mapping is read as by `ProducerConfig.from_properties`.
+        options: The keyword arguments, which override it.
+
+    Raises:
+        ConfigError: An option is unknown, out of range or contradicts another.
+        TypeError: `config` is something else.
+    """
+    if config is None:
+        return ProducerConfig(**options)
+    if isinstance(config, ProducerConfig):
+        return config.replace(**options) if options else config
+    if isinstance(config, Mapping):
+        return ProducerConfig._read(config, options)
+    hint = ""
+    if isinstance(config, str | list | tuple):
+        hint = f"; name the brokers by keyword: bootstrap_servers={config!r}"
+    raise TypeError(
+        "the positional argument must be a ProducerConfig or a mapping of properties, not "
+        f"{type(config).__name__}{hint}"
+    )
 
 
 _FIELD_OPTIONS: Final[tuple[Option, ...]] = tuple(

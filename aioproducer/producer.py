@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer._arguments import timeout_of
 from aioproducer.bulk_calls import BulkCalls
-from aioproducer.config import ProducerConfig
+from aioproducer.config import ConfigInput, configured
 from aioproducer.errors import BufferFullError, InvalidTopicError
 from aioproducer.life import check_in_task
 from aioproducer.measuring import MeasuringCalls
@@ -42,11 +42,13 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
     warns (`ResourceWarning`), delivers what it has accepted and is closed then.
 
     Args:
-        config: a ready `ProducerConfig`; options given by keyword then override its fields.
+        config: a ready `ProducerConfig`, or a mapping of properties in the names of any client, as
+            `ProducerConfig.from_properties` takes it; options given by keyword override it.
         **options: the fields of `ProducerConfig`: Kafka's property names with underscores.
 
     Raises:
         ConfigError: an option is unknown, out of range or contradicts another.
+        TypeError: `config` is something else.
 
     Example:
         >>> async with Producer(bootstrap_servers="localhost:9092") as producer:
@@ -56,14 +58,11 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
 
     __slots__ = ("_lane",)  # of all attributes: native code looks there
 
-    def __init__(self, config: ProducerConfig | None = None, /, **options: Any) -> None:
-        if config is None:
-            config = ProducerConfig(**options)
-        elif options:
-            config = config.replace(**options)
-        super().__init__(config)
+    def __init__(self, config: ConfigInput = None, /, **options: Any) -> None:
+        settings = configured(config, options)
+        super().__init__(settings)
         self._lane: Lane | None = None
-        self._serializers = None if is_plain(config) else RecordSerializers(config)
+        self._serializers = None if is_plain(settings) else RecordSerializers(settings)
 
     # -- sending ---------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from aioproducer._arguments import index_of
-from aioproducer.config import ProducerConfig
+from aioproducer.config import ConfigInput, configured
 from aioproducer.core import coordinator_questions as questions
 from aioproducer.core.prepared import Fate, fate_of
 from aioproducer.errors import (
@@ -51,8 +51,8 @@ class TransactionAdmin:
     """Ends transactions and reads positions, over connections of its own.
 
     Args:
-        config: a ready `ProducerConfig`, of which the connection, the time limits and the backoff
-            count; options given by keyword then override its fields.
+        config: a ready `ProducerConfig` or a mapping of properties, of which the connection, the
+            time limits and the backoff count; options given by keyword override it.
         **options: fields of `ProducerConfig`.
 
     Every call raises `KafkaTimeoutError` after `max_block_ms` without an outcome; it may be
@@ -63,8 +63,8 @@ class TransactionAdmin:
         ...     await admin.finish(prepared, commit=True)
     """
 
-    def __init__(self, config: ProducerConfig | None = None, /, **options: Any) -> None:
-        self._config = ProducerConfig(**options) if config is None else config.replace(**options)
+    def __init__(self, config: ConfigInput = None, /, **options: Any) -> None:
+        self._config = configured(config, options)
         self._client: CoordinatorClient | None = None
 
     async def __aenter__(self) -> Self:
@@ -232,7 +232,7 @@ def _refusal(
 
 async def finish_transaction(
     prepared: PreparedTransaction,
-    config: ProducerConfig | None = None,
+    config: ConfigInput = None,
     /,
     *,
     commit: bool,
@@ -244,7 +244,7 @@ async def finish_transaction(
 
 
 async def still_prepared(
-    prepared: PreparedTransaction, config: ProducerConfig | None = None, /, **options: Any
+    prepared: PreparedTransaction, config: ConfigInput = None, /, **options: Any
 ) -> bool:
     """`TransactionAdmin.still_prepared` for one transaction."""
     async with TransactionAdmin(config, **options) as admin:

@@ -20,7 +20,7 @@ import pytest
 
 from aioproducer import Producer, ProducerConfig, blocking
 from aioproducer.compat.aiokafka import AIOKafkaProducer
-from aioproducer.errors import TransactionAbortableError
+from aioproducer.errors import ConfigError, TransactionAbortableError
 from aioproducer.testing import ClusterSettings, EmbeddedCluster, TopicSpec, read_topic
 
 with warnings.catch_warnings():
@@ -178,8 +178,10 @@ async def test_each_option_of_aiokafka_means_that_one_here() -> None:
         producer = AIOKafkaProducer(**theirs)
         await producer.stop()
         ours_config = ProducerConfig(**({"bootstrap_servers": "broker:9092"} | ours))
+        native = ProducerConfig(**({"bootstrap_servers": "broker:9092"} | theirs))
         for name in ours:
             assert value_of(producer._config, name) == value_of(ours_config, name), row
+            assert value_of(native, name) == value_of(ours_config, name), row
 
 
 def test_each_option_of_librdkafka_is_read_as_that_one_here() -> None:
@@ -188,7 +190,7 @@ def test_each_option_of_librdkafka_is_read_as_that_one_here() -> None:
         theirs = eval("{" + code(theirs_cell) + "}")
         ours = eval(f"dict({code(ours_cell)})")
         confluent_kafka.Producer(QUIET | base | theirs)
-        read = ProducerConfig.from_properties(base | theirs)
+        read = Producer(base | theirs).config
         expected = ProducerConfig(**({"bootstrap_servers": "127.0.0.1:1"} | ours))
         for name in ours:
             assert getattr(read, name) == getattr(expected, name), theirs_cell
@@ -198,8 +200,18 @@ def test_each_option_of_kafka_python_exists_there_and_here() -> None:
     for theirs_cell, ours_cell in TABLES["option of kafka-python | option of aioproducer"]:
         theirs, ours = (eval(f"dict({code(cell)})") for cell in (theirs_cell, ours_cell))
         assert theirs.keys() <= kafka.KafkaProducer.DEFAULT_CONFIG.keys(), theirs_cell
-        assert list(theirs.values()) == list(ours.values())
-        ProducerConfig(bootstrap_servers="broker:9092", **ours)
+        read, expected = (
+            ProducerConfig(bootstrap_servers="broker:9092", **o) for o in (theirs, ours)
+        )
+        for name in ours:
+            assert getattr(read, name) == getattr(expected, name), theirs_cell
+
+
+def test_each_callback_of_confluent_kafka_is_refused_in_the_words_of_the_page() -> None:
+    for name_cell, instead in TABLES["callback of confluent-kafka | instead"]:
+        with pytest.raises(ConfigError, match=code(name_cell)) as error:
+            Producer({"bootstrap.servers": "broker:9092", code(name_cell): print})
+        assert error.value.advice == instead
 
 
 def our_default(name: str) -> Any:

@@ -29,7 +29,7 @@ from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.blocking.reading import BlockReader
 from aioproducer.blocking.started import Started
 from aioproducer.blocking.transactions import TransactionalCalls
-from aioproducer.config import ProducerConfig
+from aioproducer.config import ConfigInput, ProducerConfig
 from aioproducer.errors import (
     BufferFullError,
     IllegalStateError,
@@ -73,14 +73,16 @@ class Producer(TransactionalCalls):
     once.
 
     Args:
-        config: a ready `ProducerConfig`; options given by keyword then override its fields.
+        config: a ready `ProducerConfig`, or a mapping of properties in the names of any client, as
+            `ProducerConfig.from_properties` takes it; options given by keyword override it.
         **options: the fields of `ProducerConfig`: Kafka's property names with underscores.
 
     Raises:
         ConfigError: an option is unknown, out of range or contradicts another.
+        TypeError: `config` is something else.
     """
 
-    def __init__(self, config: ProducerConfig | None = None, /, **options: Any) -> None:
+    def __init__(self, config: ConfigInput = None, /, **options: Any) -> None:
         self._producer = asynchronous.Producer(config, **options)
         self._exit_timeout = _EXIT_TIMEOUT_S
         settings = self._producer.config

@@ -21,7 +21,7 @@ from starlette.requests import HTTPConnection
 
 from aioproducer import log
 from aioproducer._arguments import timeout_of
-from aioproducer.config import ProducerConfig
+from aioproducer.config import ConfigInput, configured
 from aioproducer.errors import IllegalStateError
 from aioproducer.producer import Producer
 
@@ -37,7 +37,8 @@ class ProducerLifespan:
     Leaving it delivers what was accepted, also what nobody awaits.
 
     Args:
-        config: a ready `ProducerConfig`, or a function without arguments that makes the producer.
+        config: a ready `ProducerConfig`, a mapping of properties, or a function without arguments
+            that makes the producer.
         warm_up: topics whose metadata and leaders are fetched before the first request.
         close_timeout_s: seconds that the last deliveries may take. Less than the server's own
             patience (gunicorn's `graceful_timeout`, Kubernetes' grace period: 30 s), so that what
@@ -55,7 +56,7 @@ class ProducerLifespan:
 
     def __init__(
         self,
-        config: ProducerConfig | Callable[[], Producer] | None = None,
+        config: ConfigInput | Callable[[], Producer] = None,
         /,
         *,
         warm_up: Sequence[str] = (),
@@ -106,6 +107,6 @@ def producer_of(connection: HTTPConnection) -> Producer:
     return found
 
 
-def _maker(config: ProducerConfig | None, options: Mapping[str, Any]) -> Callable[[], Producer]:
-    ready = ProducerConfig(**options) if config is None else config.replace(**options)
+def _maker(config: ConfigInput, options: Mapping[str, Any]) -> Callable[[], Producer]:
+    ready = configured(config, options)
     return lambda: Producer(ready)
