@@ -104,9 +104,10 @@ class ProducerIdRequests:
         if isinstance(error, ProtocolError):
             # A peer that sends garbage says nothing about producer ids.
             error = NodeDisconnectedError(f"connection dropped: {error}")
-        self.last_error = error
         if isinstance(error, UnsupportedVersionError) and self._sequencer.do_without_identity():
+            self.failures, self.last_error = 0, None
             return IdentityFailure.NOT_NEEDED
+        self.last_error = error
         self._retry_at = now + self._backoff.delay(self.failures, self._rng)
         self.failures += 1
         if isinstance(error, AuthorizationError):
