@@ -316,6 +316,9 @@ class AIOKafkaProducer(TransactionalCalls):
                 partition = delivery.partition
                 delivery.batch_and_index()[0].indivisible = True
                 deliveries.append(delivery)
+            if deliveries:
+                # What is written together or not at all takes in no other records.
+                deliveries[-1].batch_and_index()[0].close()
         return batch_future(deliveries, acknowledged=self._acknowledges)
 
     async def partitions_for(self, topic: str) -> set[int]:
