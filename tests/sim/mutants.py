@@ -124,6 +124,30 @@ MUTANTS = (
         "            if batch:  # else",
     ),
     Mutant(
+        "give every record of a refused batch the error of the bad one",
+        "core/failures.py",
+        "        error = _refused_because_of_others(error, are_named=bool(blamed))\n",
+        "        pass\n",
+    ),
+    Mutant(
+        "fail what a broker does not blame",
+        "core/sender.py",
+        "        if batch.possibly_persisted or self._transactions is not None:\n",
+        "        if blamed:\n",
+    ),
+    Mutant(
+        "send the rest of a refused batch although the whole may be written",
+        "core/sender.py",
+        "        if batch.possibly_persisted or self._transactions is not None:\n",
+        "        if self._transactions is not None:\n",
+    ),
+    Mutant(
+        "blame the neighbour of the bad record",
+        "core/producer_batch.py",
+        "            return part.outcome_of(place)\n",
+        "            return self._places[index - 1][0].outcome_of(place)\n",
+    ),
+    Mutant(
         "forget who waits for a record's place",
         "core/buffer_pool.py",
         "                self.on_ceiling(self.ceiling)\n            self._serve()",

@@ -52,6 +52,8 @@ class ClusterSettings:
         topic_defaults: Topic options that hold for every topic not setting its own.
         verify_records: Decode every record of every batch on produce and check offsets, counts and
             timestamps, not just the batch header and its CRC. Costs CPU per record.
+        names_bad_records: Whether the refusal of a batch names the records to blame (KIP-467).
+            Brokers before Kafka 2.4 do not, nor does Redpanda.
         max_request_bytes: A larger frame closes the connection.
         connections_max_idle_ms: After how long without a request a broker closes a connection; -1
             never.
@@ -78,6 +80,7 @@ class ClusterSettings:
     default_replication_factor: int = 3
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     verify_records: bool = False
+    names_bad_records: bool = True
     max_request_bytes: int = MAX_REQUEST_BYTES
     connections_max_idle_ms: int = 600_000
     producer_id_expiration_ms: int = 86_400_000

@@ -14,11 +14,17 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from aioproducer.core.idempotence import sequence_after
-from aioproducer.errors import BufferExhaustedError, DeliveryTimeoutError, MetadataTimeoutError
+from aioproducer.errors import (
+    BatchRefusedError,
+    BufferExhaustedError,
+    DeliveryTimeoutError,
+    InvalidRecordError,
+    MetadataTimeoutError,
+)
 from aioproducer.records.batch import DecodedRecord, read_batches
 from aioproducer.testing.sim.evidence import Evidence, name_of
 from aioproducer.testing.sim.ledger import Entry, Fate
-from aioproducer.types import TimestampType, TopicPartition
+from aioproducer.types import Persistence, TimestampType, TopicPartition
 
 _RECOVERY_S = 12.0
 """A healthy cluster takes at least something within that long."""
@@ -133,6 +139,19 @@ def not_persisted_is_true(e: Evidence) -> Iterator[str]:
             for place in e.copies.get(entry.name, ()):
                 at = f"{place.where.partition}@{place.record.offset}"
                 yield f"{entry.label}: {entry.fate.value}, {error}, and stands at {at}"
+
+
+def the_right_records_are_blamed(e: Evidence) -> Iterator[str]:
+    """A record fails for a reason of its own, or was refused where it could not be sent again."""
+    for entry in e.ledger.entries:
+        error = entry.error
+        if isinstance(error, InvalidRecordError):
+            if "without key" in error.message and entry.key is not None:
+                yield f"{entry.label}: has a key, and yet {error}"
+        elif isinstance(error, BatchRefusedError):
+            is_alone = entry.transaction is None
+            if is_alone and error.persistence is Persistence.NOT_PERSISTED:
+                yield f"{entry.label}: was not to blame and not sent again: {error}"
 
 
 def nothing_is_lost_silently(e: Evidence) -> Iterator[str]:
@@ -323,6 +342,7 @@ ORACLES = (
     delivered_is_true,
     partition_is_obeyed,
     not_persisted_is_true,
+    the_right_records_are_blamed,
     nothing_is_lost_silently,
     nothing_is_invented,
     order_is_kept,

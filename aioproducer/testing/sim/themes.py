@@ -15,6 +15,7 @@ from typing import Any
 
 from aioproducer.testing.sim.faults.answers import (
     InitProducerIdError,
+    KeysRequired,
     MixedErrors,
     UnansweredInitProducerId,
 )
@@ -135,7 +136,13 @@ IDENTITY_TROUBLE = Theme(_identity_trouble, {**_LONG_DELIVERY, **_IDEMPOTENT}, _
 CLOCK_JUMPS = Theme(_times(12, ClockJump.draw))
 
 
+_LARGE_BATCHES = {"linger_ms": 50, "batch_size": 16384, "buffer_memory": 1 << 20}
+BAD_RECORDS = Theme(_times(10, KeysRequired.draw), {**_LONG_DELIVERY, **_LARGE_BATCHES})
+
+
 _THEMES = (
+    BAD_RECORDS,
+    BAD_RECORDS,
     DOUBTS,
     DOUBTS,
     DEPOSITIONS,
@@ -163,4 +170,4 @@ def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:
         return POSITIONS
     # V2 adds nothing by requests of its own.
     additions = [LOST_ADDITIONS] * (plan.version == 1)
-    return rng.choice([LATE_ENDS, OVERTAKINGS, EARLY_HEALING, SLOW_ENDS, *additions])
+    return rng.choice([LATE_ENDS, OVERTAKINGS, EARLY_HEALING, SLOW_ENDS, BAD_RECORDS, *additions])

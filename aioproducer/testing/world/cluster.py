@@ -29,6 +29,8 @@ from aioproducer.testing.broker.topics import NO_LEADER, Appended, Leadership, P
 from aioproducer.testing.world.trace import Trace
 from aioproducer.types import TopicPartition
 
+_POLICY = "cleanup.policy"
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicationTiming:
@@ -50,6 +52,7 @@ class SimCluster(ClusterState):
         stale_answers: Metadata answers that differed from the truth, per broker.
         late_fetches: Fetches begun with extra lag, per broker.
         markers_written: How many transaction markers were written.
+        keyless_refused: How many batches were refused because a record had no key.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class SimCluster(ClusterState):
         self.stale_answers: dict[int, int] = dict.fromkeys(self.brokers, 0)
         self.late_fetches: dict[int, int] = dict.fromkeys(self.brokers, 0)
         self.markers_written: int = 0
+        self.keyless_refused: int = 0
         self._timing = timing
         self._registered = set(self.brokers)
         self._paused: set[int] = set()
@@ -250,6 +254,16 @@ class SimCluster(ClusterState):
         self.extra_lag.clear()
         self._beliefs.clear()
         self.controller_away_until = 0.0
+        for topic in self.topics:
+            self.require_keys(topic, False)
+
+    def require_keys(self, topic: str, are_required: bool) -> None:
+        """Whether brokers refuse records of a topic that have no key."""
+        found = self.topics[topic]
+        own = {name: value for name, value in found.config.own.items() if name != _POLICY}
+        if are_required:
+            own[_POLICY] = "compact"
+        found.config = TopicConfig(own, self.settings.topic_defaults)
 
     def _replicated(self) -> list[ReplicatedPartition]:
         return [each for each in self._partitions() if isinstance(each, ReplicatedPartition)]

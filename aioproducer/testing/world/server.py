@@ -355,6 +355,7 @@ class Session:
         told = []
         for topic in response.responses:
             for each in topic.partition_responses:
+                self._broker.cluster.keyless_refused += "without key" in (each.error_message or "")
                 if each.error_code in _ACCUSING and not self._is_scripted(each.error_code):
                     self._complain(f"code {each.error_code}: {each.error_message}")
                 outcome = f"@{each.base_offset}" if not each.error_code else f"E{each.error_code}"

@@ -294,10 +294,11 @@ def _refused(
 ) -> PartitionProduceResponse:
     answer = _failed(ctx, topic, data.index, refusal.code, refusal.message)
     answer.log_start_offset = refusal.log_start_offset
-    answer.record_errors = [
-        BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-        for index, message in refusal.record_errors
-    ]
+    if ctx.cluster.settings.names_bad_records:
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in refusal.record_errors
+        ]
     return answer
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 from abc import abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Self
 
 from aioproducer.testing.broker.faults import ConnectionFault, ErrorAnswer
@@ -20,7 +21,9 @@ from aioproducer.wire.messages.produce import PartitionProduceResponse, ProduceR
 _REFUSALS = (2, 3, 6, 7, 9, 13, 19, 56, 74, 76, 89, 100)
 """Retriable codes of the produce error table, answered without writing."""
 
-_FINAL_REFUSALS = (-1, 10, 17, 29, 32, 87)
+_INVALID_RECORD = 87
+
+_FINAL_REFUSALS = (-1, 10, 17, 29, 32, _INVALID_RECORD)
 """Codes after which a batch fails (or is split), answered without writing."""
 
 _RETRIABLE_AFTER_WRITING = (7, 20)
@@ -37,16 +40,19 @@ _WRONG_ANSWER = (8).to_bytes(4, "big") + b"\x7f" * 8
 
 
 class Ambush(ScriptedFault):
-    """A scripted fault that tells the world when it strikes."""
+    """A scripted fault that tells the world when it strikes, and does something `then`."""
 
     world: World | None = None
     lasts_s: float = 0.0
+    then: Callable[[], None] | None = None
 
     def strikes(self, api: ApiKey, node_id: int, topic: str | None, partition: int | None) -> bool:
         """See `ScriptedFault.strikes`."""
         struck = ScriptedFault.strikes(self, api, node_id, topic, partition)
         if struck and self.world is not None:
             self.world.disturb(self.lasts_s)
+            if self.then is not None:
+                self.world.later(0.0, self.then)
         return struck
 
 
@@ -129,6 +135,45 @@ class ErrorAfterWrite(_CodeAnswered):
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
         """Any of them, once or a few times."""
         return cls(at, node(rng, shape), rng.choice((1, 2, 4)), rng.choice(_ERRORS_AFTER_WRITING))
+
+
+@dataclass(frozen=True, slots=True)
+class KeysRequired(Fault):
+    """A topic takes no records without a key for a while: batches are refused because of some."""
+
+    kind = "keys required"
+    topic: str
+    seconds: float
+    are_named: bool
+    after_doubt: bool
+
+    def strike(self, world: World) -> Probe:
+        """As if the topic was compacted, from now on or from the next batch on."""
+        cluster = world.cluster
+        before = cluster.keyless_refused
+        for broker in world.brokers.values():
+            broker.scripted_codes.add(_INVALID_RECORD)
+
+        def require() -> None:
+            cluster.settings = replace(cluster.settings, names_bad_records=self.are_named)
+            cluster.require_keys(self.topic, True)
+            world.later(self.seconds, lambda: cluster.require_keys(self.topic, False))
+
+        if self.after_doubt:
+            code = _RETRIABLE_AFTER_WRITING[0]
+            doubt = Ambush(ErrorAnswer(code, apply=True), ApiKey.PRODUCE, None, self.topic)
+            doubt.world, doubt.then = world, require
+            cluster.faults.add(doubt)
+        else:
+            require()
+        return lambda: cluster.keyless_refused - before
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Brokers mostly name the records that have none."""
+        seconds = round(rng.choice((1.0, 5.0)) * rng.uniform(0.5, 2.0), 3)
+        topic = rng.choice(sorted(shape.topics))
+        return cls(at, topic, seconds, rng.random() < 0.7, rng.random() < 0.5)
 
 
 @dataclass(frozen=True, slots=True)
