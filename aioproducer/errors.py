@@ -55,7 +55,8 @@ class BatchRefusedError(KafkaError):
     """The broker refused the record's batch because of other records in it; `__cause__` says why.
 
     A producer sends such records again by itself, except in a transaction, in a batch that may have
-    been written by an earlier attempt, and in a batch that must not be split.
+    been written by an earlier attempt, behind a later batch that is written already, and in a batch
+    that must not be split.
     """
 
     retriable: bool = True

@@ -82,14 +82,15 @@ def failure_outcome(
         )
 
     if blamed is not None and len(blamed) < batch.count:
-        error = _refused_because_of_others(error, are_named=bool(blamed))
+        error = refused_because_of_others(error, are_named=bool(blamed))
     return BatchOutcome(
         error=about_this_batch(error),
         record_errors={i: about_this_batch(e) for i, e in (blamed or {}).items()},
     )
 
 
-def _refused_because_of_others(cause: KafkaError, *, are_named: bool) -> BatchRefusedError:
+def refused_because_of_others(cause: KafkaError, *, are_named: bool) -> BatchRefusedError:
+    """The error of records that are not known to be why the broker refused their batch."""
     which = "because of other records in it" if are_named else "without naming the bad records"
     error = BatchRefusedError(f"the broker refused the batch {which}: {cause}")
     error.__cause__ = cause

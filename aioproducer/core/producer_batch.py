@@ -321,7 +321,7 @@ class ProducerBatch:
                 part._append_decoded(records[index])
                 places[index] = (part, place)
             part.close()
-            part.possibly_persisted, part.last_error = self.possibly_persisted, self.last_error
+            part.possibly_persisted = self.possibly_persisted
             parts.append(part)
         self.parts, self._places = parts, places
         return parts

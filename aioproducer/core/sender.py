@@ -27,7 +27,12 @@ from typing import TYPE_CHECKING
 from aioproducer.core.accumulator import RecordAccumulator
 from aioproducer.core.acknowledged import AcknowledgedOffsets, ForgottenProducer, LostRecords
 from aioproducer.core.actions import Action, Connect, Dispatch, NodeView
-from aioproducer.core.failures import expiry_of, failure_outcome, overtaken
+from aioproducer.core.failures import (
+    expiry_of,
+    failure_outcome,
+    overtaken,
+    refused_because_of_others,
+)
 from aioproducer.core.idempotence import NO_NUMBERS, ProducerIdentity, Sequencer
 from aioproducer.core.liveness import Connections, unattended, wait_of
 from aioproducer.core.obstacles import Wait
@@ -436,6 +441,9 @@ class Sender:
         if blamed:
             self._fail(parts[0], error, dict(enumerate(blamed.values())), now=now)
             parts = parts[1:]
+        for part in parts:
+            # What they are told of if they do not get to be sent again.
+            part.last_error = refused_because_of_others(error, are_named=bool(blamed))
         self._sequencer.on_split(batch, parts)
         self.accumulator.enqueue_parts(batch, parts, now)
 

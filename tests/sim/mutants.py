@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "give every record of a refused batch the error of the bad one",
         "core/failures.py",
-        "        error = _refused_because_of_others(error, are_named=bool(blamed))\n",
+        "        error = refused_because_of_others(error, are_named=bool(blamed))\n",
         "        pass\n",
     ),
     Mutant(

@@ -24,6 +24,7 @@ from aioproducer.errors import (
 from aioproducer.records.batch import DecodedRecord, read_batches
 from aioproducer.testing.sim.evidence import Evidence, name_of
 from aioproducer.testing.sim.ledger import Entry, Fate
+from aioproducer.testing.sim.scenario import CHAOS_S
 from aioproducer.types import Persistence, TimestampType, TopicPartition
 
 _RECOVERY_S = 12.0
@@ -143,14 +144,16 @@ def not_persisted_is_true(e: Evidence) -> Iterator[str]:
 
 def the_right_records_are_blamed(e: Evidence) -> Iterator[str]:
     """A record fails for a reason of its own, or was refused where it could not be sent again."""
+    # A broker that has forgotten the producer may have written a later batch: order comes first.
+    forgets = e.cluster.settings.producer_id_expiration_ms < CHAOS_S * 1000
     for entry in e.ledger.entries:
         error = entry.error
         if isinstance(error, InvalidRecordError):
             if "without key" in error.message and entry.key is not None:
                 yield f"{entry.label}: has a key, and yet {error}"
         elif isinstance(error, BatchRefusedError):
-            is_alone = entry.transaction is None
-            if is_alone and error.persistence is Persistence.NOT_PERSISTED:
+            may_go_again = entry.transaction is None and not forgets
+            if may_go_again and error.persistence is Persistence.NOT_PERSISTED:
                 yield f"{entry.label}: was not to blame and not sent again: {error}"
 
 

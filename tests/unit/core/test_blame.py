@@ -216,19 +216,26 @@ def test_batches_behind_are_numbered_anew_and_keep_their_order() -> None:
     assert core.data_losses == []
 
 
-def test_what_is_left_of_a_batch_never_uses_its_sequences() -> None:
+@pytest.mark.parametrize("names", [True, False])
+def test_what_is_left_of_a_batch_is_not_written_after_a_later_one(names: bool) -> None:
     # A broker that forgot the producer takes a batch without its predecessor.
-    core, broker = make_core(), Broker()
+    core, broker = make_core(), Broker(names=names)
     batch_of(core, b"0")
     run(core, broker)
-    rest = batch_of(core, b"bad", b"1")
-    (one_way,) = core.poll()
-    batch_of(core, b"2")
-    (other,) = core.poll()
-    core.sender.on_response(1, one_way.batches, broker.answer(rest), core.now)
-    core.sender.on_response(1, other.batches, broker.answer(other.batches[0]), core.now)
+    batch = batch_of(core, b"bad", b"1", b"2")
+    (first,) = core.poll()
+    batch_of(core, b"3")
+    (second,) = core.poll()
+    core.sender.on_response(1, first.batches, broker.answer(batch), core.now)
+    core.sender.on_response(1, second.batches, broker.answer(second.batches[0]), core.now)
     run(core, broker)
-    assert broker.stamps == [(0, 0), (0, 3), (1, 0)]
+    assert broker.log == [b"0", b"3"]
+    assert broker.stamps == [(0, 0), (0, 4)]
+    errors = [batch.record_error(index) for index in range(3)]
+    assert {error.persistence for error in errors if error} == {Persistence.NOT_PERSISTED}
+    for error in errors[1:]:
+        assert isinstance(error, BatchRefusedError)
+        assert "later batch" in str(error)
 
 
 def test_the_rest_of_a_batch_is_as_old_as_the_batch() -> None:
