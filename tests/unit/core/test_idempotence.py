@@ -658,6 +658,9 @@ class Broker:
 class ExactlyOnce(RuleBasedStateMachine):
     """Whatever is lost, late, refused or expired: each record stands once, in order, or not."""
 
+    forgets = False
+    """Whether the broker may forget the producer."""
+
     @initialize()
     def start(self) -> None:
         self.core = idempotent_core(delivery_timeout=20.0, batch_size=100)
@@ -778,7 +781,8 @@ class ExactlyOnce(RuleBasedStateMachine):
                 assert number in log
             elif error.persistence is Persistence.NOT_PERSISTED:
                 assert number not in log
-                assert not isinstance(error, BatchRefusedError), "it can be sent again"
+                # What is not to blame is sent again, if that keeps the order.
+                assert self.forgets or not isinstance(error, BatchRefusedError)
 
     def teardown(self) -> None:
         if not hasattr(self, "broker"):
@@ -812,6 +816,7 @@ class Forgetful(ExactlyOnce):
     may not be written would be written twice.
     """
 
+    forgets = True
     connection_breaks = zombie_arrives = topic_is_created_anew = None  # type: ignore[assignment]
 
     @precondition(lambda self: self.wire)
