@@ -94,6 +94,18 @@ MUTANTS = (
         "            if queue.placed not in (_NOWHERE, _LEADERLESS)\n",
     ),
     Mutant(
+        "say of no topic that it changed",
+        "core/cluster.py",
+        "            changed[name] = None  # before the change:",
+        "            #",
+    ),
+    Mutant(
+        "forget the partitions of a topic that left, with their batches",
+        "core/accumulator.py",
+        "            if not any(queue.batches or queue.muted for queue in queues):\n",
+        "            if queues:\n",
+    ),
+    Mutant(
         "set no timer for the request for a producer id",
         "core/producer_id.py",
         "return self._retry_at if self._retry_at > now else look_again_at(nodes, now)",

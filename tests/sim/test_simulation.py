@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aioproducer.testing.sim import Setup, run_seed
-from aioproducer.testing.sim.themes import DEPOSITIONS, draw_theme
+from aioproducer.testing.sim.themes import DEPOSITIONS, MANY_TOPICS, draw_theme
 from aioproducer.testing.sim.transactions.plan import draw_plan
 from aioproducer.testing.world.spec import Chance
 
@@ -79,8 +79,25 @@ def test_a_theme_brings_its_faults_and_its_options() -> None:
     )
     result = run_seed(seed)
     deposed = sum(fault.kind == "deposed leader" for fault in result.drawn)
-    assert deposed >= DEPOSITIONS.count
+    assert deposed >= 6
     assert result.scenario.options.items() >= DEPOSITIONS.options.items()
+
+
+def test_many_topics_are_used_created_and_deleted_while_faults_strike() -> None:
+    seed = next(
+        seed
+        for seed in range(1, 1000)
+        if draw_plan(Chance(seed).of("transactions")) is None
+        and draw_theme(Chance(seed).of("theme")) is MANY_TOPICS
+    )
+    result = run_seed(seed)
+    assert not result.violations
+    assert result.happened["topic creation"] > 10
+    assert result.happened["topic deletion"] > 10
+    kinds = {fault.kind for fault in result.schedule}
+    assert len(kinds) > 3
+    appends = [line.split(" appends ")[1] for line in result.trace.lines if " appends m" in line]
+    assert len({where.split()[0] for where in appends}) > 100
 
 
 def test_without_faults_everything_in_time_is_delivered() -> None:

@@ -120,8 +120,8 @@ class Evidence:
         return found.append_times if isinstance(found, TracedPartition) else ()
 
     def partitions(self) -> Iterator[tuple[TopicPartition, TracedPartition]]:
-        """Every partition by its name."""
-        for topic in self.cluster.topics.values():
+        """Every partition by its name, those of deleted topics too: no name is used twice."""
+        for topic in (*self.cluster.topics.values(), *self.cluster.deleted):
             for partition in topic.partitions:
                 if isinstance(partition, TracedPartition):
                     yield TopicPartition(topic.name, partition.index), partition

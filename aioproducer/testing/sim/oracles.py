@@ -269,6 +269,8 @@ def calm_brings_progress(e: Evidence) -> Iterator[str]:
         error, settled = entry.error, entry.settled_at
         if not isinstance(error, DeliveryTimeoutError) or settled is None:
             continue
+        if not e.cluster.has_had(entry.topic, settled, settled + timeout):
+            continue
         appended_at = e.append_times(entry.topic, error.partition)
         for start, end in e.calm:
             since, until = max(start, settled), min(end, settled + timeout)
@@ -297,26 +299,44 @@ def recoveries(e: Evidence) -> Iterator[tuple[float, str]]:
     """How long each call and delivery took once everything was healed, seconds, and what it was."""
     if e.healed_at is None:
         return
+    freed_at = max((until for _, until in _waits_for_topics(e)), default=0.0)
     for what, began, ended in e.ledger.calls:
-        yield ended - max(began, e.healed_at), what
+        yield ended - max(began, e.healed_at, freed_at), what
     for entry in e.ledger.entries:
         settled, done_at = entry.settled_at, entry.done_at
         if settled is None:
             continue
         if isinstance(entry.error, DeliveryTimeoutError):
             done_at = settled + e.config.delivery_timeout_ms / 1000
+        if not e.cluster.has_had(entry.topic, entry.asked_at, done_at or settled):
+            continue
         yield settled - max(entry.asked_at, e.healed_at), f"{entry.label}: send()"
         if done_at is not None:
             what = f"{entry.label}: its delivery ({entry.error or 'acknowledged'})"
             yield done_at - max(settled, e.healed_at), what
 
 
+def _waits_for_topics(e: Evidence) -> Iterator[tuple[float, float]]:
+    """When accepted records waited for topics that were deleted, and had memory meanwhile."""
+    timeout = e.config.delivery_timeout_ms / 1000
+    for entry in e.ledger.entries:
+        if isinstance(entry.error, DeliveryTimeoutError) and entry.settled_at is not None:
+            until = entry.settled_at + timeout
+            if not e.cluster.has_had(entry.topic, entry.settled_at, until):
+                yield entry.settled_at, until
+
+
 def _refused_in_calm(e: Evidence) -> Iterator[str]:
     """A long wait in a line is one in vain only if no partition took anything meanwhile."""
+    held = list(_waits_for_topics(e))
     appended_at = [at for _, partition in e.partitions() for at in partition.append_times]
     for entry in e.ledger.entries:
         error, settled = entry.error, entry.settled_at
         if not isinstance(error, BufferExhaustedError | MetadataTimeoutError) or settled is None:
+            continue
+        if not e.cluster.has_had(entry.topic, entry.asked_at, settled):
+            continue
+        if any(since < settled and entry.asked_at < until for since, until in held):
             continue
         for start, end in e.calm:
             since, until = max(start, entry.asked_at), min(end, settled)

@@ -6,6 +6,7 @@ Owns: what may vary between runs besides faults. Must not know: how any of it is
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,8 @@ class Scenario(WorldSpec):
         purges: Whether tasks give up what waits, now and then.
         transactions: What the producers are to do in transactions; None for a run without.
         heals_at: When everything heals.
+        parade: Topics that tasks use one after the other, a few at a time; without, they use all
+            topics all the time.
     """
 
     tasks: int
@@ -53,6 +56,7 @@ class Scenario(WorldSpec):
     purges: bool
     transactions: Plan | None = None
     heals_at: float = CHAOS_S
+    parade: Sequence[str] = ()
 
     def settings(self, settings: ClusterSettings) -> ClusterSettings:
         """As the transactions' plan says."""

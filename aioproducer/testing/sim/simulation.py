@@ -283,6 +283,7 @@ class Simulation:
             self.trace,
             self.world.wall_ms,
             purges=scenario.purges,
+            parade=scenario.parade,
         )
         each = scenario.records // scenario.tasks + 1
         return [
@@ -320,8 +321,10 @@ class Simulation:
 
     async def _probe(self, producer: SimProducer) -> None:
         """A healthy cluster takes a record for every partition."""
-        shape = self.scenario.shape
-        wanted = [(topic, i) for topic, count in sorted(shape.topics.items()) for i in range(count)]
+        topics = self.scenario.shape.topics
+        if self.scenario.parade:
+            topics = dict.fromkeys(self.world.cluster.topics, 1)
+        wanted = [(topic, i) for topic, count in sorted(topics.items()) for i in range(count)]
         errors: dict[tuple[str, int], KafkaError] = {}
         for attempt in range(_PROBES):
             outcomes = [await self._probe_partition(producer, *at, attempt) for at in wanted]

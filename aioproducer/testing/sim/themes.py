@@ -9,17 +9,25 @@ Invariant: a theme is drawn from a source of chance of its own; a run without on
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from aioproducer.testing.broker import TopicSpec
 from aioproducer.testing.sim.faults.answers import (
     InitProducerIdError,
     KeysRequired,
     MixedErrors,
     UnansweredInitProducerId,
 )
-from aioproducer.testing.sim.faults.brokers import ClockJump, Crash, DeposedLeader, PowerLoss
+from aioproducer.testing.sim.faults.brokers import (
+    ClockJump,
+    Crash,
+    DeposedLeader,
+    PowerLoss,
+    TopicCreation,
+    TopicDeletion,
+)
 from aioproducer.testing.sim.faults.coordinators import LostAddition, SlowMarkers
 from aioproducer.testing.sim.faults.moments import HeldEnd, OvertakenRenewal, PositionsRefused
 from aioproducer.testing.sim.faults.network import BlackHole, Reset
@@ -28,6 +36,8 @@ from aioproducer.testing.sim.transactions.plan import Plan
 from aioproducer.testing.world.faults import Fault, Shape
 
 _SHARE = 0.45
+_SHARE_OF_MANY_TOPICS = 0.12
+"""Of the runs without another theme."""
 _SHARE_OF_TRANSACTIONAL = 0.4
 _SHARE_OF_READERS = 0.4
 """Of the themes of runs in which somebody reads, so many are about positions."""
@@ -45,16 +55,26 @@ class Theme:
         schedule: Draws its faults.
         options: Options of the producer in place of those drawn.
         heals_at: When everything heals; the producers work on until the usual time.
+        topics: The topics there are at first; those of the scenario when left out.
+        parade: See `Scenario`.
     """
 
     schedule: Schedule
     options: Mapping[str, Any] = field(default_factory=dict)
     heals_at: float = CHAOS_S
+    topics: Mapping[str, TopicSpec] = field(default_factory=dict)
+    parade: Sequence[str] = ()
 
     def applied_to(self, scenario: Scenario) -> Scenario:
         """The scenario with the theme's options; one that heals early ends in peace."""
         options = {**scenario.options, **self.options}
-        scenario = replace(scenario, options=options, heals_at=self.heals_at)
+        scenario = replace(
+            scenario,
+            options=options,
+            heals_at=self.heals_at,
+            topics=self.topics or scenario.topics,
+            parade=self.parade,
+        )
         return scenario if self.heals_at == CHAOS_S else replace(scenario, closes_at=None)
 
 
@@ -135,6 +155,40 @@ EARLY_HEALING = Theme(lambda *_: [], _LONG_DELIVERY, _EARLY_S)
 IDENTITY_TROUBLE = Theme(_identity_trouble, {**_LONG_DELIVERY, **_IDEMPOTENT}, _EARLY_S)
 CLOCK_JUMPS = Theme(_times(12, ClockJump.draw))
 
+_PARADE = tuple(f"m{number:03}" for number in range(240))
+_CREATED, _DELETED = 6, 4
+"""Topics that come and go at a time."""
+
+
+def _comings_and_goings(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Topics are created about when they are first used, and some are deleted while or after."""
+    pace = CHAOS_S / len(_PARADE)
+    absent = [name for name in _PARADE if name not in shape.topics]
+    faults: list[Fault] = []
+    for first in range(0, len(absent), _CREATED):
+        names = absent[first : first + _CREATED]
+        at = _PARADE.index(names[0]) * pace + rng.uniform(-6.0, 1.0)
+        faults.append(TopicCreation(round(max(at, start), 3), tuple(names)))
+    for first in rng.sample(range(0, len(_PARADE), _DELETED), 15):
+        at = first * pace + rng.uniform(-1.0, 15.0)
+        gone = _PARADE[first : first + _DELETED]
+        faults.append(TopicDeletion(round(min(max(at, start), end), 3), gone))
+    return faults
+
+
+MANY_TOPICS = Theme(
+    _comings_and_goings,
+    {
+        "allow_auto_create_topics": False,
+        "max_block_ms": 3000,
+        "metadata_max_age_ms": 2000,
+        "metadata_max_idle_ms": 5000,
+    },
+    topics={name: TopicSpec(1, 3) for name in _PARADE[::2]},
+    parade=_PARADE,
+)
+"""Every topic is used for some seconds only, so that most expire during the run."""
+
 
 _LARGE_BATCHES = {"linger_ms": 50, "batch_size": 16384, "buffer_memory": 1 << 20}
 BAD_RECORDS = Theme(_times(10, KeysRequired.draw), {**_LONG_DELIVERY, **_LARGE_BATCHES})
@@ -158,7 +212,9 @@ _THEMES = (
 
 def draw_theme(rng: random.Random) -> Theme | None:
     """A theme of a run without transactions, or None for a run like most."""
-    return rng.choice(_THEMES) if rng.random() < _SHARE else None
+    if rng.random() < _SHARE:
+        return rng.choice(_THEMES)
+    return MANY_TOPICS if rng.random() < _SHARE_OF_MANY_TOPICS else None
 
 
 def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:

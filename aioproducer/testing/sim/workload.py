@@ -11,6 +11,7 @@ Owns: the tasks, and the books they keep. Must not know: faults, the cluster, wh
     regretting      send some, then purge everything
 
 A burst goes anywhere, or all of it to one partition, where several requests are under way then.
+With a parade of topics, "anywhere" is one of the few whose turn it is.
 
 Invariant: what a task wants to send depends on its own source of chance alone, never on how the
 cluster behaves.
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from aioproducer import Producer
@@ -34,6 +35,8 @@ from aioproducer.types import Record
 _KEYS = 12
 _SIZES = (0, 10, 100, 100, 400, 1000, 2000)
 _FOCUSED = 0.35
+_ABREAST = 12
+"""How many topics of a parade are used at a time."""
 
 
 class Workload:
@@ -52,11 +55,13 @@ class Workload:
         wall_ms: Callable[[], int],
         *,
         purges: bool,
+        parade: Sequence[str] = (),
     ) -> None:
         self.transaction: int | None = None
         self._sent: list[Entry] = []
         self._producer = producer
         self._purges = purges
+        self._parade = parade
         self._shape = shape
         self._ledger = ledger
         self._trace = trace
@@ -78,13 +83,15 @@ class Workload:
         number = 0
         while number < records:
             size = min(rng.choice((1, 2, 5, 12, 30)), records - number)
-            await self.burst(task, rng, number, size)
+            await self.burst(task, rng, number, size, number / records)
             number += size
             # Waiting for the cluster may have taken longer: then without a pause.
             pause = number * pace * rng.uniform(0.9, 1.1) - self._loop.time()
             await asyncio.sleep(max(0.0, pause))
 
-    async def burst(self, task: int, rng: random.Random, first: int, size: int) -> None:
+    async def burst(
+        self, task: int, rng: random.Random, first: int, size: int, progress: float = 0.0
+    ) -> None:
         """Sends so many records in one of the styles, and maybe flushes then.
 
         Args:
@@ -92,9 +99,10 @@ class Workload:
             rng: Its source of chance.
             first: The number of the first record.
             size: How many.
+            progress: Which share of its records the task has sent.
         """
-        focus = self._some_partition(rng) if rng.random() < _FOCUSED else None
-        draft = [self._draft(task, rng, first + i, focus) for i in range(size)]
+        focus = self._some_partition(rng, progress) if rng.random() < _FOCUSED else None
+        draft = [self._draft(task, rng, first + i, focus, progress) for i in range(size)]
         style = rng.choice(self._styles())
         await style(draft, rng)
         if rng.random() < 0.15:
@@ -201,14 +209,22 @@ class Workload:
 
     # -- steps ------------------------------------------------------------------------------------
 
-    def _some_partition(self, rng: random.Random) -> tuple[str, int | None]:
+    def _some_partition(self, rng: random.Random, progress: float) -> tuple[str, int | None]:
+        if self._parade:
+            first = round(progress * (len(self._parade) - _ABREAST))
+            return rng.choice(self._parade[first : first + _ABREAST]), 0
         topic = rng.choice(sorted(self._shape.topics))
         return topic, rng.randrange(self._shape.topics[topic])
 
     def _draft(
-        self, task: int, rng: random.Random, number: int, focus: tuple[str, int | None] | None
+        self,
+        task: int,
+        rng: random.Random,
+        number: int,
+        focus: tuple[str, int | None] | None,
+        progress: float = 0.0,
     ) -> Entry:
-        topic, partition = focus or self._some_partition(rng)
+        topic, partition = focus or self._some_partition(rng, progress)
         if focus is None and rng.random() < 0.7:
             partition = None
         name = b"<%d/%d>" % (task, number)

@@ -17,17 +17,22 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
 
 from aioproducer.records.batch import RecordBatch
 from aioproducer.testing.broker import BrokerSpec, ClusterSettings, ClusterState
 from aioproducer.testing.broker.markers import Marker
 from aioproducer.testing.broker.replication import ReplicatedPartition
-from aioproducer.testing.broker.settings import TopicConfig
-from aioproducer.testing.broker.topics import NO_LEADER, Appended, Leadership, Partition
+from aioproducer.testing.broker.settings import TopicConfig, TopicSpec
+from aioproducer.testing.broker.topics import NO_LEADER, Appended, Leadership, Partition, Topic
 from aioproducer.testing.world.trace import Trace
 from aioproducer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 _POLICY = "cleanup.policy"
 
@@ -53,6 +58,7 @@ class SimCluster(ClusterState):
         late_fetches: Fetches begun with extra lag, per broker.
         markers_written: How many transaction markers were written.
         keyless_refused: How many batches were refused because a record had no key.
+        deleted: Topics that were deleted, with their logs.
     """
 
     def __init__(
@@ -75,6 +81,9 @@ class SimCluster(ClusterState):
         self.late_fetches: dict[int, int] = dict.fromkeys(self.brokers, 0)
         self.markers_written: int = 0
         self.keyless_refused: int = 0
+        self.deleted: list[Topic] = []
+        self._created_at: dict[UUID, float] = {}
+        self._deleted_at: dict[UUID, float] = {}
         self._timing = timing
         self._registered = set(self.brokers)
         self._paused: set[int] = set()
@@ -169,6 +178,43 @@ class SimCluster(ClusterState):
             f"epoch {partition.leader_epoch} from {partition.log.end_offset}"
         )
 
+    # -- topics come and go -----------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        spec: TopicSpec | None = None,
+        *,
+        assignments: Mapping[int, Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> Topic:
+        """See `ClusterState.create_topic`."""
+        topic = super().create_topic(
+            name, spec, assignments=assignments, validate_only=validate_only
+        )
+        self._created_at[topic.topic_id] = self.loop.time()
+        return topic
+
+    def delete_topic(self, name: str) -> None:
+        """See `ClusterState.delete_topic`."""
+        topic = self.topics.get(name)
+        super().delete_topic(name)
+        if topic is not None:
+            self.deleted.append(topic)
+            self._deleted_at[topic.topic_id] = self.loop.time()
+            self.trace(f"{name} is deleted")
+
+    def has_had(self, name: str, since: float, until: float) -> bool:
+        """Whether one topic of this name was there all the time between two moments."""
+        known = [each for each in self.deleted if each.name == name]
+        if name in self.topics:
+            known.append(self.topics[name])
+        return any(
+            self._created_at[each.topic_id] <= since
+            and until <= self._deleted_at.get(each.topic_id, inf)
+            for each in known
+        )
+
     # -- replication ------------------------------------------------------------------------------
 
     def new_partition(self, topic: str, index: int, replicas: Sequence[int]) -> Partition:
@@ -210,6 +256,8 @@ class SimCluster(ClusterState):
     def _fetch(self, key: tuple[TopicPartition, int]) -> None:
         self._fetching.discard(key)
         partition = self._find(key[0])
+        if partition is None:
+            return
         can_fetch = self.is_working(key[1]) and self.is_working(partition.leader)
         if can_fetch and partition.fetch(key[1]):
             self._behind.pop(key, None)
@@ -217,7 +265,9 @@ class SimCluster(ClusterState):
 
     def _check_lag(self, key: tuple[TopicPartition, int], since: float) -> None:
         partition = self._find(key[0])
-        if self._behind.get(key) != since or not self.is_working(partition.leader):
+        if partition is None or self._behind.get(key) != since:
+            return
+        if not self.is_working(partition.leader):
             return
         del self._behind[key]
         if partition.is_behind(key[1]) and partition.shrink_isr(key[1]):
@@ -268,11 +318,10 @@ class SimCluster(ClusterState):
     def _replicated(self) -> list[ReplicatedPartition]:
         return [each for each in self._partitions() if isinstance(each, ReplicatedPartition)]
 
-    def _find(self, where: TopicPartition) -> ReplicatedPartition:
+    def _find(self, where: TopicPartition) -> ReplicatedPartition | None:
+        """A partition, unless its topic was deleted meanwhile."""
         found = self.partition(*where)
-        if not isinstance(found, ReplicatedPartition):
-            raise LookupError(f"no partition {where}")
-        return found
+        return found if isinstance(found, ReplicatedPartition) else None
 
 
 class TracedPartition(ReplicatedPartition):

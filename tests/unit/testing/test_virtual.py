@@ -9,6 +9,7 @@ import pytest
 
 from aioproducer.errors import DeliveryTimeoutError
 from aioproducer.testing import VirtualKafka, run_virtual
+from aioproducer.testing.broker import TopicSpec
 from aioproducer.testing.virtual import StuckError
 from aioproducer.types import Persistence
 
@@ -100,3 +101,25 @@ async def test_it_needs_a_loop_of_its_own() -> None:
 
     with pytest.raises(RuntimeError, match="plain function"):
         run_virtual(test)
+
+
+def test_a_topic_can_be_deleted_while_followers_fetch_from_it() -> None:
+    async def act(kafka: VirtualKafka) -> None:
+        cluster = kafka.world.cluster
+        async with kafka.producer(delivery_timeout_ms=3_000, request_timeout_ms=1_000) as producer:
+            await producer.send_and_wait("t", b"1")
+            sent = await producer.send("t", b"2")
+            for _ in range(100):
+                await asyncio.sleep(0.001)
+                if len(kafka.records("t")) == 2:
+                    break  # and followers fetch it 5 ms later
+            cluster.delete_topic("t")
+            deleted_at = kafka.now
+            with pytest.raises(DeliveryTimeoutError):
+                await sent
+        assert [topic.name for topic in cluster.deleted] == ["t"]
+        assert cluster.has_had("t", 0.0, deleted_at)
+        assert not cluster.has_had("t", 0.0, kafka.now)
+        assert not cluster.has_had("other", 0.0, 0.0)
+
+    run_virtual(act, topics={"t": TopicSpec(1, 3)})

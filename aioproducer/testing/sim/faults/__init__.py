@@ -40,6 +40,8 @@ from aioproducer.testing.sim.faults.brokers import (
     PowerLoss,
     ReplicaLag,
     StaleMetadata,
+    TopicCreation,
+    TopicDeletion,
 )
 from aioproducer.testing.sim.faults.coordinators import (
     CoordinatorDiesAfter,
@@ -152,6 +154,8 @@ THEMATIC_KINDS: Final[tuple[type[Fault], ...]] = (
     OvertakenRenewal,
     PositionsRefused,
     UnansweredInitProducerId,
+    TopicCreation,
+    TopicDeletion,
 )
 """What only themes bring."""
 

@@ -10,6 +10,7 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from aioproducer.testing.broker import TopicSpec
 from aioproducer.testing.world.faults import (
     Fault,
     LastingFault,
@@ -246,14 +247,57 @@ class PartitionGrowth(Fault):
 
     def strike(self, world: World) -> Probe:
         """Grows now."""
-        count = len(world.cluster.topics[self.topic].partitions)
-        world.cluster.create_partitions(self.topic, count + 1)
+        topic = world.cluster.topics.get(self.topic)
+        if topic is None:
+            return lambda: 0
+        world.cluster.create_partitions(self.topic, len(topic.partitions) + 1)
         return lambda: 1
 
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
         """Any topic."""
         return cls(at, rng.choice(sorted(shape.topics)))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreation(Fault):
+    """Topics are created, on as many of three brokers as are up."""
+
+    kind = "topic creation"
+    topics: tuple[str, ...]
+
+    def strike(self, world: World) -> Probe:
+        """They are there now."""
+        replicas = min(3, len(world.cluster.live_brokers))
+        wanted = [name for name in self.topics if replicas and name not in world.cluster.topics]
+        for name in wanted:
+            world.cluster.create_topic(name, TopicSpec(1, replicas))
+        return lambda: len(wanted)
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """One that nobody uses."""
+        return cls(at, (f"unused-{at}",))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeletion(Fault):
+    """Topics are deleted, with their records."""
+
+    kind = "topic deletion"
+    topics: tuple[str, ...]
+
+    def strike(self, world: World) -> Probe:
+        """They are gone now."""
+        gone = [name for name in self.topics if name in world.cluster.topics]
+        for name in gone:
+            world.cluster.delete_topic(name)
+        return lambda: len(gone)
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Any one."""
+        return cls(at, (rng.choice(sorted(shape.topics)),))
 
 
 @dataclass(frozen=True, slots=True)
