@@ -51,11 +51,19 @@ _FATAL = (AuthenticationError, UnsupportedVersionError)
 
 @dataclass(frozen=True, slots=True)
 class MetadataFetch:
-    """What to ask a broker for; `partial` when only topics without an answer are asked for."""
+    """What to ask a broker for.
+
+    Attributes:
+        topics: the topics to ask for.
+        allow_auto_create: whether that may create them.
+        partial: whether these are some of the topics in use only.
+        early: whether these are new topics, which do not wait for the backoff of the others.
+    """
 
     topics: list[str]
     allow_auto_create: bool
     partial: bool = False
+    early: bool = False
 
 
 NEVER_S = 1e12
@@ -83,6 +91,7 @@ class Metadata:
         "_last_failure",
         "_max_age",
         "_max_idle",
+        "_new",
         "_pending",
         "_rng",
         "_topic_ids",
@@ -131,6 +140,7 @@ class Metadata:
         self._topics: dict[str, LiveTopic] = {}
         self._topic_ids: dict[str, UUID] = {}  # outlive the topics, as sequences do
         self._pending: dict[str, None] = {}
+        self._new: dict[str, None] = {}  # those of the pending that no request has asked for
         self._fetch: MetadataFetch | None = None
         self._wanted = True
         self._full_answer_at = -inf
@@ -192,10 +202,8 @@ class Metadata:
             return
         check_topic_name(name)
         self._topics[name] = LiveTopic(name, used_at=now, last_seen=self.topic(name))
-        self._pending[name] = None
+        self._pending[name] = self._new[name] = None
         self._unchanged_answers = 0
-        if not self._failures:
-            self._allowed_at = -inf
         self._notify()
 
     def request_topic(self, name: str, now: float) -> None:
@@ -232,6 +240,8 @@ class Metadata:
         """The loop time at which to call `start_request`; inf while one is out."""
         if self._fetch is not None:
             return inf
+        if self._new and not self._failures:
+            return now
         wanted = self._wanted or self._pending
         due_at = now if wanted else self._full_answer_at + self._max_age
         return max(due_at, self._allowed_at, now)
@@ -239,11 +249,14 @@ class Metadata:
     def start_request(self, now: float) -> MetadataFetch:
         """Says what to ask for; the caller answers with `on_response` or `on_failure`."""
         aged = self._full_answer_at + self._max_age <= now
-        partial = not self._wanted and not aged
+        early = now < self._allowed_at and bool(self._new)
+        partial = early or (not self._wanted and not aged)
         if aged:
             self._unchanged_answers = 0
-        names = self._still_in_use(self._pending if partial else self._topics, now)
-        self._fetch = MetadataFetch(names, self._allow_auto_create, partial)
+        wanted = self._new if early else self._pending if partial else self._topics
+        names = self._still_in_use(wanted, now)
+        self._new.clear()
+        self._fetch = MetadataFetch(names, self._allow_auto_create, partial, early)
         return self._fetch
 
     # -- answers ---------------------------------------------------------------------------------
@@ -284,7 +297,8 @@ class Metadata:
             changes = dict.fromkeys(cluster.topics) | changes
         self._failures, self._last_failure, self.fatal_error = 0, None, None
         moved = self._update(changes, nodes, cluster_id, response.controller_id)
-        self._allow_next_after_answer(now, changed=moved)
+        if fetch is None or not fetch.early:
+            self._allow_next_after_answer(now, changed=moved)
         return True
 
     def on_failure(self, error: KafkaError, now: float) -> None:
@@ -411,11 +425,8 @@ class Metadata:
     def _allow_next_after_answer(self, now: float, *, changed: bool) -> None:
         """Sets the pause: longer and longer while answers bring nothing new (KIP-580)."""
         self._unchanged_answers = 0 if changed else self._unchanged_answers + 1
-        if any(not self._topics[name].asked for name in self._pending):
-            self._allowed_at = now
-        else:
-            attempt = max(self._unchanged_answers - 1, 0)
-            self._allowed_at = now + self._backoff.delay(attempt, self._rng)
+        attempt = max(self._unchanged_answers - 1, 0)
+        self._allowed_at = now + self._backoff.delay(attempt, self._rng)
 
     def _explain_topic(self, name: str, partition: int | None) -> str:
         live = self._topics.get(name)

@@ -144,6 +144,8 @@ class MetadataTask:
         self._no_node_ready = False
         self._answer: asyncio.Future[Message | None] | None = None
         self._answer_version = 0
+        self._asked: list[str] | None = None
+        """The topics of the request, None for every one in use."""
         self._trying_since: float | None = None
         self._nodes_told: Mapping[int, Node] | None = None
         self._told_fatal: dict[int, KafkaError] = {}
@@ -281,6 +283,7 @@ class MetadataTask:
             self._fail(error)
             return
         self._answer, self._answer_version = answer, version
+        self._asked = fetch.topics if fetch.partial else None
         answer.add_done_callback(self._on_answer)
 
     def _choose_version(self, node_id: int) -> int:
@@ -334,7 +337,9 @@ class MetadataTask:
             self._note_cluster(before)
             self._tell_nodes()
             self._on_update()
-        elif response.error_code == RebootstrapRequiredError.code and self._rebootstraps:
+            self._waiters.settle(now, self._asked)
+            return
+        if response.error_code == RebootstrapRequiredError.code and self._rebootstraps:
             self._rebootstrap(now, "the broker asked for it")
         self._waiters.settle(now)
 

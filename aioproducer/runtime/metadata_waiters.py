@@ -10,6 +10,7 @@ the topic again, so that he is not left to the next refresh by age.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -79,10 +80,15 @@ class MetadataWaiters:
             )
         return await self._wait_for(topic, partition, deadline)
 
-    def settle(self, now: float) -> None:
-        """Metadata has changed or an attempt has failed: wakes those whose question is decided."""
-        for topic, waiters in list(self._waiting.items()):
-            for waiter in list(waiters):
+    def settle(self, now: float, topics: Iterable[str] | None = None) -> None:
+        """Metadata has changed or an attempt has failed: wakes those whose question is decided.
+
+        Args:
+            now: loop time.
+            topics: those that an answer was about; every one when left out.
+        """
+        for topic in list(self._waiting) if topics is None else topics:
+            for waiter in list(self._waiting.get(topic, ())):
                 self._settle_one(waiter)
             if topic is not None and topic in self._waiting:
                 self._metadata.request_topic(topic, now)

@@ -140,6 +140,38 @@ def test_a_new_topic_is_asked_for_at_once_and_alone():
     assert (fetch.topics, fetch.partial) == (["u"], True)
 
 
+def test_a_new_topic_is_asked_for_at_once_and_the_others_keep_their_backoff():
+    metadata = ready()
+    metadata.add_topic("x", 1)
+    answer(metadata, 1, topic("x", error=UNKNOWN_TOPIC))
+    assert metadata.next_update_at(1) == pytest.approx(1.1)
+    for number in range(4):
+        now = 1.01 + number / 100
+        metadata.add_topic(f"u{number}", now)
+        assert metadata.next_update_at(now) == now
+        assert answer(metadata, now, topic(f"u{number}", (1, 0))) == [f"u{number}"]
+    assert metadata.next_update_at(1.05) == pytest.approx(1.1)
+    assert answer(metadata, 1.1, topic("x", (1, 0))) == ["x"]
+
+
+def test_a_new_topic_does_not_bring_a_requested_update_forward():
+    metadata = ready()
+    metadata.request_update(0.01)
+    metadata.add_topic("u", 0.02)
+    assert answer(metadata, 0.02, topic("u", (1, 0))) == ["u"]
+    assert metadata.next_update_at(0.03) == pytest.approx(0.1)
+    assert answer(metadata, 0.1, topic("t", (1, 5), (2, 5)), topic("u", (1, 0))) == ["t", "u"]
+
+
+def test_a_new_topic_whose_first_answer_decides_nothing_backs_off_with_the_others():
+    metadata = ready()
+    metadata.add_topic("u", 0.02)
+    assert answer(metadata, 0.02, topic("u", error=UNKNOWN_TOPIC)) == ["u"]
+    assert metadata.next_update_at(0.02) == pytest.approx(0.1)
+    answer(metadata, 0.1, topic("u", error=UNKNOWN_TOPIC))
+    assert metadata.next_update_at(0.1) == pytest.approx(0.2)
+
+
 def test_an_answer_for_a_new_topic_alone_is_merged_and_does_not_count_as_a_full_refresh():
     metadata = ready()
     metadata.add_topic("u", 10)
