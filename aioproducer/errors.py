@@ -19,6 +19,7 @@ from aioproducer._error_base import *  # noqa: F403
 from aioproducer._error_base import AuthenticationError, ErrorFacts, KafkaError
 from aioproducer._error_table import *  # noqa: F403
 from aioproducer._error_table_others import *  # noqa: F403
+from aioproducer.types import Persistence, PreparedTransaction
 
 
 class ConfigError(KafkaError, ValueError):
@@ -71,6 +72,35 @@ class FatalTransactionError(KafkaError):
     """The transactional producer cannot go on; its message carries the cause."""
 
     advice: str | None = "Close this producer; once the cause is gone a new one can go on."
+
+
+class CommitOutcomeUnknownError(KafkaError):
+    """The coordinator was asked to commit, and its answer is missing: committed whole, or not.
+
+    Attributes:
+        transaction: What `TransactionAdmin` finds the outcome by: transactional id, producer id
+            and epoch.
+    """
+
+    persistence: Persistence | None = Persistence.POSSIBLY_PERSISTED
+    advice: str | None = (
+        "Do not repeat its work yet: TransactionAdmin.finish(error.transaction, commit=True) "
+        "returns when it is committed, and raises PreparedTransactionEndedError when it was "
+        "aborted. Ask before another producer is started with its transactional_id: afterwards "
+        "only its records tell, read by a read_committed consumer."
+    )
+    transaction: PreparedTransaction | None = None
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        transaction: PreparedTransaction | None = None,
+        **facts: Unpack[ErrorFacts],
+    ) -> None:
+        super().__init__(message, **facts)
+        if transaction is not None:
+            self.transaction = transaction
 
 
 class PreparedTransactionEndedError(KafkaError):

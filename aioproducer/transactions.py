@@ -5,11 +5,12 @@ does. Must not know: coordinators, requests; `runtime` does the work.
 
 Leaving an `async with producer.transaction()` block
 
-    normally                        commit; if that is refused: abort, and raise why
+    normally                        commit, or wait for the commit that was begun inside; if that
+                                    is refused: abort, and raise why
     by an exception, a cancellation abort, at most `max_block_ms`; the exception goes on,
                                     with a note if the abort failed
     cancelled, or out of time,      the exception goes on, and so does the commit: only
-    during that commit              `commit_transaction()` tells how it ended
+    during that commit              `commit_transaction()` tells how it ended, also after `close()`
     after commit, abort or prepare  nothing
 """
 
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from aioproducer._arguments import index_of
 from aioproducer.errors import IllegalStateError, KafkaError, TransactionAbortableError
-from aioproducer.life import Life
+from aioproducer.life import Life, State
 from aioproducer.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -97,12 +98,16 @@ class TransactionalCalls(Life):
         Raises:
             TransactionAbortableError: some record or offset failed, awaited or not: nothing of the
                 transaction will be visible. Abort it, then do its work again.
-            KafkaTimeoutError: no outcome within `max_block_ms`. It may commit yet: only calling
-                `commit_transaction()` again tells.
-            ProducerFencedError, FatalTransactionError: only `close()` is left.
+            KafkaTimeoutError: no outcome within `max_block_ms`. It may commit yet: calling
+                `commit_transaction()` again tells, also while and after the producer is closed.
+            CommitOutcomeUnknownError: the producer came to its end, by `close(0)` or an error,
+                after the coordinator was asked to commit and before it answered.
+            ProducerClosedError, ProducerFencedError, FatalTransactionError, ProducerFailedError:
+                the producer is at its end; `persistence` NOT_PERSISTED says that the transaction
+                is not committed and never will be.
             IllegalStateError: no transaction is open.
         """
-        await self._transactions().commit()
+        await self._committing().commit()
 
     async def abort_transaction(self) -> None:
         """Aborts; records that were not sent yet fail with `TransactionAbortedError`.
@@ -147,6 +152,19 @@ class TransactionalCalls(Life):
         """
         return Transaction(self)
 
+    def _committing(self) -> TransactionTask:
+        """What commits; where a commit has an outcome to tell, after the producer's end as well."""
+        task = self._transaction_task
+        if task is None or not task.manager.has_commit_to_tell or self._state is State.FORKED:
+            return self._transactions()
+        self._check_loop()
+        return task
+
+    @property
+    def _transaction_task(self) -> TransactionTask | None:
+        """What does the work, whatever state the producer is in."""
+        return None if self._engine is None else self._engine.transactions
+
     def _transactions(self) -> TransactionTask:
         transactions = self._usable().transactions
         if transactions is None:
@@ -185,10 +203,26 @@ class Transaction:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._is_over:
+            return  # by a call inside the block
         if exc is None:
             await self._commit()
         else:
             await self._abort(exc)
+
+    def told_at_the_end(self) -> bool:
+        """Whether the producer is at its end and nothing is left to do for this transaction.
+
+        Raises:
+            KafkaError: the transaction is not committed, or nobody knows; see `commit_transaction`.
+        """
+        task = self._producer._transaction_task
+        return self._is_over or (task is not None and task.tells_commit())
+
+    @property
+    def _is_over(self) -> bool:
+        task = self._producer._transaction_task
+        return task is not None and self._number is not None and self._number <= task.manager.over
 
     def _check_current(self) -> None:
         """What is left of one transaction must not act on the next."""
@@ -196,8 +230,8 @@ class Transaction:
             raise IllegalStateError("this transaction has ended, or has not begun")
 
     async def _commit(self) -> None:
-        transactions = self._producer._transactions()
-        if not transactions.is_open(self._number):
+        transactions = self._producer._committing()
+        if not transactions.has_to_commit(self._number):
             return
         try:
             await transactions.commit()

@@ -24,6 +24,7 @@ from aioproducer import (
     serializers,
     testing,
 )
+from aioproducer.errors import CommitOutcomeUnknownError, PreparedTransactionEndedError
 from aioproducer.records import IMPLEMENTATION
 from aioproducer.testing import (
     EmbeddedCluster,
@@ -32,6 +33,7 @@ from aioproducer.testing import (
     read_topic,
 )
 from aioproducer.transaction_admin import TransactionAdmin
+from aioproducer.wire.api_keys import ApiKey
 
 ROOT = Path(__file__).parent.parent
 
@@ -85,7 +87,7 @@ async def test_the_snippets_about_sending_work(capsys: pytest.CaptureFixture[str
 
 
 async def test_the_snippets_about_transactions_work() -> None:
-    transaction, _, position, prepared = blocks(page("transactions"))
+    transaction, _, _, position, prepared = blocks(page("transactions"))
     scope: dict[str, Any] = {
         "Producer": Producer,
         "SourcePosition": SourcePosition,
@@ -114,6 +116,33 @@ async def test_the_snippets_about_transactions_work() -> None:
             read = await SourcePosition(name, "orders").read(producer)
         assert read == OffsetAndMetadata(1, "orders.csv")
         assert await values(servers, "orders") == [b"row 1", b"shipped", b"value"]
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_the_snippet_about_a_commit_whose_outcome_is_unknown_finds_out(arrives: bool) -> None:
+    _, snippet, *_ = blocks(page("transactions"))
+    scope: dict[str, Any] = {
+        "PreparedTransactionEndedError": PreparedTransactionEndedError,
+        "TransactionAdmin": TransactionAdmin,
+    }
+    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        servers = cluster.bootstrap_servers
+        await run_block(snippet, scope, servers)
+        producer = Producer(bootstrap_servers=servers, transactional_id="billing-1")
+        await producer.start()
+        await producer.begin_transaction()
+        await producer.send_and_wait("orders", b"once")
+        fault = cluster.state.faults.swallow(ApiKey.END_TXN, apply=arrives)
+        committing = asyncio.ensure_future(producer.commit_transaction())
+        async with asyncio.timeout(20):
+            while not fault.struck:  # noqa: ASYNC110 - there is no event
+                await asyncio.sleep(0.01)
+        await producer.close(0)
+        with pytest.raises(CommitOutcomeUnknownError) as caught:
+            await committing
+        for _ in range(2):
+            assert await scope["resolve"](caught.value, servers)
+        assert await values(servers, "orders") == [b"once"]
 
 
 async def test_the_snippets_about_loading_work(

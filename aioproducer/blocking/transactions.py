@@ -9,9 +9,11 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from aioproducer.errors import KafkaError
 from aioproducer.types import PreparedTransaction
 
 if TYPE_CHECKING:
+    from aioproducer.blocking.loop_thread import LoopThread
     from aioproducer.producer import Producer
     from aioproducer.transactions import GroupInput, OffsetsInput
     from aioproducer.transactions import Transaction as AsyncTransaction
@@ -23,6 +25,7 @@ class TransactionalCalls:
     """The transactional part of the blocking `Producer`; needs `transactional_id`."""
 
     _producer: Producer
+    _thread: LoopThread
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Runs a call of the asynchronous producer in its loop, after what was handed over."""
@@ -41,8 +44,16 @@ class TransactionalCalls:
         return self.run(self._producer.prepare_transaction)
 
     def commit_transaction(self) -> None:
-        """Sends what is left without lingering, waits for every record, and commits."""
-        self.run(self._producer.commit_transaction)
+        """Sends what is left without lingering, waits for every record, and commits.
+
+        Called again it tells how an earlier call has ended, also while and after the producer is
+        closed.
+        """
+        task = self._producer._transaction_task
+        if task is None or not task.manager.has_commit_to_tell:
+            self.run(self._producer.commit_transaction)
+        elif not task.tells_commit():
+            self._thread.call(self._producer.commit_transaction())
 
     def abort_transaction(self) -> None:
         """Aborts; records that were not sent yet fail with `TransactionAbortedError`."""
@@ -92,4 +103,11 @@ class Transaction:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._producer.run(lambda: self._transaction.__aexit__(exc_type, exc, traceback))
+        if exc is None and self._transaction.told_at_the_end():
+            return
+        try:
+            self._producer.run(lambda: self._transaction.__aexit__(exc_type, exc, traceback))
+        except KafkaError as error:
+            if exc is None:
+                raise
+            exc.add_note(f"the transaction could not be aborted: {error}")

@@ -86,6 +86,8 @@ class CoordinatorDialogue:
         self.failures: int = 0
         """How many requests in a row have failed; the lookup of a coordinator does not end it."""
         self._retry_at = -inf
+        self.wanted: Rpc | None = None
+        """What a call waits for at a coordinator; None while nothing is asked of any."""
         self.on_outdated: Callable[[float], object] = lambda now: None
         """Called when an answer says that the metadata the request was made of does not hold."""
 
@@ -99,6 +101,7 @@ class CoordinatorDialogue:
         if self._in_flight is not None or now < self._retry_at:
             return None
         wanted = self._manager.wanted(quiet=quiet)
+        self.wanted = None if wanted is None else wanted.rpc
         if wanted is None:
             return None
         node_id = self._coordinators.get(wanted.coordinator)
@@ -134,6 +137,7 @@ class CoordinatorDialogue:
     def on_response(self, request: TransactionalRequest, response: Message, now: float) -> None:
         """Reads an answer; one that fits no state is fatal."""
         self._in_flight = None
+        self._manager.on_answered(request.rpc)
         try:
             _READERS[request.rpc](self, request, response, now)
         except IllegalStateError as error:

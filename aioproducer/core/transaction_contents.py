@@ -36,6 +36,8 @@ class TransactionContents:
         """Whether it does, because an answer to an addition said so; V1."""
         self.may_have_ended: bool = False
         """Whether the coordinator was asked to end it: nothing can be decided anew."""
+        self.end_is_out: bool = False
+        """Whether a request to end it waits for its answer."""
         self.end_in_doubt: bool = False
         """Whether a request to end it may have worked although no answer said so."""
         self.handed_out: bool = False
@@ -113,6 +115,6 @@ class TransactionContents:
     def clear(self) -> None:
         """The transaction has ended."""
         self.begun = self.known = False
-        self.may_have_ended = self.end_in_doubt = self.handed_out = False
+        self.may_have_ended = self.end_is_out = self.end_in_doubt = self.handed_out = False
         self._added.clear()
         self._groups.clear()

@@ -102,13 +102,13 @@ class Operations:
         self.untold: Operation | None = None
         self._going_on: dict[OperationKind, Operation] = {}
 
-    def __contains__(self, kind: OperationKind) -> bool:
-        """Whether such a call goes on."""
-        return kind in self._going_on
-
     def __bool__(self) -> bool:
         """Whether any call goes on."""
         return bool(self._going_on)
+
+    def __contains__(self, kind: OperationKind) -> bool:
+        """Whether such a call goes on."""
+        return kind in self._going_on
 
     def repeated(self, kind: OperationKind) -> Operation | None:
         """The call that is being repeated, None for a new one.
@@ -143,6 +143,14 @@ class Operations:
                     # The producer's state says what may be called next.
                     self.on_told(operation)
                 operation.finish(error)
+
+    @property
+    def commit(self) -> Operation | None:
+        """The commit that goes on, or whose outcome nobody has been told."""
+        going_on = self._going_on.get(OperationKind.COMMIT)
+        if going_on is None and self.untold is not None:
+            return self.untold if self.untold.kind is OperationKind.COMMIT else None
+        return going_on
 
     def end_of_transaction(self) -> Operation | None:
         """The commit or abort that goes on."""

@@ -43,6 +43,7 @@ from aioproducer.core.transaction_operations import (
 from aioproducer.core.transaction_rules import Reaction, Rpc
 from aioproducer.core.transaction_states import TRANSITIONS, TransactionState
 from aioproducer.errors import (
+    CommitOutcomeUnknownError,
     FatalTransactionError,
     IllegalStateError,
     KafkaError,
@@ -55,6 +56,7 @@ from aioproducer.errors import (
 from aioproducer.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
+    Persistence,
     PreparedTransaction,
     TopicPartition,
 )
@@ -68,6 +70,12 @@ if TYPE_CHECKING:
 _S = TransactionState
 _FAILS_WITH = frozenset({_S.IN_TRANSACTION, _S.PREPARED, _S.COMMITTING})
 """States in which a failed record fails the transaction, and all of them are wanted."""
+_OPEN = frozenset({_S.IN_TRANSACTION, _S.PREPARED, _S.ABORTING, _S.ABORTABLE_ERROR})
+"""States in which a transaction is open that nobody has asked to commit."""
+_NOT_COMMITTED = (
+    "nothing of the transaction is visible, and nothing will be: the broker aborts it, after "
+    "transaction_timeout_ms at the latest; its work can be done again"
+)
 _FATAL_ALREADY = (
     FatalTransactionError,
     ProducerClosedError,
@@ -107,6 +115,8 @@ class TransactionManager:
         self.identity: ProducerIdentity | None = None
         self.number: int = 0
         """Counts the transactions; tells a record of one from a record of another."""
+        self.over: int = 0
+        """The last one that has ended, or that was prepared when the producer came to its end."""
         self.on_work: Callable[[], None] = lambda: None
         """Called when a request may be due that was not before."""
         self._timeout_ms = timeout_ms
@@ -117,6 +127,7 @@ class TransactionManager:
         self._can_renew = True
         self._must_renew = False
         self._renew_to_be_sure = False
+        self._commit_at_the_end: Operation | None = None
         self.contents: TransactionContents = TransactionContents(transactional_id)
 
     # -- calls of the application ----------------------------------------------------------------
@@ -162,14 +173,10 @@ class TransactionManager:
         Raises:
             IllegalStateError: the transaction is not prepared.
         """
-        if not self.is_prepared or self.identity is None:
+        found = self._as_prepared()
+        if not self.is_prepared or found is None:
             raise self._refusal("prepare_transaction")
-        return PreparedTransaction(
-            self.transactional_id,
-            *self.identity,
-            transaction_version=2 if self.uses_v2 else 1,
-            empty=not self.contents.begun,
-        )
+        return found
 
     def assume(self, transactional_id: str) -> None:
         """Goes on under another transactional id, not initialized; for a prepared transaction.
@@ -188,7 +195,16 @@ class TransactionManager:
         self._move(_S.UNINITIALIZED)
 
     def commit(self) -> Operation:
-        """Commits once every record is acknowledged."""
+        """Commits once every record is acknowledged.
+
+        After the producer's end it gives a commit whose success no caller has seen, and raises what
+        is known of any other one, or of the transaction that was open then.
+        """
+        last = self._commit_at_the_end
+        if last is not None:
+            if last.error is not None:
+                raise last.error.with_context()
+            return last
         operation = self._repeated(OperationKind.COMMIT)
         if operation is None:
             self.contents.handed_out = self.is_prepared
@@ -227,6 +243,8 @@ class TransactionManager:
     def on_seen(self, operation: Operation) -> None:
         """The outcome has been told to a caller: other calls may follow."""
         self._operations.on_told(operation)
+        if operation is self._commit_at_the_end and operation.error is None:
+            self._commit_at_the_end = None
 
     def end_for_close(self) -> Operation | None:
         """What is to be waited for before the producer closes; an open transaction is aborted.
@@ -267,6 +285,17 @@ class TransactionManager:
     def is_busy(self) -> bool:
         """Whether a call has no outcome yet."""
         return bool(self._operations)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether another transaction may be begun now, or another transactional id assumed."""
+        may_begin = self.state in CALLABLE_IN[OperationKind.BEGIN]
+        return self._operations.untold is None and (may_begin or self.is_prepared)
+
+    @property
+    def has_commit_to_tell(self) -> bool:
+        """Whether `commit` gives the outcome of an earlier call, if need be after the end."""
+        return self._commit_at_the_end is not None or self._operations.commit is not None
 
     @property
     def awaits_batches(self) -> bool:
@@ -334,6 +363,9 @@ class TransactionManager:
         if not isinstance(error, _FATAL_ALREADY):
             cause, error = error, FatalTransactionError(f"the producer cannot go on: {error}")
             error.__cause__ = cause
+        self._commit_at_the_end = self._end_of_commit(error)
+        if self.is_prepared:
+            self.over = self.number
         self.state, self.error = _S.FATAL_ERROR, error
         self.contents.drop(error)
         self._operations.settle(*OperationKind, error=error)
@@ -373,7 +405,12 @@ class TransactionManager:
         elif rpc is Rpc.COMMIT_OFFSETS and self.uses_v2:
             self.contents.begun = True
         elif rpc is Rpc.END:
-            self.contents.may_have_ended = True
+            self.contents.may_have_ended = self.contents.end_is_out = True
+
+    def on_answered(self, rpc: Rpc) -> None:
+        """A request that was sent has got an answer, which will be read now."""
+        if rpc is Rpc.END:
+            self.contents.end_is_out = False
 
     def on_doubt(self, rpc: Rpc) -> None:
         """A request may have had its effect, although no answer said so."""
@@ -384,6 +421,7 @@ class TransactionManager:
 
     def on_unanswered(self, rpc: Rpc) -> None:
         """A request that was sent has got no answer; it may still have its effect."""
+        self.on_answered(rpc)
         self.on_doubt(rpc)
         if rpc in _DOUBTFUL and not self.uses_v2:
             self._renew_to_be_sure = True
@@ -402,7 +440,7 @@ class TransactionManager:
         if identity is not None:
             self.identity = identity
         self._move(_S.INITIALIZING if self._needs_new_epoch else _S.READY)
-        self.error = None
+        self.error, self.over = None, self.number
         self.contents.clear()
         self._operations.settle(ended)
         self._maybe_begin()
@@ -452,6 +490,40 @@ class TransactionManager:
         )
         refusal.__cause__ = self.error
         return refusal
+
+    def _as_prepared(self) -> PreparedTransaction | None:
+        """What ends the open transaction from anywhere; None without an identity."""
+        if self.identity is None:
+            return None
+        return PreparedTransaction(
+            self.transactional_id,
+            *self.identity,
+            transaction_version=2 if self.uses_v2 else 1,
+            empty=not self.contents.begun,
+        )
+
+    def _end_of_commit(self, error: KafkaError) -> Operation | None:
+        """What a commit tells from now on, where it goes on, is untold or was still to come."""
+        operation, contents = self._operations.commit, self.contents
+        if operation is not None and operation.done:
+            return operation
+        if operation is None:
+            if self.state not in _OPEN or self.is_prepared:
+                return None
+            operation = Operation(OperationKind.COMMIT)
+        if contents.end_is_out or contents.end_in_doubt or contents.handed_out:
+            outcome: KafkaError = CommitOutcomeUnknownError(
+                f"the transaction of {self.transactional_id!r} may be committed or not: {error}",
+                transaction=self._as_prepared(),
+            )
+            outcome.__cause__ = error
+        else:
+            outcome = error.with_context(
+                persistence=Persistence.NOT_PERSISTED,
+                advice=error.advice or _NOT_COMMITTED,
+            )
+        operation.finish(outcome)
+        return operation
 
     def _move(self, state: TransactionState) -> None:
         if state not in TRANSITIONS[self.state]:

@@ -17,7 +17,13 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
-from aioproducer.errors import ConfigError, KafkaError, ProducerFencedError
+from aioproducer.errors import (
+    CommitOutcomeUnknownError,
+    ConfigError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+)
 from aioproducer.loader.errors import StateError
 from aioproducer.loader.state import LoadState
 from aioproducer.source_position import SourcePosition
@@ -27,6 +33,9 @@ if TYPE_CHECKING:
     from aioproducer.transactions import Transaction
 
 
+_RUN_AGAIN = (
+    "Run the load again: it reads from Kafka whether this commit has worked, and goes on behind it."
+)
 _SHARE_OF_TIMEOUT = 0.25
 """The rest is for what is under way when a transaction is due; at the timeout it is aborted."""
 
@@ -103,7 +112,8 @@ class LoadTransactions:
         """Commits what was sent, and `state` as the position behind it; nothing may be under way.
 
         Raises:
-            KafkaError: see `Producer.commit_transaction`; only `abort()` is left then.
+            KafkaError: see `Producer.commit_transaction`; only `abort()` is left then. Whether the
+                transaction is committed, where that is unknown, is read by the next run.
         """
         if self._committing is None:
             self._committing = asyncio.create_task(self._commit(state))
@@ -144,5 +154,13 @@ class LoadTransactions:
             content = {"source": self._source, **state.as_dict()}
             text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
             await self._position.write(self._transaction, state.settled.rows, text)
-            await self._producer.commit_transaction()
+            await self._commit_transaction()
             self._transaction, self.committed = None, state
+
+    async def _commit_transaction(self) -> None:
+        try:
+            await self._producer.commit_transaction()
+        except (CommitOutcomeUnknownError, KafkaTimeoutError) as error:
+            # It may be committed: there is nothing to abort, and the position has to be read anew.
+            self._transaction, self.is_usable = None, False
+            raise error.with_context(advice=_RUN_AGAIN) from error.__cause__

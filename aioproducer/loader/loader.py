@@ -200,8 +200,8 @@ class Loader:
                 raise
         except Exception as error:
             failure = error
-        failure = await self._flush() or failure
-        cause = self._window.failure or failure
+        unflushed = await self._flush()
+        cause = self._window.failure or failure or unflushed
         if self._transactions is not None:
             cause = await self._end_transactions(self._transactions, cause)
         return cause

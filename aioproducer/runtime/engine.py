@@ -26,7 +26,12 @@ from aioproducer.core.metadata import Metadata
 from aioproducer.core.partitioners import BuiltInPartitioner, Neighbourhood, NodeLatencies
 from aioproducer.core.sender import Sender
 from aioproducer.core.stats import ProducerStats
-from aioproducer.errors import KafkaError, ProducerClosedError, RecordsPurgedError
+from aioproducer.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+    RecordsPurgedError,
+)
 from aioproducer.interceptors import ClusterInfo
 from aioproducer.net.client import NetworkClient
 from aioproducer.net.dialer import Dialer
@@ -294,12 +299,22 @@ class ProducerEngine:
             if self.transactions is not None:
                 self.transactions.start()
                 if init_transactions:
-                    await self.transactions.init()
+                    await self._init_transactions(self.transactions)
         except BaseException:
             await self.close(0)
             raise
         if self.telemetry is not None and not self.closing:
             self.telemetry.start()
+
+    @staticmethod
+    async def _init_transactions(transactions: TransactionTask) -> None:
+        try:
+            await transactions.init()
+        except KafkaTimeoutError as error:
+            raise error.with_context(
+                advice="create a new Producer, with a larger max_block_ms where the coordinator "
+                "is slow; this one is closed"
+            ) from error.__cause__
 
     async def warm_up(self, topics: Sequence[str], deadline: float) -> None:
         """Waits until every topic is known, then connects to their leaders."""

@@ -32,7 +32,8 @@ class Health:
     `ready` is True while the producer is running, at least one broker is connected, or was until
     the connection was closed for being idle, and the last request for a producer id did not fail.
     Memory in bytes; `waiting_for_memory` counts the `send()` calls in line. `waiting_for` says what
-    the oldest record without an outcome waits for, with the last error.
+    the oldest record without an outcome, or a call of a transaction, waits for, with the last
+    error.
     """
 
     ready: bool
@@ -63,6 +64,9 @@ def health(engine: ProducerEngine | None, state: str) -> Health:
         )
     failure = engine.failure
     sender, oldest = engine.sender, next(engine.accumulator.incomplete(), None)
+    waiting_for = None if oldest is None else str(sender.wait_of(oldest))
+    if waiting_for is None and engine.transactions is not None:
+        waiting_for = engine.transactions.waiting_for
     return Health(
         ready=(
             state == "running"
@@ -77,5 +81,5 @@ def health(engine: ProducerEngine | None, state: str) -> Health:
         buffer_total=engine.pool.total,
         waiting_for_memory=engine.appender.waiting,
         batches_pending=sum(1 for _ in engine.accumulator.incomplete()),
-        waiting_for=None if oldest is None else str(sender.wait_of(oldest)),
+        waiting_for=waiting_for,
     )

@@ -38,6 +38,7 @@ from aioproducer.runtime.alarm import Alarm
 from aioproducer.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
+    Persistence,
     PreparedTransaction,
     TopicPartition,
 )
@@ -191,6 +192,19 @@ class TransactionTask:
         self._do_not_linger(operation)
         await self._outcome(operation)
 
+    def tells_commit(self) -> bool:
+        """After the producer's end: whether the last commit has worked, and nobody has been told.
+
+        Raises:
+            KafkaError: what is known of a commit that has not worked; see `TransactionManager`.
+        """
+        manager = self.manager
+        at_its_end = manager.state is TransactionState.FATAL_ERROR
+        if not at_its_end or not manager.has_commit_to_tell:
+            return False
+        manager.on_seen(manager.commit())
+        return True
+
     def _do_not_linger(self, operation: Operation) -> None:
         if self._flushed_for is not operation:
             self._flushed_for = operation
@@ -212,7 +226,13 @@ class TransactionTask:
     def is_open(self, number: int | None) -> bool:
         """Whether this transaction can still be ended by a call, and nobody else may end it."""
         manager = self.manager
-        return number == manager.number and manager.state in _OPEN and not manager.is_prepared
+        is_last = number == manager.number != manager.over
+        return is_last and manager.state in _OPEN and not manager.is_prepared
+
+    def has_to_commit(self, number: int | None) -> bool:
+        """Whether this transaction is open, or its commit has an outcome that no call has told."""
+        manager = self.manager
+        return self.is_open(number) or (number == manager.number and manager.has_commit_to_tell)
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
@@ -247,36 +267,50 @@ class TransactionTask:
             async with asyncio.timeout(self._patience):
                 await self._done(operation)
         except TimeoutError:
-            call = operation.kind.value
-            advice = f"it goes on; repeat {call}() to wait for it, or close the producer"
-            if operation.kind is OperationKind.SEND_OFFSETS:
-                advice = "it goes on, and a commit waits for it; an abort gives it up"
-            raise KafkaTimeoutError(
-                f"{call}() has no outcome within {self._bound}: {self._obstacle()}",
-                advice=advice,
-            ) from self.manager.coordinator_error
+            raise self._timeout_of(operation.kind) from self.manager.coordinator_error
         finally:
             self.seconds[operation.kind] += self._loop.time() - began
         self.manager.on_seen(operation)
         if operation.error is not None:
             raise operation.error.with_context()
 
+    def _timeout_of(self, kind: OperationKind) -> KafkaTimeoutError:
+        """Says what the call waits for, and that it goes on."""
+        call, persistence = kind.value, None
+        advice = f"it goes on; repeat {call}() to wait for it, or close the producer"
+        if kind is OperationKind.COMMIT:
+            persistence = Persistence.POSSIBLY_PERSISTED
+            advice = f"it goes on and may still commit: only {call}() tells, repeat {call}()"
+        elif kind is OperationKind.SEND_OFFSETS:
+            advice = "it goes on, and a commit waits for it; an abort gives it up"
+        return KafkaTimeoutError(
+            f"{call}() has no outcome within {self._bound}: it waits for {self._obstacle}",
+            advice=advice,
+            persistence=persistence,
+        )
+
+    @property
+    def waiting_for(self) -> str | None:
+        """What a call that goes on waits for, with the last error; None where none does."""
+        return self._obstacle if self.manager.is_busy else None
+
+    @property
     def _obstacle(self) -> str:
-        """What a call that goes on waits for."""
-        error = self.manager.coordinator_error
-        if error is not None:
-            return f"last error: {error}"
+        error, rpc = self.manager.coordinator_error, self._dialogue.wanted
+        if rpc is not None or error is not None:
+            what = "the coordinator" if rpc is None else f"the response to {rpc.value}"
+            return what if error is None else f"{what}; last error: {error}"
         if self.manager.awaits_batches and not self._accumulator.quiet:
             count = sum(batch.count for batch in self._accumulator.incomplete())
             if not count:
-                return "it waits for the responses to requests whose records have failed"
-            return f"it waits for {count} record{'' if count == 1 else 's'} to be acknowledged"
-        return "it waits for the coordinator"
+                return "the responses to requests whose records have failed"
+            return f"{count} record{'' if count == 1 else 's'} to be acknowledged"
+        return "the coordinator"
 
     async def _done(self, operation: Operation) -> None:
-        self._wake_sender()
-        self.wake()
         if not operation.done:
+            self._wake_sender()
+            self.wake()
             done = self._loop.create_future()
             operation.add_listener(lambda: None if done.done() else done.set_result(None))
             await done

@@ -233,8 +233,10 @@ class TaskAttempt:
             try:
                 kept.run(begin)
                 return kept
-            except KafkaError:
-                kept.close(0)
+            except BaseException as error:
+                _give_back(kept, error)
+                if not isinstance(error, KafkaError):
+                    raise
         made = Producer(self._config(), transactional_id=self._name)
         made.start()
         try:

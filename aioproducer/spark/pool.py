@@ -5,7 +5,8 @@ not know: PySpark, rows.
 
 Invariants
 - A producer is used by one task at a time; tasks that run beside each other have one each.
-- A producer that has failed or was closed is never handed out again.
+- A producer that has failed or was closed is never handed out again, nor one whose last
+  transaction has no outcome yet.
 - One that was lent with a prepared transaction is handed out for another transactional id only.
 - A forked child starts with none; at exit each is closed (`aioproducer.blocking`).
 - At most `_IDLE` are kept that nobody uses; the one unused for longest is closed.
@@ -125,7 +126,8 @@ class ProducerPool(Pool[Producer]):
             item._usable()
         except KafkaError:
             return False
-        return True
+        transactions = item._producer._transaction_task
+        return transactions is None or transactions.manager.is_free
 
     def _close(self, item: Producer) -> None:
         with suppress(KafkaError):  # what was to be delivered has been waited for

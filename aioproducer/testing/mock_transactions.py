@@ -126,6 +126,10 @@ class MockTransactions:
         """See `TransactionTask.is_open`."""
         return self.is_begun and number == self.number and not self._is_prepared
 
+    def has_to_commit(self, number: int | None) -> bool:
+        """See `TransactionTask.has_to_commit`."""
+        return self.is_open(number)
+
     def end_for_close(self) -> None:
         """Aborts, unless what is open is prepared."""
         if self.is_begun and not self._is_prepared:

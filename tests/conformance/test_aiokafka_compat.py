@@ -15,6 +15,7 @@ from support.confluent import read_all_confluent
 
 from aioproducer.compat import aiokafka as compat
 from aioproducer.compat.aiokafka import partitioner, structs
+from aioproducer.errors import CommitOutcomeUnknownError
 from aioproducer.testing import ClusterSettings, EmbeddedCluster
 
 START = 1_700_000_000_000
@@ -264,6 +265,23 @@ async def test_a_transaction_with_a_failed_record_is_not_committed(
             await future
         await producer.abort_transaction()
     assert await stored(cluster, topic) == []
+
+
+async def test_a_commit_whose_outcome_is_unknown_says_so_in_the_cause() -> None:
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+        producer = compat.AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers, transactional_id="x"
+        )
+        await producer.start()
+        cluster.faults.next("end_txn").answers("UNKNOWN_SERVER_ERROR", after_the_work=True)
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"v")
+        with pytest.raises(aiokafka.errors.KafkaError) as caught:
+            await producer.commit_transaction()
+        await producer.stop()
+        assert isinstance(caught.value.__cause__, CommitOutcomeUnknownError)
+        assert not isinstance(caught.value, aiokafka.errors.KafkaTimeoutError)
+        assert caught.value.__cause__.transaction is not None
 
 
 async def test_the_older_of_two_transactional_producers_is_fenced(

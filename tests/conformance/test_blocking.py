@@ -26,6 +26,7 @@ from aioproducer.blocking import DeliveryHandle, Producer
 from aioproducer.errors import (
     BufferExhaustedError,
     BufferFullError,
+    CommitOutcomeUnknownError,
     ForkedError,
     IllegalStateError,
     InvalidTopicError,
@@ -40,6 +41,9 @@ from aioproducer.errors import (
 from aioproducer.runtime.bulk import SendManyInterruptedError
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
+from aioproducer.transaction_admin import finish_transaction
+from aioproducer.types import Persistence
+from aioproducer.wire.api_keys import ApiKey
 
 T = TypeVar("T")
 
@@ -69,6 +73,10 @@ class Brokers:
     def values(self, topic: str) -> dict[int, list[bytes | None]]:
         found = self.run(read_topic(self.address, topic))
         return {partition: [r.value for r in records] for partition, records in found.items()}
+
+    def committed(self, topic: str) -> list[bytes | None]:
+        reading = read_topic(self.address, topic, isolation_level="read_committed")
+        return [record.value for records in self.run(reading).values() for record in records]
 
     def close(self) -> None:
         self.run(self.cluster.stop())
@@ -437,6 +445,66 @@ def test_transactions_commit_abort_and_refuse_what_is_outside(brokers: Brokers) 
         assert producer.prepare_transaction().transactional_id == "x"
         producer.commit_transaction()
     assert brokers.values("t")[0] == [*(b"%d" % n for n in range(100)), b"prepared"]
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_a_commit_cut_off_by_a_close_in_another_thread_is_unknown_and_can_be_found_out(
+    brokers: Brokers, arrives: bool
+) -> None:
+    producer = Producer(bootstrap_servers=brokers.address, transactional_id="x")
+    producer.start()
+    producer.begin_transaction()
+    producer.send_and_wait("t", b"once")
+    fault = brokers.cluster.state.faults.swallow(ApiKey.END_TXN, apply=arrives)
+    with ThreadPoolExecutor(1) as pool:
+        committing = pool.submit(producer.commit_transaction)
+        eventually(lambda: fault.struck)
+        producer.close(0)
+        with pytest.raises(CommitOutcomeUnknownError) as caught:
+            committing.result(WAIT_S)
+    with pytest.raises(CommitOutcomeUnknownError):
+        producer.commit_transaction()
+    transaction = pickle.loads(pickle.dumps(caught.value)).transaction
+    asyncio.run(finish_transaction(transaction, bootstrap_servers=brokers.address, commit=True))
+    assert brokers.committed("t") == [b"once"]
+
+
+def test_a_commit_that_goes_on_after_an_interrupt_tells_how_it_ended_after_the_close(
+    brokers: Brokers,
+) -> None:
+    producer = Producer(bootstrap_servers=brokers.address, transactional_id="x")
+    producer.start()
+    producer.begin_transaction()
+    producer.send_and_wait("t", b"once")
+    brokers.cluster.state.faults.error(ApiKey.END_TXN, 14, times=4)
+    with pytest.raises(KeyboardInterrupt):
+        threading.Timer(0.2, _thread.interrupt_main).start()
+        producer.commit_transaction()
+    producer.close()
+    producer.commit_transaction()
+    with pytest.raises(ProducerClosedError):
+        producer.commit_transaction()
+    assert brokers.committed("t") == [b"once"]
+
+
+def test_a_block_whose_producer_was_closed_says_that_nothing_is_committed(
+    brokers: Brokers,
+) -> None:
+    def closed_inside(raised: Exception | None = None) -> None:
+        producer = Producer(bootstrap_servers=brokers.address, transactional_id="x")
+        producer.start()
+        with producer.transaction():
+            producer.send_and_wait("t", b"never")
+            producer.close(0)
+            if raised is not None:
+                raise raised
+
+    with pytest.raises(ProducerClosedError) as caught:
+        closed_inside()
+    assert caught.value.persistence is Persistence.NOT_PERSISTED
+    with pytest.raises(ZeroDivisionError) as mine:
+        closed_inside(ZeroDivisionError())
+    assert any("could not be aborted" in note for note in mine.value.__notes__)
 
 
 def test_a_record_refused_after_the_hand_over_forbids_the_commit(brokers: Brokers) -> None:

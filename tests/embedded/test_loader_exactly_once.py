@@ -16,8 +16,10 @@ from support.confluent import read_all_confluent
 
 from aioproducer import Producer
 from aioproducer.errors import (
+    CommitOutcomeUnknownError,
     ConfigError,
     KafkaError,
+    KafkaTimeoutError,
     ProducerFencedError,
     RecordTooLargeError,
     TransactionAbortableError,
@@ -99,6 +101,43 @@ async def test_another_transactional_id_is_another_load(brokers: EmbeddedCluster
         async with producer_of(brokers, transactional_id=name) as producer:
             await Loader(producer, RowsSource(numbers(until=3)), "t", options()).run()
     assert await visible(brokers) == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("commits", [True, False])
+@pytest.mark.parametrize("closes", [True, False])
+async def test_a_load_whose_commit_has_no_known_outcome_goes_on_from_what_kafka_holds(
+    brokers: EmbeddedCluster, commits: bool, closes: bool
+) -> None:
+    # The answer to the second commit never comes: closed by force meanwhile, or out of time.
+    fault = brokers.state.faults.swallow(ApiKey.END_TXN, skip=1, apply=commits, times=None)
+    producer = Producer(
+        bootstrap_servers=brokers.bootstrap_servers,
+        transactional_id="job",
+        max_block_ms=60_000 if closes else 1_000,
+    )
+    await producer.start()
+    loader = Loader(
+        producer,
+        RowsSource(numbers(until=500)),
+        "t",
+        options(transaction_rows=200, max_outstanding=400),
+    )
+    loading = asyncio.ensure_future(loader.run())
+    async with asyncio.timeout(30):
+        while not fault.struck and not loading.done():  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0.01)
+    if closes:
+        await producer.close(0)
+    expected = CommitOutcomeUnknownError if closes else KafkaTimeoutError
+    with pytest.raises(expected, match="Run the load again") as caught:
+        await loading
+    assert not getattr(caught.value, "__notes__", [])
+    assert loader.state.settled.rows == 200
+    await producer.close(0)
+    brokers.state.faults.clear()
+    result = await load(brokers, numbers(until=500))
+    assert result.state.complete
+    assert await visible(brokers) == list(range(500))
 
 
 async def test_a_stopped_load_has_committed_what_it_sent_and_goes_on_there(

@@ -10,10 +10,12 @@ import pytest
 
 from aioproducer import OffsetAndMetadata, PreparedTransaction, Producer, TopicPartition
 from aioproducer.errors import (
+    CommitOutcomeUnknownError,
     FatalTransactionError,
     IllegalStateError,
     InvalidTxnStateError,
     KafkaTimeoutError,
+    PreparedTransactionEndedError,
     PreparedTransactionUnknownError,
     TransactionalIdAuthorizationFailedError,
     UnsupportedVersionError,
@@ -72,6 +74,71 @@ async def test_an_end_is_repeated_until_it_is_known(
     await admin.finish(prepared, commit=True)
     assert all(fault.struck for fault in scripted)
     assert await visible(brokers) == [b"tx"]
+
+
+async def cut_off(
+    brokers: EmbeddedCluster, *, arrives: bool, **options: Any
+) -> PreparedTransaction:
+    """What finds out about a commit whose producer was closed before the answer came."""
+    servers = brokers.bootstrap_servers
+    producer = Producer(bootstrap_servers=servers, transactional_id="tx", **options)
+    await producer.start()
+    await producer.begin_transaction()
+    await producer.send_and_wait("t", b"tx")
+    fault = brokers.state.faults.swallow(ApiKey.END_TXN, apply=arrives)
+    committing = asyncio.ensure_future(producer.commit_transaction())
+    async with asyncio.timeout(20):
+        while not fault.struck:  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0.005)
+    await producer.close(0)
+    with pytest.raises(CommitOutcomeUnknownError) as caught:
+        await committing
+    assert caught.value.transaction is not None
+    return caught.value.transaction
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_an_unknown_commit_is_told_and_completed(
+    brokers: EmbeddedCluster, admin: TransactionAdmin, arrives: bool
+) -> None:
+    transaction = await cut_off(brokers, arrives=arrives)
+    assert await admin.still_prepared(transaction) is not arrives
+    for _ in range(2):
+        await admin.finish(transaction, commit=True)
+    assert await visible(brokers) == [b"tx"]
+
+
+async def test_an_unknown_commit_that_was_aborted_by_its_timeout_is_no_success(
+    brokers: EmbeddedCluster, admin: TransactionAdmin
+) -> None:
+    transaction = await cut_off(brokers, arrives=False, transaction_timeout_ms=500)
+    async with asyncio.timeout(20):
+        while await admin.still_prepared(transaction):  # noqa: ASYNC110 - only asking tells
+            await asyncio.sleep(0.05)
+    # V1 leaves the same behind as a later producer that aborts.
+    expected = (
+        PreparedTransactionUnknownError
+        if transaction.transaction_version == 1
+        else PreparedTransactionEndedError
+    )
+    with pytest.raises(expected):
+        await admin.finish(transaction, commit=True)
+    assert await visible(brokers) == []
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_an_unknown_commit_cannot_be_told_once_its_id_is_used_again(
+    brokers: EmbeddedCluster, admin: TransactionAdmin, arrives: bool
+) -> None:
+    transaction = await cut_off(brokers, arrives=arrives)
+    servers = brokers.bootstrap_servers
+    async with Producer(bootstrap_servers=servers, transactional_id="tx") as producer:
+        for commit in (True, False):
+            with pytest.raises(PreparedTransactionUnknownError):
+                await admin.finish(transaction, commit=commit)
+        async with producer.transaction():
+            await producer.send("t", b"next")
+    assert await visible(brokers) == ([b"tx", b"next"] if arrives else [b"next"])
 
 
 async def test_the_coordinator_may_have_moved(

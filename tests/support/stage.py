@@ -144,14 +144,21 @@ class Stage:
         return leftovers(self.loop, self.world.network)
 
 
-def play(act: Callable[[Stage], Awaitable[T]], **options: Any) -> T:
+def play(
+    act: Callable[[Stage], Awaitable[T]], *, loop: VirtualLoop | None = None, **options: Any
+) -> T:
     """Plays one act on a stage of its own, which must end empty.
+
+    Args:
+        act: is given the stage.
+        loop: the loop to play on, which is closed then; a new one when left out.
+        options: the stage's.
 
     Raises:
         AssertionError: something was left, the loop had to report an error, or memory changed
             before a transport had sent it.
     """
-    loop = VirtualLoop(random.Random(1))
+    loop = loop or VirtualLoop(random.Random(1))
     asyncio.set_event_loop(loop)
     gc.freeze()  # what was there before is not looked at, which makes `collect` cheap
     stage = Stage(loop, **options)

@@ -11,10 +11,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from aioproducer.records.reader import RecordBatch
+from aioproducer.testing.world.loop import VirtualLoop
 from support.stage import Stage, play
 
 
-def perform(act: Callable[[Stage], Awaitable[None]], level: int = 2, **options: object) -> None:
+def perform(
+    act: Callable[[Stage], Awaitable[None]],
+    level: int = 2,
+    *,
+    loop: VirtualLoop | None = None,
+    **options: object,
+) -> None:
     """Plays an act with a started transactional producer."""
 
     async def started(stage: Stage) -> None:
@@ -25,7 +32,7 @@ def perform(act: Callable[[Stage], Awaitable[None]], level: int = 2, **options: 
         finally:
             await stage.producer.close(5)
 
-    play(started, transactional_id="tx", **options)
+    play(started, loop=loop, transactional_id="tx", **options)
 
 
 def slow_markers(stage: Stage, delay_ms: int) -> None:

@@ -47,7 +47,12 @@ CLIENT: Final[dict[str, tuple[str, str]]] = {
     "RecordsPurgedError": (_ASK, "It was asked for by `purge()`."),
     "BatchRefusedError": (_ASK, ""),
     "TransactionAbortedError": ("no: its transaction was aborted", "Do the transaction again."),
-    "FatalTransactionError": ("as its transaction ended; a commit under way may have worked", ""),
+    "FatalTransactionError": (
+        "no, unless the transaction was committed or prepared; a `CommitOutcomeUnknownError` says "
+        "where that is open",
+        "",
+    ),
+    "CommitOutcomeUnknownError": ("all of its transaction, or nothing of it", ""),
     "PreparedTransactionEndedError": (
         "as the text says: it was committed, or aborted",
         "Compare with what the decision was; somebody else, or the time limit, ended it.",

@@ -34,7 +34,10 @@ class TransactionalCalls:
         """Waits for every record, then commits.
 
         Raises:
-            KafkaError: of the class of whatever failed in the transaction: it must be aborted.
+            KafkaError: of the class of whatever failed in the transaction: it must be aborted. With
+                an `aioproducer.CommitOutcomeUnknownError` as its `__cause__`: the producer was
+                stopped or failed before the coordinator's answer, and it may be committed or not;
+                the cause's `transaction` finds out.
             KafkaTimeoutError: no outcome within `request_timeout_ms`; calling this again tells.
             ProducerFenced: only `stop()` is left.
             IllegalOperation: no transaction is open.

@@ -6,22 +6,31 @@ from uuid import UUID
 
 import pytest
 
+from aioproducer.core.transaction_operations import Operation
 from aioproducer.core.transaction_requests import CoordinatorKind, TransactionalRequest
 from aioproducer.core.transaction_rules import Rpc
 from aioproducer.core.transaction_states import TransactionState
 from aioproducer.errors import (
+    CommitOutcomeUnknownError,
     DeliveryTimeoutError,
     FatalTransactionError,
     IllegalStateError,
     InvalidRecordError,
+    KafkaError,
     NodeDisconnectedError,
+    ProducerClosedError,
     ProducerFencedError,
     RecordTooLargeError,
     TransactionAbortableError,
     TransactionAbortedError,
     UnsupportedVersionError,
 )
-from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata
+from aioproducer.types import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    Persistence,
+    PreparedTransaction,
+)
 from aioproducer.wire.messages import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
@@ -757,7 +766,8 @@ def test_a_commit_that_may_have_worked_is_not_abortable(code: int) -> None:
     stage.respond(stage.request(Rpc.FIND_COORDINATOR))
     stage.respond(stage.request(END), code)
     assert stage.manager.state is S.FATAL_ERROR
-    assert isinstance(commit.error, FatalTransactionError)
+    assert isinstance(commit.error, CommitOutcomeUnknownError)
+    assert isinstance(commit.error.__cause__, FatalTransactionError)
 
 
 @pytest.mark.parametrize("code", [48, 120])
@@ -769,6 +779,135 @@ def test_a_commit_that_another_end_was_in_the_way_of_is_abortable(code: int) -> 
     stage.wait()
     stage.respond(stage.request(END), code)
     assert isinstance(commit.error, TransactionAbortableError)
+
+
+CLOSED = ProducerClosedError("closed")
+
+
+def committing(level: int = 2) -> tuple[Stage, Operation, TransactionalRequest]:
+    """A stage whose request to commit is out."""
+    stage = Stage(level).begun()
+    produced(stage)
+    return stage, stage.manager.commit(), stage.request(END)
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_commit_that_waits_for_its_answer_at_the_end_is_unknown(level: int) -> None:
+    stage, commit, _ = committing(level)
+    identity = stage.manager.identity
+    stage.manager.fail(CLOSED)
+    error = commit.error
+    assert isinstance(error, CommitOutcomeUnknownError)
+    assert error.persistence is Persistence.POSSIBLY_PERSISTED
+    assert error.__cause__ is CLOSED
+    assert identity is not None
+    assert error.transaction == PreparedTransaction("tx", *identity, transaction_version=level)
+    for _ in range(2):
+        with pytest.raises(CommitOutcomeUnknownError):
+            stage.manager.commit()
+    with pytest.raises(ProducerClosedError):
+        stage.manager.abort()
+
+
+@pytest.mark.parametrize("code", [None, 7, 14, 15, 16])
+def test_a_commit_that_may_have_worked_is_unknown_at_the_end(code: int | None) -> None:
+    stage, commit, request = committing()
+    if code is None:
+        stage.lose(request)
+    else:
+        stage.respond(request, code)
+    stage.manager.fail(CLOSED)
+    assert isinstance(commit.error, CommitOutcomeUnknownError)
+
+
+@pytest.mark.parametrize("code", [47, 90])
+def test_a_commit_that_may_have_worked_is_unknown_to_a_producer_fenced_meanwhile(
+    code: int,
+) -> None:
+    stage, commit, request = committing()
+    stage.lose(request)
+    stage.wait()
+    stage.respond(stage.request(Rpc.FIND_COORDINATOR))
+    stage.respond(stage.request(END), code)
+    assert isinstance(commit.error, CommitOutcomeUnknownError)
+    assert isinstance(commit.error.__cause__, ProducerFencedError)
+    assert isinstance(stage.manager.error, ProducerFencedError)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (47, ProducerFencedError),
+        (90, ProducerFencedError),
+        (49, FatalTransactionError),
+        (53, FatalTransactionError),
+    ],
+)
+def test_a_commit_that_was_refused_is_known_not_to_be_persisted(
+    code: int, expected: type[KafkaError]
+) -> None:
+    stage, commit, request = committing()
+    stage.respond(request, code)
+    assert isinstance(commit.error, expected)
+    assert commit.error.persistence is Persistence.NOT_PERSISTED
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_commit_that_was_not_sent_is_known_not_to_be_persisted(level: int) -> None:
+    stage = Stage(level).begun()
+    produced(stage)
+    stage.core.append()
+    stage.core.poll()
+    commit = stage.manager.commit()
+    stage.manager.fail(CLOSED)
+    assert isinstance(commit.error, ProducerClosedError)
+    assert commit.error.persistence is Persistence.NOT_PERSISTED
+    assert "can be done again" in str(commit.error)
+
+
+def test_a_commit_that_another_end_was_in_the_way_of_is_known_not_to_be_persisted() -> None:
+    stage, commit, request = committing()
+    stage.respond(request, 51)
+    stage.manager.fail(CLOSED)
+    assert isinstance(commit.error, ProducerClosedError)
+    assert commit.error.persistence is Persistence.NOT_PERSISTED
+
+
+def test_what_others_may_have_ended_is_unknown_at_the_end() -> None:
+    stage = Stage().begun()
+    produced(stage)
+    stage.done(stage.manager.prepare())
+    prepared, commit = stage.manager.prepared(), stage.manager.commit()
+    stage.manager.fail(CLOSED)
+    assert isinstance(commit.error, CommitOutcomeUnknownError)
+    assert commit.error.transaction == prepared
+
+
+def test_a_transaction_open_at_the_end_is_not_committed_and_one_prepared_says_nothing() -> None:
+    stage = Stage().begun()
+    produced(stage)
+    stage.manager.fail(CLOSED)
+    with pytest.raises(ProducerClosedError) as caught:
+        stage.manager.commit()
+    assert caught.value.persistence is Persistence.NOT_PERSISTED
+    stage = Stage().begun()
+    produced(stage)
+    stage.done(stage.manager.prepare())
+    stage.manager.fail(CLOSED)
+    with pytest.raises(ProducerClosedError) as caught:
+        stage.manager.commit()
+    assert caught.value.persistence is None
+
+
+def test_a_success_that_no_caller_has_seen_is_told_once_after_the_end() -> None:
+    stage, commit, request = committing()
+    stage.respond(request)
+    stage.manager.fail(CLOSED)
+    assert stage.manager.commit() is commit
+    assert commit.error is None
+    stage.manager.on_seen(commit)
+    with pytest.raises(ProducerClosedError):
+        stage.manager.commit()
 
 
 def test_an_upgrade_of_the_cluster_is_followed_at_the_next_begin_with_one_new_epoch() -> None:

@@ -320,7 +320,7 @@ def test_calls_that_time_out_name_what_the_coordinator_answered(
         await times_out(producer.send_offsets_to_transaction({place: 1}, "group"), loading)
         stage.faults.remove(fault)
         stage.faults.delay(10_000, ApiKey.END_TXN)
-        await times_out(producer.commit_transaction(), "waits for the coordinator")
+        await times_out(producer.commit_transaction(), "waits for the response to EndTxn")
         await producer.commit_transaction()
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"y")

@@ -19,6 +19,7 @@ from support.transactional_acts import committed, perform, settled
 from aioproducer import Producer, TopicPartition
 from aioproducer.errors import (
     BufferFullError,
+    CommitOutcomeUnknownError,
     FatalTransactionError,
     IllegalStateError,
     InvalidTopicError,
@@ -30,6 +31,7 @@ from aioproducer.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
 )
+from aioproducer.types import Persistence
 from aioproducer.wire.api_keys import ApiKey
 
 LEVELS = pytest.mark.parametrize("level", [1, 2])
@@ -135,6 +137,110 @@ def test_a_call_that_runs_out_of_time_can_only_be_repeated(level: int) -> None:
     perform(act, level, max_block_ms=2_000, request_timeout_ms=1_000)
 
 
+@LEVELS
+@pytest.mark.parametrize("waits_inside", [True, False])
+def test_a_block_left_normally_waits_for_the_commit_that_was_begun_inside(
+    level: int, waits_inside: bool
+) -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        with pytest.raises(KafkaTimeoutError, match="repeat commit_transaction"):
+            async with producer.transaction():
+                await producer.send_and_wait("t", b"x")
+                stage.lose()
+                if waits_inside:
+                    with contextlib.suppress(KafkaTimeoutError):
+                        await producer.commit_transaction()
+                else:
+                    committing = asyncio.ensure_future(producer.commit_transaction())
+                    await asyncio.sleep(0.1)
+                    committing.cancel()
+        stage.revive()
+        await producer.commit_transaction()
+        async with producer.transaction():
+            await producer.send("t", b"y")
+            committing = asyncio.ensure_future(producer.commit_transaction())
+            await asyncio.sleep(1)
+            committing.cancel()
+            await asyncio.wait([committing])
+        async with producer.transaction():
+            await producer.send("t", b"z")
+        await settled(stage)
+        assert committed(stage) == [b"x", b"y", b"z"]
+
+    perform(act, level, max_block_ms=2_000, request_timeout_ms=1_000)
+
+
+def test_a_commit_that_ran_out_of_time_tells_how_it_ended_after_the_close() -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"x")
+        stage.faults.error(ApiKey.END_TXN, 51, times=6)
+        with pytest.raises(KafkaTimeoutError) as caught:
+            await producer.commit_transaction()
+        assert caught.value.persistence is Persistence.POSSIBLY_PERSISTED
+        closing = asyncio.ensure_future(producer.close())
+        await asyncio.sleep(0)
+        await producer.commit_transaction()
+        await closing
+        with pytest.raises(ProducerClosedError):
+            await producer.commit_transaction()
+        await settled(stage)
+        assert committed(stage) == [b"x"]
+
+    perform(act, max_block_ms=1_000)
+
+
+@pytest.mark.parametrize("end", ["commit", "abort", "prepare"])
+def test_a_block_whose_transaction_and_producer_were_ended_inside_is_left_without_an_error(
+    end: str,
+) -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        async with producer.transaction() as tx:
+            await producer.send_and_wait("t", b"x")
+            ends = {
+                "commit": producer.commit_transaction,
+                "abort": producer.abort_transaction,
+                "prepare": tx.prepare,
+            }
+            await ends[end]()
+            await producer.close()
+
+    perform(act)
+
+
+def test_a_block_whose_producer_was_closed_inside_says_that_nothing_is_committed() -> None:
+    async def act(stage: Stage) -> None:
+        with pytest.raises(ProducerClosedError) as caught:
+            async with stage.producer.transaction():
+                await stage.producer.send_and_wait("t", b"x")
+                await stage.producer.close(0)
+        assert caught.value.persistence is Persistence.NOT_PERSISTED
+
+    perform(act)
+
+
+def test_health_says_what_a_call_waits_for() -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"x")
+        assert producer.health().waiting_for is None
+        fault = stage.faults.error(ApiKey.END_TXN, 14, times=None)
+        committing = asyncio.ensure_future(producer.commit_transaction())
+        await asyncio.sleep(1)
+        waiting_for = producer.health().waiting_for or ""
+        assert "EndTxn" in waiting_for
+        assert "COORDINATOR_LOAD_IN_PROGRESS" in waiting_for
+        stage.faults.remove(fault)
+        await committing
+        assert producer.health().waiting_for is None
+
+    perform(act)
+
+
 def test_offsets_that_take_too_long_are_waited_for_by_the_commit() -> None:
     async def act(stage: Stage) -> None:
         fault = stage.faults.error(ApiKey.TXN_OFFSET_COMMIT, 14, times=12)
@@ -149,9 +255,12 @@ def test_offsets_that_take_too_long_are_waited_for_by_the_commit() -> None:
 def test_initialization_is_bounded_and_leaves_nothing() -> None:
     async def act(stage: Stage) -> None:
         stage.faults.error(ApiKey.INIT_PRODUCER_ID, 51, times=None)
-        with pytest.raises(KafkaTimeoutError, match="init_transactions"):
+        with pytest.raises(KafkaTimeoutError, match="init_transactions") as caught:
             await stage.producer.start()
         assert stage.loop.time() < 10
+        # The producer is closed: there is nothing to repeat.
+        assert "repeat" not in str(caught.value)
+        assert "create a new Producer" in str(caught.value)
 
     play(act, transactional_id="tx", max_block_ms=2_000)
 
@@ -166,7 +275,7 @@ def test_closing_while_nobody_answers_ends_in_time() -> None:
         started = stage.loop.time()
         await stage.producer.close(1)
         assert stage.loop.time() - started < 2
-        with pytest.raises(ProducerClosedError):
+        with pytest.raises(CommitOutcomeUnknownError, match="closed meanwhile"):
             await commit
 
     perform(act)
@@ -232,8 +341,10 @@ def test_an_error_that_is_fatal_ends_calls_and_records() -> None:
         stage.faults.error(ApiKey.END_TXN, -1)
         await stage.producer.begin_transaction()
         await stage.producer.send("t", b"x")
-        with pytest.raises(FatalTransactionError):
-            await stage.producer.commit_transaction()
+        for _ in range(2):
+            with pytest.raises(CommitOutcomeUnknownError) as caught:
+                await stage.producer.commit_transaction()
+            assert isinstance(caught.value.__cause__, FatalTransactionError)
         for call in (stage.producer.abort_transaction, stage.producer.begin_transaction):
             with pytest.raises(FatalTransactionError):
                 await call()

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import _thread
 import os
+import threading
 from collections.abc import Iterator
 
 import pytest
-from support.spark import embedded_kafka
+from support.spark import EmbeddedKafka, embedded_kafka
 
 from aioproducer.blocking import Producer
+from aioproducer.config import ProducerConfig
+from aioproducer.errors import KafkaTimeoutError
+from aioproducer.spark.exactly_once import ExactlyOnce, TaskAttempt
 from aioproducer.spark.options import SourceOptions
-from aioproducer.spark.pool import ProducerPool
+from aioproducer.spark.pool import POOL, Kind, ProducerPool
+from aioproducer.wire.api_keys import ApiKey
 
 
 @pytest.fixture(scope="module")
-def servers() -> Iterator[str]:
+def kafka() -> Iterator[EmbeddedKafka]:
     with embedded_kafka() as kafka:
-        yield kafka.servers
+        yield kafka
+
+
+@pytest.fixture
+def servers(kafka: EmbeddedKafka) -> str:
+    return kafka.servers
 
 
 @pytest.fixture
@@ -72,6 +83,48 @@ def test_transactional_ids_begin_alike_and_differ(pool: ProducerPool, servers: s
         names = {first.config.transactional_id, second.config.transactional_id}
     assert len(names) == 2
     assert all(name is not None and name.startswith("orders-") for name in names)
+
+
+def test_a_producer_whose_commit_has_no_outcome_is_not_handed_out_again(
+    pool: ProducerPool, kafka: EmbeddedKafka
+) -> None:
+    found = []
+    fault = kafka.faults.swallow(ApiKey.END_TXN, times=None)
+    with (
+        pytest.raises(KafkaTimeoutError, match="commit_transaction"),
+        pool.producer(options(kafka.servers, max_block_ms="500"), "orders") as producer,
+    ):
+        found.append(producer)
+        with producer.transaction():
+            producer.send("t", b"1")
+    kafka.faults.remove(fault)
+    with pool.producer(options(kafka.servers, max_block_ms="500"), "orders") as producer:
+        assert producer is not found[0]
+        with producer.transaction():
+            producer.send("t", b"2")
+    assert found[0].health().state == "closed"
+
+
+def test_an_attempt_that_is_interrupted_as_it_begins_closes_the_producer_it_was_lent(
+    kafka: EmbeddedKafka,
+) -> None:
+    config = ProducerConfig(bootstrap_servers=kafka.servers)
+    kind, plan = Kind(frozenset({("interrupted", "")}), ""), ExactlyOnce(config, "q", "t").plan()
+
+    def attempt() -> TaskAttempt:
+        return TaskAttempt(plan, 0, lambda: config, partition=0, owner="me", kind=kind)
+
+    with attempt() as first:
+        first.prepare(rows=0)
+    fault = kafka.faults.swallow(ApiKey.INIT_PRODUCER_ID, times=None)
+    interrupt = threading.Timer(0.5, _thread.interrupt_main)
+    with pytest.raises(KeyboardInterrupt):
+        interrupt.start()
+        attempt().__enter__()
+    kafka.faults.remove(fault)
+    interrupt.join()
+    assert first.producer.health().state == "closed"
+    assert POOL.take(kind) is None
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from aioproducer.errors import (
+    CommitOutcomeUnknownError,
     IllegalStateError,
     InvalidTxnStateError,
     KafkaError,
@@ -35,12 +36,15 @@ from aioproducer.testing.sim.transactions.outsider import Outsider
 from aioproducer.testing.sim.transactions.patience import Caller, GaveUpError
 from aioproducer.testing.sim.transactions.plan import Seat
 from aioproducer.testing.world.producer import SimProducer
+from aioproducer.types import Persistence
 
 if TYPE_CHECKING:
     from aioproducer.testing.sim.transactions.cast import Cast
     from aioproducer.testing.sim.transactions.consumer import SimConsumer
     from aioproducer.types import PreparedTransaction
 
+_SHARE_FOUND_OUT = 0.5
+"""Of the commits whose outcome is unknown."""
 _HASTE_S = 0.0001
 """No answer comes that soon."""
 
@@ -293,7 +297,9 @@ class Actor:
             # Begun or to be committed: both calls are made again.
             if opened and opened[0].commit_asked_at is not None:
                 await self._commit(opened[0])
-        except ENDS:
+        except ENDS as error:
+            if opened:
+                self._note_end(opened[0], error)
             raise
         except KafkaError as error:
             if opened:
@@ -368,9 +374,23 @@ class Actor:
             self._cast.trace(f"{tx.label} cannot be committed: {error!r}")
             await self._caller.call("abort", self.producer.abort_transaction)
             tx.tell(Outcome.REFUSED)
+        except ENDS as error:
+            self._note_end(tx, error)
+            raise
         else:
             tx.tell(Outcome.COMMITTED)
             self._cast.trace(f"{tx.label} is committed")
+
+    def _note_end(self, tx: TransactionEntry, error: KafkaError) -> None:
+        """What the producer's end tells of a commit; somebody outside may find out the rest."""
+        if error.persistence is Persistence.NOT_PERSISTED:
+            self._cast.trace(f"{tx.label} is not committed: {error!r}")
+            tx.tell(Outcome.REFUSED)
+        elif isinstance(error, CommitOutcomeUnknownError) and error.transaction is not None:
+            self._cast.trace(f"{tx.label} may be committed")
+            if self._cast.chance_of(f"outcome of {tx.label}").random() < _SHARE_FOUND_OUT:
+                outsider = Outsider(self._cast, tx, error.transaction, commit=True, alone=False)
+                self._cast.attend(asyncio.ensure_future(outsider.decide()))
 
     async def _abort(self, tx: TransactionEntry) -> None:
         await self._caller.call("abort", self.producer.abort_transaction)

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
 from aioproducer.errors import (
+    CommitOutcomeUnknownError,
     FatalTransactionError,
     KafkaError,
     ProducerClosedError,
@@ -34,7 +35,13 @@ if TYPE_CHECKING:
     from aioproducer.testing.sim.transactions.cast import Cast
     from aioproducer.testing.sim.transactions.consumer import SimConsumer
 
-ENDS = (FatalTransactionError, ProducerClosedError, ProducerFailedError, ProducerFencedError)
+ENDS = (
+    CommitOutcomeUnknownError,
+    FatalTransactionError,
+    ProducerClosedError,
+    ProducerFailedError,
+    ProducerFencedError,
+)
 """After these only `close()` is left."""
 
 _TASKS_PER_ACTOR = 10_000
