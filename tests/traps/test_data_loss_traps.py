@@ -18,6 +18,7 @@ from aioproducer import Persistence, Producer
 from aioproducer.core.transaction_rules import Reaction, Rpc, reaction_to
 from aioproducer.errors import (
     BootstrapError,
+    CommitOutcomeUnknownError,
     DeliveryTimeoutError,
     FatalTransactionError,
     KafkaError,
@@ -217,8 +218,10 @@ def test_trap_05_an_unknown_error_of_a_commit_is_no_success(applied: bool) -> No
         stage.faults.error(ApiKey.END_TXN, -1, apply=applied)
         await stage.producer.begin_transaction()
         await stage.producer.send("t", b"v")
-        with pytest.raises(FatalTransactionError):
+        with pytest.raises(CommitOutcomeUnknownError) as caught:
             await stage.producer.commit_transaction()
+        assert caught.value.persistence is Persistence.POSSIBLY_PERSISTED
+        assert isinstance(caught.value.__cause__, FatalTransactionError)
         await stage.producer.close()
 
     play(act, transactional_id="x")
