@@ -14,9 +14,12 @@ from aioproducer.runtime.engine import ProducerEngine
 class DialedProducer(Producer):
     """A producer that reaches brokers through a given `Dialer`, with a seeded chance."""
 
-    def __init__(self, dialer: Dialer, **options: Any) -> None:
+    def __init__(self, dialer: Dialer, *, seed: int = 3, **options: Any) -> None:
         super().__init__(**options)
         self._dialer = dialer
+        self._seed = seed
 
     def _new_engine(self, loop: asyncio.AbstractEventLoop) -> ProducerEngine:
-        return ProducerEngine(self._config, loop, dialer=self._dialer, rng=random.Random(3))
+        return ProducerEngine(
+            self._config, loop, dialer=self._dialer, rng=random.Random(self._seed)
+        )
