@@ -10,17 +10,13 @@ from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
 EXTENSIONS = [
-    Extension(
-        f"aioproducer.{module}",
-        [f"aioproducer/{module.replace('.', '/')}.pyx"],
-        extra_compile_args=[f"-O{level}"],
-    )
-    for module, level in (
-        ("records._native", "2"),
-        ("records._bulk", "2"),
-        ("records._arrow", "2"),
-        ("runtime._delivery", "s"),  # a quarter smaller, and 3% more instructions of a delivery
-        ("runtime._fastlane", "2"),
+    Extension(f"aioproducer.{module}", [f"aioproducer/{module.replace('.', '/')}.pyx"])
+    for module in (
+        "records._native",
+        "records._bulk",
+        "records._arrow",
+        "runtime._delivery",
+        "runtime._fastlane",
     )
 ]
 

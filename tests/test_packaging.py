@@ -16,7 +16,6 @@ from support.pages import blocks, page
 from tools.package.build import without_traces
 from tools.package.contents import NATIVE, WHEEL_BYTES, sdist_problems, wheel_problems
 from tools.package.newcomer import steps
-from tools.package.tight import pack_tightly
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -110,43 +109,6 @@ def test_a_wheel_is_refused_that_is_large_incomplete_or_has_what_belongs_elsewhe
     ]
     pure = wheel(tmp_path, without=f"aioproducer/{NATIVE[0]}.cpython-311-x86_64-linux-gnu.so")
     assert wheel_problems(pure) == [f"the native module {NATIVE[0]} is missing"]
-
-
-def test_a_wheel_that_is_packed_tightly_has_the_same_content_in_fewer_bytes(tmp_path: Path) -> None:
-    pytest.importorskip("zopfli", reason="zopfli is not installed")
-    path = tmp_path / "a.whl"
-    text = Path(__file__).read_bytes()
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        archive.mkdir("a")
-        archive.writestr(zipfile.ZipInfo("a/a.py", (2026, 1, 2, 3, 4, 6)), text)
-    before = path.stat().st_size
-    pack_tightly(path)
-    assert path.stat().st_size < before
-    with zipfile.ZipFile(path) as archive:
-        (member,) = archive.infolist()
-        assert archive.read(member) == text
-    assert member.date_time == (2026, 1, 2, 3, 4, 6)
-
-
-def test_every_wheel_that_is_configured_is_packed_tightly_and_checked(tmp_path: Path) -> None:
-    pytest.importorskip("zopfli", reason="zopfli is not installed")
-    script = ".ci/finish_wheels.py"
-    systems = PROJECT["tool"]["cibuildwheel"]
-    for system in ("linux", "macos", "windows"):
-        assert script in "".join(systems[system]["repair-wheel-command"])
-    made, folder = tmp_path / "made", tmp_path / "dist"
-    for each in (made, folder):
-        each.mkdir()
-    command = [sys.executable, ROOT / script, folder, wheel(made, size=1000)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "all may be published")
-    assert (folder / "a.whl").stat().st_size < (made / "a.whl").stat().st_size
-    command[-1] = wheel(made, without="aioproducer/py.typed")
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (
-        1,
-        "a.whl: aioproducer/py.typed is missing",
-    )
 
 
 def test_what_is_installed_imports_nothing_that_is_not() -> None:

@@ -1,6 +1,6 @@
 """Builds the source distribution, and the wheel from it; the same source gives the same bytes.
 
-Owns: both, how small they get, and the fixed time that archives get. Must not know: what is in
+Owns: both, and the fixed time that archives get. Must not know: what is in
 them.
 
 setuptools writes the time and the owner of each file into the source distribution; they are taken
@@ -16,11 +16,8 @@ import os
 import subprocess
 import sys
 import tarfile
-import tomllib
 from pathlib import Path
 from typing import NamedTuple
-
-from tools.package.tight import pack_tightly
 
 ROOT = Path(__file__).parents[3]
 
@@ -51,15 +48,7 @@ def build(directory: Path, python: str = sys.executable) -> Distributions:
     (source,) = sources.iterdir()
     _run_build(python, "--wheel", source, directory)
     (wheel,) = directory.glob("*.whl")
-    pack_tightly(wheel)
     return Distributions(sdist, wheel)
-
-
-def _flags() -> dict[str, str]:
-    """What compiler and linker are told on Linux, here as where wheels are published."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["cibuildwheel"]
-    flags: dict[str, str] = settings["linux"]["environment"]
-    return flags
 
 
 def _run_build(python: str, kind: str, source: Path, directory: Path) -> None:
@@ -69,8 +58,7 @@ def _run_build(python: str, kind: str, source: Path, directory: Path) -> None:
         "PYTHONHASHSEED": "0",
     }
     if sys.platform == "linux":
-        environment |= _flags()
-        environment["CFLAGS"] += f" -ffile-prefix-map={source}=."
+        environment["CFLAGS"] = f"-g0 -ffile-prefix-map={source}=."
     command = [python, "-m", "build", "--no-isolation", kind, "--outdir", str(directory)]
     done = subprocess.run(
         [*command, str(source)],
