@@ -18,10 +18,12 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from functools import lru_cache
-from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer.errors import ConfigError
+from aioproducer.serializers.registry.avro_leaves import Misfit
+from aioproducer.serializers.registry.avro_schema import resolve
+from aioproducer.serializers.registry.avro_writer import AvroWriter
 from aioproducer.serializers.registry.schema import Schema
 from aioproducer.serializers.registry.wire_format import prefix
 
@@ -72,20 +74,13 @@ class AvroValues:
         Raises:
             ValueError: the row does not fit.
         """
-        schema, named = _parsed(self.schema, self.references)
-        target = BytesIO()
-        target.write(prefix(self.schema_id))
-        datum = _fitted(row, schema, named, "")
+        schema, writer = _parsed(self.schema, self.references)
+        datum = _fitted(row, schema, "")
         try:
-            import fastavro
-
-            fastavro.schemaless_writer(target, schema, datum)
-        except Exception as error:
-            from aioproducer.serializers.registry.avro_misfit import find_misfit
-
-            path, reason = find_misfit(datum, schema, named) or ("", type(error).__name__)
-            raise ValueError(f"does not fit the schema: {path} {reason}".strip()) from None
-        return target.getvalue()
+            return prefix(self.schema_id) + writer.encode(datum)
+        except Misfit as misfit:
+            reason = f"{misfit.path} {misfit.reason}".strip()
+            raise ValueError(f"does not fit the schema: {reason}") from None
 
 
 async def avro_values(
@@ -120,7 +115,7 @@ async def avro_values(
 
 
 @lru_cache(maxsize=16)
-def _parsed(schema: str, references: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
+def _parsed(schema: str, references: tuple[str, ...]) -> tuple[Any, AvroWriter]:
     try:
         import fastavro
     except ImportError as error:
@@ -128,35 +123,31 @@ def _parsed(schema: str, references: tuple[str, ...]) -> tuple[Any, dict[str, An
             "Avro values need the package fastavro",
             advice="pip install 'aioproducer[schema-registry]'",
         ) from error
-    named: dict[str, Any] = {}
     try:
-        for text in references:
-            fastavro.parse_schema(json.loads(text), named_schemas=named)
-        return fastavro.parse_schema(json.loads(schema), named_schemas=named), named
+        resolved, _ = resolve(json.loads(schema), map(json.loads, references))
+        if not references:
+            fastavro.parse_schema(json.loads(schema), _ignore_default_error=True)
+        return resolved, AvroWriter(resolved, strict=False)
     except Exception as error:
         raise ConfigError(f"this is no Avro schema: {error}") from error
 
 
-def _fitted(value: Any, schema: Any, named: Mapping[str, Any], path: str) -> Any:
+def _fitted(value: Any, schema: Any, path: str) -> Any:
     """A value with texts as the schema wants them."""
-    if isinstance(schema, str) and schema in named:
-        schema = named[schema]
     if isinstance(schema, list):
-        return _fitted_to_one(value, schema, named, path)
+        return _fitted_to_one(value, schema, path)
     kind = schema.get("type") if isinstance(schema, dict) else schema
-    if isinstance(kind, dict | list):
-        return _fitted(value, kind, named, path)
     if kind == "record" and isinstance(value, Mapping):
         fields = {each["name"]: each["type"] for each in schema["fields"]}
         return {
-            name: _fitted(value[name], fields[name], named, f"{path}.{name}".lstrip("."))
+            name: _fitted(value[name], fields[name], f"{path}.{name}".lstrip("."))
             for name in fields
             if name in value
         }
     if kind == "array" and isinstance(value, list | tuple):
-        return [_fitted(each, schema["items"], named, f"{path}[]") for each in value]
+        return [_fitted(each, schema["items"], f"{path}[]") for each in value]
     if kind == "map" and isinstance(value, Mapping):
-        return {key: _fitted(each, schema["values"], named, path) for key, each in value.items()}
+        return {key: _fitted(each, schema["values"], path) for key, each in value.items()}
     if not isinstance(value, str):
         return value
     logical = schema.get("logicalType") if isinstance(schema, dict) else None
@@ -167,11 +158,11 @@ def _fitted(value: Any, schema: Any, named: Mapping[str, Any], path: str) -> Any
         raise ValueError(f"field {path}: the text is no {logical or kind}") from None
 
 
-def _fitted_to_one(value: Any, schemas: list[Any], named: Mapping[str, Any], path: str) -> Any:
+def _fitted_to_one(value: Any, schemas: list[Any], path: str) -> Any:
     """A value as one of several types: an empty text is null where the others are no texts."""
     others = [each for each in schemas if each != "null"]
     if isinstance(value, str) and "string" in others:
         return value
     if value is None or (value == "" and len(others) < len(schemas)):
         return None
-    return _fitted(value, others[0], named, path) if len(others) == 1 else value
+    return _fitted(value, others[0], path) if len(others) == 1 else value

@@ -1,7 +1,7 @@
 """Avro, with a schema registry.
 
-Owns: parsing schemas, references included; writing; what errors say. Must not know: HTTP. Avro
-itself is done by fastavro.
+Owns: the serializer. `avro_schema` resolves names and references, `avro_writer` encodes and says
+what does not fit. Must not know: HTTP.
 
 Invariant: as in Java's serializer, the payload of a schema that is only `"bytes"` is the bytes
 themselves, without Avro's length in front.
@@ -9,15 +9,17 @@ themselves, without Avro's length in front.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
-from io import BytesIO
 from typing import Any
 
 from aioproducer._extras import SCHEMA_REGISTRY, needed
-from aioproducer.errors import ConfigError
+from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.serializers.protocol import SerializationContext, refusal, type_refusal
+from aioproducer.serializers.registry.avro_leaves import Misfit
+from aioproducer.serializers.registry.avro_schema import AvroSchemaError, resolve
+from aioproducer.serializers.registry.avro_values import Typed, class_of
+from aioproducer.serializers.registry.avro_writer import AvroWriter
 from aioproducer.serializers.registry.base import Encode, RegistrySerializer, SchemaUse
 from aioproducer.serializers.registry.client import SchemaRegistry
 from aioproducer.serializers.registry.schema import Schema, SchemaReference
@@ -26,6 +28,9 @@ from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_nam
 
 class AvroSerializer(RegistrySerializer):
     """Dicts, dataclasses and Pydantic's models as Avro; None stays null.
+
+    In a union of several records the class's name decides, at any depth. A plain dict that fits
+    several equally is refused: give `(name, value)` or a key `-type` with the branch's name.
 
     Args:
         registry: where the schema stands.
@@ -62,7 +67,6 @@ class AvroSerializer(RegistrySerializer):
         super().__init__(registry, SchemaUse(subject, auto_register, use_latest_version, normalize))
         with needed("fastavro", "for AvroSerializer", install=SCHEMA_REGISTRY):
             import fastavro
-        self._fastavro = fastavro
         self._to_dict = to_dict
         self._strict = not ignore_unknown_fields
         self._own: Schema | None = None
@@ -74,7 +78,8 @@ class AvroSerializer(RegistrySerializer):
         self._own = Schema(text, "AVRO", tuple(references))
         if not references:  # others are parsed when what they refer to is known
             try:
-                fastavro.parse_schema(json.loads(text))
+                AvroWriter(resolve(json.loads(text))[0])
+                fastavro.parse_schema(json.loads(text), _ignore_default_error=True)
             except Exception as error:
                 raise ConfigError(f"this is no Avro schema: {error}") from error
 
@@ -93,41 +98,28 @@ class AvroSerializer(RegistrySerializer):
         return self._own
 
     async def _encoder(self, schema: Schema) -> Encode:
-        named: dict[str, Any] = {}
-        for _, referenced in await self._registry.referenced(schema):
-            self._fastavro.parse_schema(json.loads(referenced.text), named_schemas=named)
-        parsed = self._fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
-        if parsed in ("bytes", {"type": "bytes"}):
+        texts = [each.text for _, each in await self._registry.referenced(schema)]
+        try:
+            resolved, _ = resolve(json.loads(schema.text), map(json.loads, texts))
+            writer = AvroWriter(resolved, strict=self._strict)
+        except (AvroSchemaError, ValueError) as error:
+            raise SchemaRegistryError(f"the registered schema is no Avro schema: {error}") from None
+        if resolved in ("bytes", {"type": "bytes"}):
             return _raw
-        write, strict, plain = self._fastavro.schemaless_writer, self._strict, self._plain
 
         def encode(data: Any, context: SerializationContext) -> bytes:
-            datum = plain(data)
-            target = BytesIO()
             try:
-                write(target, parsed, datum, strict_allow_default=strict)
-            except Exception as error:
-                from aioproducer.serializers.registry.avro_misfit import find_misfit
-
-                path, reason = find_misfit(datum, parsed, named) or (
-                    "",
-                    f"does not fit the schema ({type(error).__name__})",
-                )
-                # The library's own text shows the data, so it is not passed on.
-                raise refusal(context, reason, path=path or None) from None
-            return target.getvalue()
+                return writer.encode(data if self._to_dict is None else self._made_dict(data))
+            except Misfit as misfit:
+                raise refusal(context, misfit.reason, path=misfit.path or None) from None
 
         return encode
 
-    def _plain(self, data: Any) -> Any:
-        if self._to_dict is not None:
-            return self._to_dict(data)
-        if isinstance(data, dict):
-            return data
-        if dataclasses.is_dataclass(data) and not isinstance(data, type):
-            return dataclasses.asdict(data)
-        dump = getattr(data, "model_dump", None)
-        return dump() if callable(dump) else data
+    def _made_dict(self, data: Any) -> Any:
+        assert self._to_dict is not None
+        made = self._to_dict(data)
+        # The class of the object still chooses the branch of a union.
+        return Typed(made, type(data)) if type(made) is dict and class_of(data) else made
 
 
 def _raw(data: Any, context: SerializationContext) -> bytes:

@@ -1,0 +1,299 @@
+"""What of Avro's encoding has no parts: primitive and logical types, enums, fixed; `Misfit`.
+
+fastavro converts dates and times, and whatever logical types are registered with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Context, Decimal, InvalidOperation
+from enum import Enum
+from numbers import Integral, Real
+from struct import Struct
+from struct import error as StructError  # noqa: N812
+from typing import Any, Final
+from uuid import UUID
+
+from aioproducer._varints import varint, zigzag
+
+Write = Callable[[bytearray, Any], None]
+"""Appends a value's encoding; raises `Misfit`."""
+
+BYTES: Final = (bytes, bytearray, memoryview)
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_EXACT: Final = Context(prec=100_000)
+_FLOAT, _DOUBLE = Struct("<f"), Struct("<d")
+_RANGES: Final = {"int": 1 << 31, "long": 1 << 63}
+
+
+class Misfit(Exception):  # noqa: N818 - it never leaves the serializers
+    """A value that does not fit the schema.
+
+    Attributes:
+        steps: Where it is, from the inside out: `.name`, `[2]` or `['key']`.
+        reason: What was expected and what was given.
+        ambiguous: Whether it fits several branches of a union equally.
+    """
+
+    def __init__(self, reason: str, *steps: str, ambiguous: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.steps = list(steps)
+        self.ambiguous = ambiguous
+
+    @property
+    def path(self) -> str:
+        """The path from the top: `a.b[2]`."""
+        return "".join(reversed(self.steps)).removeprefix(".")
+
+
+def leaf(schema: Any) -> Write:
+    """Return what writes a primitive type, an enum or a fixed."""
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    expected = words(schema)
+    base = base_of(schema, kind, expected)
+    logical = schema.get("logicalType") if isinstance(schema, dict) else None
+    if logical == "decimal" and kind in ("bytes", "fixed") and _is_decimal(schema):
+        prepare = _decimal(schema, expected)
+    elif logical == "uuid" and (kind == "string" or (kind == "fixed" and schema["size"] == 16)):
+        prepare = _uuid(kind, expected)
+    elif logical is not None:
+        prepare = _by_fastavro(schema, f"{kind}-{logical}", expected)
+    else:
+        prepare = None
+
+    def write(out: bytearray, data: Any) -> None:
+        if isinstance(data, Enum) and kind != "enum":
+            data = data.value
+        base(out, data if prepare is None else prepare(data))
+
+    return write if prepare is not None else base
+
+
+def base_of(schema: Any, kind: str, expected: str) -> Write:
+    """Return what writes a type without its logical type."""
+    if kind in _RANGES:
+        return _integer(_RANGES[kind], expected)
+    if kind in ("float", "double"):
+        return _floating(_FLOAT if kind == "float" else _DOUBLE, expected)
+    if kind == "enum":
+        return _enum(schema["symbols"], expected)
+    if kind == "fixed":
+        return _fixed(schema["size"], expected)
+    return {"null": _null, "boolean": _boolean, "bytes": _bytes, "string": _string}[kind](expected)
+
+
+def _null(expected: str) -> Write:
+    def write(out: bytearray, data: Any) -> None:
+        if data is not None:
+            raise Misfit(f"must be {expected}, not {type_name(data)}")
+
+    return write
+
+
+def _boolean(expected: str) -> Write:
+    def write(out: bytearray, data: Any) -> None:
+        if data is True or data is False:
+            out.append(data)
+        elif isinstance(data, Enum):
+            write(out, data.value)
+        elif type(data).__module__ == "numpy" and type(data).__name__ in ("bool", "bool_"):
+            out.append(bool(data))
+        else:
+            raise Misfit(f"must be {expected}, not {type_name(data)}")
+
+    return write
+
+
+def _integer(limit: int, expected: str) -> Write:
+    def write(out: bytearray, data: Any) -> None:
+        if data.__class__ is not int:
+            if isinstance(data, Enum) and not isinstance(data, int):
+                write(out, data.value)
+                return
+            if not isinstance(data, Integral) or isinstance(data, bool):
+                raise Misfit(f"must be {expected}, not {type_name(data)}")
+            data = int(data)
+        if not -limit <= data < limit:
+            raise Misfit(f"must be {expected}, not {type_name(data)} out of its range")
+        out += varint(zigzag(data))
+
+    return write
+
+
+def _floating(form: Struct, expected: str) -> Write:
+    def write(out: bytearray, data: Any) -> None:
+        if data.__class__ is not float:
+            if isinstance(data, Enum) and not isinstance(data, int | float):
+                write(out, data.value)
+                return
+            if not isinstance(data, Real | Decimal) or isinstance(data, bool):
+                raise Misfit(f"must be {expected}, not {type_name(data)}")
+        try:
+            out += form.pack(float(data))
+        except (OverflowError, StructError, ValueError):
+            raise Misfit(f"must be {expected}, not {type_name(data)} out of its range") from None
+
+    return write
+
+
+def _string(expected: str) -> Write:
+    def write(out: bytearray, data: Any) -> None:
+        if not isinstance(data, str):
+            if isinstance(data, Enum):
+                write(out, data.value)
+                return
+            raise Misfit(f"must be {expected}, not {type_name(data)}")
+        try:
+            text = str.encode(data, "utf-8")
+        except UnicodeEncodeError:
+            raise Misfit(f"must be {expected}, not str with a lone surrogate") from None
+        out += varint(zigzag(len(text)))
+        out += text
+
+    return write
+
+
+def _bytes(expected: str) -> Write:
+    def write(out: bytearray, data: Any) -> None:
+        if not isinstance(data, BYTES):
+            if isinstance(data, Enum):
+                write(out, data.value)
+                return
+            raise Misfit(f"must be {expected}, not {type_name(data)}")
+        content = bytes(data)
+        out += varint(zigzag(len(content)))
+        out += content
+
+    return write
+
+
+def _fixed(size: int, expected: str) -> Write:
+    def write(out: bytearray, data: Any) -> None:
+        if isinstance(data, Enum):
+            data = data.value
+        if not isinstance(data, BYTES):
+            raise Misfit(f"must be {expected}, not {type_name(data)}")
+        content = bytes(data)
+        if len(content) != size:
+            raise Misfit(f"must be {expected}, not {len(content)} bytes")
+        out += content
+
+    return write
+
+
+def _enum(symbols: Sequence[str], expected: str) -> Write:
+    places = {symbol: varint(zigzag(index)) for index, symbol in enumerate(symbols)}
+
+    def write(out: bytearray, data: Any) -> None:
+        if isinstance(data, Enum):
+            for symbol in (data.value, data.name):
+                if isinstance(symbol, str) and symbol in places:
+                    out += places[symbol]
+                    return
+            raise Misfit(f"must be {expected}, not a member of {type_name(data)} that is none")
+        if not isinstance(data, str):
+            raise Misfit(f"must be {expected}, not {type_name(data)}")
+        if data not in places:
+            raise Misfit(f"must be {expected}, not a str that is none of them")
+        out += places[data]
+
+    return write
+
+
+# -- logical types ---------------------------------------------------------------------------------
+
+
+def _is_decimal(schema: Mapping[str, Any]) -> bool:
+    """Whether precision and scale are valid; if not, Avro ignores the logical type."""
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    return (
+        isinstance(precision, int)
+        and isinstance(scale, int)
+        and precision > 0 <= scale <= precision
+    )
+
+
+def _decimal(schema: Mapping[str, Any], expected: str) -> Callable[[Any], bytes]:
+    precision, scale, size = schema["precision"], schema.get("scale", 0), schema.get("size")
+
+    def prepare(data: Any) -> bytes:
+        if isinstance(data, BYTES):
+            content = bytes(data)
+            if not content or abs(int.from_bytes(content, "big", signed=True)) >= 10**precision:
+                raise Misfit(f"must be {expected}, not bytes of more digits")
+            return content
+        if not isinstance(data, Decimal):
+            raise Misfit(f"must be {expected}, not {type_name(data)}")
+        if not data.is_finite():
+            raise Misfit(f"must be {expected}, not a Decimal that is no number")
+        if data and data.adjusted() >= precision - scale:
+            raise Misfit(f"must be {expected}, not a Decimal with more digits before the point")
+        try:
+            scaled = _EXACT.scaleb(data, scale)
+            whole = int(scaled)
+            is_exact = scaled == whole
+        except (InvalidOperation, OverflowError, ValueError):
+            is_exact = False
+        if not is_exact:
+            raise Misfit(f"must be {expected}, not a Decimal with more digits after the point")
+        if size is None:
+            return whole.to_bytes(((whole + (whole < 0)).bit_length() >> 3) + 1, "big", signed=True)
+        try:
+            return whole.to_bytes(size, "big", signed=True)
+        except OverflowError:
+            raise Misfit(f"must be {expected}, not a Decimal with more digits") from None
+
+    return prepare
+
+
+def _uuid(kind: str, expected: str) -> Callable[[Any], Any]:
+    def prepare(data: Any) -> Any:
+        if isinstance(data, UUID):
+            return str(data) if kind == "string" else data.bytes
+        if kind == "string" and isinstance(data, str) and not _UUID.fullmatch(data):
+            raise Misfit(f"must be {expected}, not a str that is no UUID")
+        return data
+
+    return prepare
+
+
+def _by_fastavro(schema: Any, name: str, expected: str) -> Callable[[Any], Any]:
+    from fastavro.write import LOGICAL_WRITERS
+
+    def prepare(data: Any) -> Any:
+        convert = LOGICAL_WRITERS.get(name)
+        if convert is None:
+            return data
+        try:
+            return convert(data, schema)
+        except Exception:
+            raise Misfit(f"must be {expected}, not {type_name(data)} of another form") from None
+
+    return prepare
+
+
+def words(schema: Any) -> str:
+    """Return what a type is called in messages."""
+    if isinstance(schema, str):
+        return schema
+    if isinstance(schema, list):
+        return " or ".join(map(words, schema))
+    kind = str(schema["type"])
+    if kind == "enum":
+        return f"enum {schema['name']} ({', '.join(schema['symbols'])})"
+    extra = f" {schema['name']}" if schema.get("name") else ""
+    if kind == "fixed":
+        extra += f" of {schema['size']} bytes"
+    logical = schema.get("logicalType")
+    if logical == "decimal":
+        extra += f" (decimal({schema.get('precision')},{schema.get('scale', 0)}))"
+    elif logical is not None:
+        extra += f" ({logical})"
+    return kind + extra
+
+
+def type_name(data: Any) -> str:
+    """Return the name of a value's type; of no value, `null`."""
+    return "null" if data is None else type(data).__name__

@@ -1,0 +1,120 @@
+"""Avro schemas made self-contained: full names everywhere, referenced types defined at first use.
+
+Start with `resolve`. Names are resolved as Java's Avro does: a bare name is looked up in the
+enclosing namespace first, then among the names without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+PRIMITIVES: Final = frozenset(
+    {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
+)
+NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
+
+
+class AvroSchemaError(Exception):
+    """The JSON is no Avro schema; the message says why."""
+
+
+def resolve(schema: Any, references: Iterable[Any] = ()) -> tuple[Any, dict[str, Any]]:
+    """Return the schema with full names, and every named type by its full name.
+
+    Args:
+        schema: The schema as JSON; its top may be any type, also a name.
+        references: Schemas that it uses by name, each after those that it uses itself.
+
+    Raises:
+        AvroSchemaError: A type is unknown, or the JSON is no schema.
+    """
+    named: dict[str, Any] = {}
+    for reference in references:
+        _resolved(reference, "", named, {})
+    return _resolved(schema, "", named, {}), named
+
+
+def name_of(schema: Mapping[str, Any], namespace: str = "") -> str:
+    """Return the full name of a named type."""
+    name = schema.get("name")
+    if not isinstance(name, str) or not name:
+        raise AvroSchemaError(f"a {schema.get('type')} has no name")
+    if "." in name:
+        return name
+    space = schema.get("namespace")
+    space = namespace if space is None else space
+    return f"{space}.{name}" if space else name
+
+
+def _resolved(schema: Any, namespace: str, named: dict[str, Any], own: dict[str, Any]) -> Any:
+    if isinstance(schema, str):
+        return _by_name(schema, namespace, named)
+    if isinstance(schema, list):
+        return [_resolved(branch, namespace, named, own) for branch in schema]
+    if not isinstance(schema, dict) or "type" not in schema:
+        raise AvroSchemaError("a type must be a name, a union or an object with `type`")
+    kind = schema["type"]
+    if isinstance(kind, dict | list):
+        return _resolved(kind, namespace, named, own)
+    if kind in NAMED:
+        return _definition(schema, kind, namespace, named, own)
+    if kind in ("array", "map"):
+        inside = "items" if kind == "array" else "values"
+        if inside not in schema:
+            raise AvroSchemaError(f"a type {kind} lacks `{inside}`")
+        return {"type": kind, inside: _resolved(schema[inside], namespace, named, own)}
+    if kind in PRIMITIVES:
+        return {key: schema[key] for key in ("type", *_LOGICAL) if key in schema}
+    return _resolved(kind, namespace, named, own)
+
+
+_LOGICAL: Final = ("logicalType", "precision", "scale")
+
+
+def _by_name(name: str, namespace: str, named: Mapping[str, Any]) -> Any:
+    if name in PRIMITIVES:
+        return name
+    full = f"{namespace}.{name}" if namespace and "." not in name else name
+    for candidate in (full, name):
+        if candidate in named:
+            return named[candidate]
+    raise AvroSchemaError(f"the type {name!r} is not defined, and no reference defines it")
+
+
+def _definition(
+    schema: Mapping[str, Any],
+    kind: str,
+    namespace: str,
+    named: dict[str, Any],
+    own: dict[str, Any],
+) -> Any:
+    name = name_of(schema, namespace)
+    if name in own:
+        raise AvroSchemaError(f"the type {name!r} is defined twice")
+    made: dict[str, Any] = {"type": kind, "name": name}
+    own[name] = named[name] = made
+    if kind == "enum":
+        symbols = schema.get("symbols")
+        if not isinstance(symbols, list) or not all(isinstance(each, str) for each in symbols):
+            raise AvroSchemaError(f"the enum {name!r} lacks `symbols`")
+        made["symbols"] = symbols
+        return made
+    if kind == "fixed":
+        if not isinstance(schema.get("size"), int):
+            raise AvroSchemaError(f"the fixed {name!r} lacks `size`")
+        made |= {key: schema[key] for key in ("size", *_LOGICAL) if key in schema}
+        return made
+    fields = schema.get("fields")
+    if not isinstance(fields, list):
+        raise AvroSchemaError(f"the record {name!r} lacks `fields`")
+    space = name.rpartition(".")[0]
+    made["fields"] = []
+    for field in fields:
+        if not isinstance(field, dict) or "type" not in field or "name" not in field:
+            raise AvroSchemaError(f"a field of {name!r} lacks `name` or `type`")
+        one = {"name": field["name"], "type": _resolved(field["type"], space, named, own)}
+        if "default" in field:
+            one["default"] = field["default"]
+        made["fields"].append(one)
+    return made

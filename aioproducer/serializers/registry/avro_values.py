@@ -1,0 +1,104 @@
+"""Python objects as Avro sees them: dataclasses, Pydantic models and enumerations.
+
+A value is converted where its type is known, so that the class of a nested object can choose the
+branch of a union.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+
+class Typed(dict[str, Any]):
+    """The fields of an object, with the class that the object has."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, fields: Mapping[str, Any], of: type) -> None:
+        super().__init__(fields)
+        self.of = of
+
+
+def as_fields(data: Any) -> Mapping[str, Any] | None:
+    """Return an object's fields by name; None if it has none."""
+    if isinstance(data, Mapping):
+        return data
+    if isinstance(data, type):
+        return None
+    if dataclasses.is_dataclass(data):
+        return {name: getattr(data, name) for name in _field_names(data.__class__)}
+    return dumped(data) if is_model(data) else None
+
+
+def is_model(data: Any) -> bool:
+    """Return whether this is an instance of a Pydantic model."""
+    return callable(getattr(data, "model_dump", None)) and not isinstance(data, type)
+
+
+def class_of(data: Any) -> type | None:
+    """Return the class whose name chooses a branch of a union; None for plain data."""
+    if isinstance(data, Typed):
+        return data.of
+    if dataclasses.is_dataclass(data) or is_model(data):
+        return type(data)
+    return None
+
+
+def dumped(model: Any) -> Any:
+    """Return what a Pydantic model serializes to, in which nested models keep their classes."""
+    return _paired(model, model.model_dump())
+
+
+def _paired(original: Any, made: Any) -> Any:
+    if is_model(original):
+        if getattr(type(original), "__pydantic_root_model__", False):
+            return _paired(original.root, made)
+        if not isinstance(made, dict):
+            return made
+        fields = type(original).model_fields
+        keys = {name: _key(name, field, made) for name, field in fields.items()}
+        if any(key is None and not fields[name].exclude for name, key in keys.items()):
+            # The field that holds it is of a base class, whose fields alone were written.
+            own = original.model_dump()
+            if isinstance(own, dict) and len(own) > len(made):
+                return _paired(original, own)
+        pairs = {key: getattr(original, name, None) for name, key in keys.items() if key}
+        return Typed(
+            {
+                key: _paired(pairs[key], item) if key in pairs else item
+                for key, item in made.items()
+            },
+            type(original),
+        )
+    if dataclasses.is_dataclass(original) and isinstance(made, dict):
+        return Typed(
+            {key: _paired(getattr(original, key, None), item) for key, item in made.items()},
+            type(original),
+        )
+    if isinstance(original, Mapping) and isinstance(made, dict) and len(original) == len(made):
+        return {
+            key: _paired(source, item)
+            for source, (key, item) in zip(original.values(), made.items(), strict=True)
+        }
+    if (
+        isinstance(original, list | tuple)
+        and isinstance(made, list | tuple)
+        and len(original) == len(made)
+    ):
+        return [_paired(source, item) for source, item in zip(original, made, strict=True)]
+    return made
+
+
+def _key(name: str, field: Any, made: Mapping[str, Any]) -> str | None:
+    for key in (name, field.serialization_alias, field.alias):
+        if key is not None and key in made:
+            return str(key)
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))

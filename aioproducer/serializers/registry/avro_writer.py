@@ -1,0 +1,460 @@
+"""Avro's binary encoding, compiled from a schema.
+
+Start with `AvroWriter`. One rule decides what fits and writes it, so a refusal always says where
+and why; it names types, never the content.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Final
+from uuid import UUID
+
+from aioproducer._varints import varint, zigzag
+from aioproducer.serializers.registry.avro_leaves import (
+    BYTES,
+    Misfit,
+    Write,
+    base_of,
+    leaf,
+    type_name,
+    words,
+)
+from aioproducer.serializers.registry.avro_schema import AvroSchemaError
+from aioproducer.serializers.registry.avro_values import as_fields, class_of, dumped, is_model
+
+
+class AvroWriter:
+    """Encodes values by a schema.
+
+    Args:
+        schema: As `resolve` returned it.
+        strict: Whether fields that the schema does not have are refused, and so are missing ones
+            without a default that may be null.
+    """
+
+    def __init__(self, schema: Any, *, strict: bool = True) -> None:
+        self._strict = strict
+        self._named: dict[str, _Record] = {}
+        self._write = self._compiled(schema)
+
+    def encode(self, data: Any) -> bytes:
+        """Return a value's encoding.
+
+        Raises:
+            Misfit: The value does not fit the schema.
+        """
+        out = bytearray()
+        try:
+            self._write(out, dumped(data) if is_model(data) else data)
+        except RecursionError:
+            raise Misfit("is nested too deeply, or contains itself") from None
+        return bytes(out)
+
+    def _compiled(self, schema: Any) -> Write:
+        if isinstance(schema, list):
+            return _Union([(branch, self._compiled(branch)) for branch in schema])
+        kind = schema["type"] if isinstance(schema, dict) else schema
+        if kind in ("record", "error"):
+            return self._record(schema)
+        if kind == "array":
+            return _array(self._compiled(schema["items"]))
+        if kind == "map":
+            return _map(self._compiled(schema["values"]))
+        return leaf(schema)
+
+    def _record(self, schema: Mapping[str, Any]) -> Write:
+        known = self._named.get(schema["name"])
+        if known is not None:
+            return known
+        self._named[schema["name"]] = made = _Record(schema["name"], strict=self._strict)
+        for field in schema["fields"]:
+            # A schema that refers to itself finds the record in `_named`.
+            made.add(field, self._compiled(field["type"]))
+        return made
+
+
+# -- records ---------------------------------------------------------------------------------------
+
+
+class _Record:
+    def __init__(self, name: str, *, strict: bool) -> None:
+        self.name = name
+        self._strict = strict
+        self._fields: list[tuple[str, Write, bytes | None, Any]] = []
+        self._names: set[str] = set()
+
+    def add(self, field: Mapping[str, Any], write: Write) -> None:
+        default: bytes | None = None
+        if "default" in field:
+            try:
+                default = default_bytes(field["type"], field["default"])
+            except AvroSchemaError as error:
+                raise AvroSchemaError(
+                    f"the default of field {field['name']!r} of {self.name} {error}"
+                ) from None
+        elif not self._strict:
+            try:
+                default = default_bytes(field["type"], None)
+            except AvroSchemaError:
+                default = None
+        self._fields.append((field["name"], write, default, field["type"]))
+        self._names.add(field["name"])
+
+    def __call__(self, out: bytearray, data: Any) -> None:
+        fields = data if data.__class__ is dict else as_fields(data)
+        if not isinstance(fields, Mapping):
+            raise Misfit(f"must be record {self.name}, not {type_name(data)}")
+        given = fields.get("-type")
+        if given is not None and "-type" not in self._names and not is_named(self.name, given):
+            raise Misfit(f"must be record {self.name}, not one whose `-type` is another")
+        used = 0
+        for name, write, default, kind in self._fields:
+            if name in fields:
+                used += 1
+                try:
+                    write(out, fields[name])
+                except Misfit as misfit:
+                    misfit.steps.append(f".{name}")
+                    raise
+            elif default is None:
+                raise Misfit(f"is missing and has no default; it must be {words(kind)}", f".{name}")
+            else:
+                out += default
+        if self._strict and used < len(fields):
+            for name in fields:
+                if name not in self._names and name != "-type":
+                    known = ", ".join(self._names_in_order())
+                    raise Misfit(
+                        f"is no field of {self.name}, which has {known or 'none'}", f".{name}"
+                    )
+
+    def matches(self, data: Any) -> tuple[int, bool]:
+        """Return how many fields are given, and whether all are."""
+        fields = as_fields(data) or {}
+        given = sum(name in fields for name in self._names)
+        return given, given == len(self._names)
+
+    def _names_in_order(self) -> list[str]:
+        return [name for name, *_ in self._fields]
+
+
+def is_named(name: str, given: Any) -> bool:
+    """Return whether this is a type's full name, or its name without the namespace."""
+    return bool(given == name or given == name.rpartition(".")[2])
+
+
+# -- collections -----------------------------------------------------------------------------------
+
+
+def _array(write: Write) -> Write:
+    def write_array(out: bytearray, data: Any) -> None:
+        if data.__class__ is not list and (
+            not isinstance(data, Collection | array) or isinstance(data, (str, Mapping, *BYTES))
+        ):
+            raise Misfit(f"must be array, not {type_name(data)}")
+        if len(data):
+            out += varint(zigzag(len(data)))
+            for index, item in enumerate(data):
+                try:
+                    write(out, item)
+                except Misfit as misfit:
+                    misfit.steps.append(f"[{index}]")
+                    raise
+        out.append(0)
+
+    return write_array
+
+
+def _map(write: Write) -> Write:
+    write_key = leaf("string")
+
+    def write_map(out: bytearray, data: Any) -> None:
+        entries = data if data.__class__ is dict else as_fields(data)
+        if not isinstance(entries, Mapping):
+            raise Misfit(f"must be map, not {type_name(data)}")
+        if entries:
+            out += varint(zigzag(len(entries)))
+            for key, item in entries.items():
+                try:
+                    write_key(out, key)
+                except Misfit:
+                    raise Misfit(f"must have keys of type string, not {type_name(key)}") from None
+                try:
+                    write(out, item)
+                except Misfit as misfit:
+                    misfit.steps.append(f"[{key!r}]")
+                    raise
+        out.append(0)
+
+    return write_map
+
+
+# -- unions ----------------------------------------------------------------------------------------
+
+
+class _Branch:
+    def __init__(self, index: int, schema: Any, write: Write) -> None:
+        self.schema, self.write = schema, write
+        self.prefix = varint(zigzag(index))
+        self.kind = schema["type"] if isinstance(schema, dict) else schema
+        self.kind = "record" if self.kind == "error" else self.kind
+        self.name = str(schema.get("name", self.kind) if isinstance(schema, dict) else schema)
+        self.logical = schema.get("logicalType") if isinstance(schema, dict) else None
+
+    def put(self, out: bytearray, data: Any) -> None:
+        out += self.prefix
+        self.write(out, data)
+
+
+class _Union:
+    """Chooses a branch: the one that is named, then by the value's type, then by what fits."""
+
+    def __init__(self, branches: Sequence[tuple[Any, Write]]) -> None:
+        self._branches = [_Branch(index, *each) for index, each in enumerate(branches)]
+        self._orders: dict[type, list[_Branch]] = {}
+        self._several = {
+            kind
+            for kind in ("record", "enum", "fixed")
+            if sum(branch.kind == kind for branch in self._branches) > 1
+        }
+
+    def __call__(self, out: bytearray, data: Any) -> None:
+        kind = data.__class__
+        if kind not in _PLAIN and is_model(data):
+            data = dumped(data)
+            kind = data.__class__
+        if kind is tuple and len(data) == 2 and isinstance(data[0], str):
+            named = self._named(data[0])
+            if named is not None:
+                named.put(out, data[1])
+                return
+        order = self._orders.get(kind)
+        if order is None:
+            if len(self._orders) > 1000:  # classes that are made anew, again and again
+                self._orders.clear()
+            order = self._orders[kind] = self._order(kind)
+        if self._several and self._put_named(out, data, order):
+            return
+        mark = len(out)
+        for branch in order:
+            try:
+                branch.put(out, data)
+            except Misfit as misfit:
+                if misfit.ambiguous:
+                    raise
+                del out[mark:]
+            else:
+                return
+        self._refuse(data)
+
+    def _order(self, kind: type) -> list[_Branch]:
+        """The branches, those made for this Python type first, each kind in the union's order."""
+        return sorted(self._branches, key=lambda branch: _distance(branch, kind))
+
+    def _named(self, name: Any) -> _Branch | None:
+        """The branch that is meant by a name; a name without namespace must be unique."""
+        for branch in self._branches:
+            if branch.name == name:
+                return branch
+        found = [branch for branch in self._branches if is_named(branch.name, name)]
+        return found[0] if len(found) == 1 else None
+
+    def _put_named(self, out: bytearray, data: Any, order: list[_Branch]) -> bool:
+        """Write by the branch that a class's name, or the fit alone, chooses among named types."""
+        for kind in self._several:
+            branches = [branch for branch in order if branch.kind == kind]
+            first = order[0]
+            if first.kind in _EXACT_KINDS and _distance(first, data.__class__) == 0:
+                continue  # such as a str in a union of a string and enums
+            chosen = self._by_class(data, branches)
+            if len(chosen) == 1:
+                chosen[0].put(out, data)
+                return True
+            fitting = _fitting(chosen or branches, data)
+            if len(fitting) > 1 and kind == "record":
+                fitting = _closest(fitting, data)
+            if len(fitting) > 1:
+                names = " and ".join(branch.name for branch, _ in fitting)
+                raise Misfit(
+                    f"fits {names} equally, so it is ambiguous; give (name, value), or an object "
+                    "whose class has the name",
+                    ambiguous=True,
+                )
+            if fitting:
+                out += fitting[0][0].prefix
+                out += fitting[0][1]
+                return True
+        return False
+
+    def _by_class(self, data: Any, branches: list[_Branch]) -> list[_Branch]:
+        kind = class_of(data) if not isinstance(data, Enum) else type(data)
+        if kind is None:
+            given = data.get("-type") if isinstance(data, Mapping) else None
+            return [branch for branch in branches if given and is_named(branch.name, given)]
+        for base in kind.__mro__:
+            full = f"{base.__module__}.{base.__qualname__}"
+            found = [
+                branch
+                for branch in branches
+                if branch.name.rpartition(".")[2] == base.__name__ and base is not object
+            ]
+            exact = [branch for branch in found if branch.name == full]
+            if found:
+                return exact or found
+        return []
+
+    def _refuse(self, data: Any) -> None:
+        likely = [branch for branch in self._branches if branch.kind != "null"]
+        if data is not None and len(likely) == 1:
+            likely[0].put(bytearray(), data)  # raises what does not fit
+        fields = as_fields(data)
+        details = []
+        for branch in likely if fields is not None else ():
+            try:
+                branch.put(bytearray(), data)
+            except Misfit as misfit:
+                if misfit.steps:
+                    details.append(f"{branch.name}: {misfit.path} {misfit.reason}")
+        expected = ", ".join(words(branch.schema) for branch in self._branches)
+        raise Misfit(
+            f"must be one of {expected}, not {type_name(data)}"
+            + (f" ({'; '.join(details)})" if details else "")
+        )
+
+
+_PLAIN: Final = frozenset({str, int, float, bool, bytes, type(None), dict, list, tuple})
+_EXACT_KINDS: Final = frozenset({"string", "bytes", "int", "long", "null", "boolean", "map"})
+
+
+def _fitting(branches: Sequence[_Branch], data: Any) -> list[tuple[_Branch, bytes]]:
+    found = []
+    for branch in branches:
+        made = bytearray()
+        try:
+            branch.write(made, data)
+        except Misfit as misfit:
+            if misfit.ambiguous:
+                raise
+        else:
+            found.append((branch, bytes(made)))
+    return found
+
+
+def _closest(fitting: list[tuple[_Branch, bytes]], data: Any) -> list[tuple[_Branch, bytes]]:
+    """Those with most of the fields given; among them, one that needs no default is closer."""
+    scores = [each[0].write.matches(data) for each in fitting]  # type: ignore[attr-defined]
+    most = max(given for given, _ in scores)
+    best = [(each, whole) for each, (n, whole) in zip(fitting, scores, strict=True) if n == most]
+    exact = [each for each, whole in best if whole]
+    return exact if len(exact) == 1 else [each for each, _ in best]
+
+
+def _distance(branch: _Branch, kind: type) -> int:
+    """How far a branch is from a Python type: 0 made for it, 1 takes it, 2 not likely."""
+    if branch.logical is not None:
+        if issubclass(kind, _LOGICAL_TYPES.get(branch.logical, ())):
+            return 0
+        return 1
+    if branch.kind == "record":
+        return 0 if not issubclass(kind, _NOT_RECORDS) else 2
+    if branch.kind == "enum" and issubclass(kind, Enum):
+        return -1
+    return 0 if issubclass(kind, _TYPES.get(branch.kind, ())) and _is_own(branch, kind) else 1
+
+
+def _is_own(branch: _Branch, kind: type) -> bool:
+    return branch.kind not in ("int", "long") or not issubclass(kind, bool)
+
+
+_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "null": (type(None),),
+    "boolean": (bool,),
+    "int": (int,),
+    "long": (int,),
+    "double": (float,),
+    "bytes": BYTES,
+    "string": (str,),
+    "array": (list, tuple, set, frozenset),
+}
+_LOGICAL_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "decimal": (Decimal,),
+    "uuid": (UUID,),
+    "date": (date,),
+    "time-millis": (time,),
+    "time-micros": (time,),
+    "timestamp-millis": (datetime,),
+    "timestamp-micros": (datetime,),
+    "local-timestamp-millis": (datetime,),
+    "local-timestamp-micros": (datetime,),
+}
+_NOT_RECORDS: Final = (str, bytes, int, float, list, tuple, type(None), Decimal, date, Enum)
+
+
+# -- defaults --------------------------------------------------------------------------------------
+
+
+def default_bytes(schema: Any, default: Any) -> bytes:
+    """Return the encoding of a default as a schema's JSON has it.
+
+    Raises:
+        AvroSchemaError: It does not fit its type.
+    """
+    out = bytearray()
+    try:
+        _put_default(out, schema, default)
+    except Misfit as misfit:
+        where = f" at {misfit.path}" if misfit.steps else ""
+        raise AvroSchemaError(f"{misfit.reason}{where}") from None
+    return bytes(out)
+
+
+def _put_default(out: bytearray, schema: Any, default: Any) -> None:
+    if isinstance(schema, list):
+        for index, branch in enumerate(schema):
+            made = bytearray(varint(zigzag(index)))
+            try:
+                _put_default(made, branch, default)
+            except Misfit:
+                continue
+            out += made
+            return
+        raise Misfit(f"must be {words(schema)}, not {type_name(default)}")
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if kind in ("record", "error"):
+        _put_default_record(out, schema, default)
+    elif kind == "array":
+        _array(lambda target, item: _put_default(target, schema["items"], item))(out, default)
+    elif kind == "map":
+        _map(lambda target, item: _put_default(target, schema["values"], item))(out, default)
+    else:
+        if kind in ("bytes", "fixed") and isinstance(default, str):
+            try:
+                default = default.encode("latin-1")  # Avro: code points 0 to 255 are the bytes
+            except UnicodeEncodeError:
+                raise Misfit(f"must be {words(schema)}, not characters above U+00FF") from None
+        elif kind in ("float", "double") and isinstance(default, str):
+            try:
+                default = float(default)
+            except ValueError:
+                raise Misfit(f"must be {words(schema)}, not str") from None
+        # The default of a logical type is one of the type below it.
+        base_of(schema, kind, words(schema))(out, default)
+
+
+def _put_default_record(out: bytearray, schema: Mapping[str, Any], default: Any) -> None:
+    if not isinstance(default, Mapping):
+        raise Misfit(f"must be {words(schema)}, not {type_name(default)}")
+    for field in schema["fields"]:
+        name = field["name"]
+        if name not in default and "default" not in field:
+            raise Misfit("is missing and has no default", f".{name}")
+        try:
+            _put_default(out, field["type"], default.get(name, field.get("default")))
+        except Misfit as misfit:
+            misfit.steps.append(f".{name}")
+            raise
