@@ -72,6 +72,11 @@ def _nothing() -> None:
     """Where there is nothing to do."""
 
 
+def _was_cut_off(closer: asyncio.Task[None]) -> bool:
+    """Whether a closer was cancelled, or ended by an exception such as KeyboardInterrupt."""
+    return closer.done() and (closer.cancelled() or closer.exception() is not None)
+
+
 class ProducerEngine:
     """Everything behind a started `Producer`.
 
@@ -421,7 +426,7 @@ class ProducerEngine:
     async def _closed(self) -> None:
         """Waits until a closer has come to its end, whoever cancels them meanwhile."""
         while True:
-            if self._closer is None or self._closer.cancelled():
+            if self._closer is None or _was_cut_off(self._closer):
                 self._closer = self.loop.create_task(self._close(), name="aioproducer-close")
             try:
                 return await asyncio.shield(self._closer)
