@@ -153,7 +153,35 @@ class RecordAccumulator:
         On any error the buffer is the caller's again.
         """
         queue = self._queue_of(record.meta.name, partition)
-        batch = self._begin(record, queue, now, buffer, size)
+        batch = self._begin([record], queue, now, buffer, size, self.settings.batch_records)
+        if record.on_opened is not None and not batch.full:
+            batch.gathering = True
+            record.on_opened(batch)
+        self._line_up(batch, queue, now)
+        return batch
+
+    def append_as_batch(
+        self,
+        records: Sequence[OutgoingRecord],
+        partition: int,
+        now: float,
+        *,
+        buffer: bytearray,
+        size: int,
+    ) -> ProducerBatch:
+        """One batch of exactly these records of one topic, written whole or not at all.
+
+        On any error the buffer is the caller's again.
+        """
+        queue = self._queue_of(records[0].meta.name, partition)
+        batch = self._begin(records, queue, now, buffer, size, None)
+        batch.indivisible = True
+        batch.close()
+        self._line_up(batch, queue, now)
+        return batch
+
+    def _line_up(self, batch: ProducerBatch, queue: PartitionQueue, now: float) -> None:
+        """Puts a new batch at the end of its partition's queue; the one before takes no more."""
         self._enlist(batch, now)
         is_planned = False
         if queue.batches:
@@ -163,7 +191,6 @@ class RecordAccumulator:
         queue.batches.append(batch)
         if not is_planned:
             self.readiness.replan(queue)
-        return batch
 
     def begin_alone(self, place: TopicPartition, size: int, now: float) -> ProducerBatch | None:
         """A batch for a record that is to be sent without anybody knowing; None without memory.
@@ -178,7 +205,7 @@ class RecordAccumulator:
         buffer = self.pool.try_allocate(size)
         if buffer is None:
             return None
-        batch = self._new_batch(place, buffer, size, now)
+        batch = self._new_batch(place, buffer, size, now, self.settings.batch_records)
         batch.take_one()
         return batch
 
@@ -215,6 +242,14 @@ class RecordAccumulator:
     def settle(self) -> None:
         """Lets what was sent alone be noted: before anybody looks at what was counted."""
         self._incomplete.settle()
+
+    def end_gathering(self, batches: Iterable[ProducerBatch]) -> None:
+        """The call that added records to these batches goes on later, or is done: they are due."""
+        for batch in batches:
+            batch.gathering = False
+            queue = self.queue(*batch.topic_partition)
+            if queue is not None and queue.batches and queue.batches[0] is batch:
+                self.readiness.replan(queue)
 
     # -- what is due -----------------------------------------------------------------------------
 
@@ -453,6 +488,7 @@ class RecordAccumulator:
         buffer: bytearray,
         size: int,
         now: float,
+        most: int | None,
     ) -> ProducerBatch:
         batch = ProducerBatch(
             place,
@@ -462,22 +498,25 @@ class RecordAccumulator:
             ordinal=(self._ordinal,),
             owner=self._owner,
             on_unretrieved=self._on_unretrieved,
-            most=self.settings.batch_records,
+            most=most,
         )
         self._ordinal += 1
         return batch
 
     def _begin(
         self,
-        record: OutgoingRecord,
+        records: Sequence[OutgoingRecord],
         queue: PartitionQueue,
         now: float,
         buffer: bytearray,
         size: int,
+        most: int | None,
     ) -> ProducerBatch:
-        batch = self._new_batch(queue.topic_partition, buffer, size, now)
-        if not batch.try_append(record):
-            raise ValueError(f"a buffer of {len(buffer)} bytes does not hold the record it is for")
+        batch = self._new_batch(queue.topic_partition, buffer, size, now, most)
+        for record in records:
+            if not batch.try_append(record):
+                held = len(buffer)
+                raise ValueError(f"a buffer of {held} bytes does not hold the record it is for")
         return batch
 
     def _enlist(self, batch: ProducerBatch, now: float) -> None:

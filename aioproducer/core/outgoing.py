@@ -5,22 +5,38 @@ Owns: the record's serialized parts and the bound of its size. Must not know: ba
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
     from aioproducer.core.cluster import TopicMetadata
+    from aioproducer.core.producer_batch import ProducerBatch
+
+OnOpened = Callable[["ProducerBatch"], None] | None
+"""Gets the batch that is opened for a record, if any."""
 
 
 class OutgoingRecord:
     """A checked record on its way into a batch.
 
     `partition` is None while the sticky partitioner decides; `size` bounds the bytes of a batch of
-    this record alone, header included.
+    this record alone, header included. `on_opened` is set by a call that has more records to add:
+    it gets the batch that is opened for the record, which is not sent before it is full or the
+    call lets it go.
     """
 
-    __slots__ = ("headers", "key", "meta", "partition", "size", "timestamp_ms", "value")
+    __slots__ = (
+        "headers",
+        "key",
+        "meta",
+        "on_opened",
+        "partition",
+        "size",
+        "timestamp_ms",
+        "value",
+    )
 
     def __init__(
         self,
@@ -31,6 +47,7 @@ class OutgoingRecord:
         value: bytes | None,
         headers: HeaderPairs,
         size: int,
+        on_opened: OnOpened = None,
     ) -> None:
         self.meta: TopicMetadata = meta
         self.partition: int | None = partition
@@ -39,3 +56,4 @@ class OutgoingRecord:
         self.value: bytes | None = value
         self.headers: HeaderPairs = headers
         self.size: int = size
+        self.on_opened: OnOpened = on_opened

@@ -86,6 +86,7 @@ class ProducerBatch:
         "done",
         "encoded",
         "full",
+        "gathering",
         "has_sequence",
         "holds",
         "indivisible",
@@ -148,6 +149,8 @@ class ProducerBatch:
         """Whether the batch holds a sequence number (KIP-98)."""
         self.indivisible: bool = False
         """Whether its records are written together or not at all."""
+        self.gathering: bool = False
+        """Whether a bulk call is adding records: while open it is not due, even without linger."""
         self.parts: Sequence[ProducerBatch] = ()
         self._places: Sequence[tuple[ProducerBatch, int]] = ()
         self.receipt: object = None

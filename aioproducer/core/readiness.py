@@ -204,10 +204,13 @@ class Readiness:
         if not ready:
             return 0
         for queue in list(self._lingering):
+            head = queue.batches[0]
             if (
-                self.leader_of(queue.topic_partition) == node_id and not queue.batches[0].attempts
-            ):  # else it waits for its backoff
-                queue.batches[0].urgent = True
+                self.leader_of(queue.topic_partition) == node_id
+                and not head.attempts  # else it waits for its backoff
+                and not head.gathering
+            ):
+                head.urgent = True
                 queue.ready_at = inf
                 self._place(queue)
         return len(ready)
@@ -230,19 +233,22 @@ class Readiness:
         head = queue.batches[0]
         lingers = not (
             head.full
-            or not self._linger
+            or not (self._linger or head.gathering)
             or len(queue.batches) > 1
             or head.urgent
             or self._is_expedited()
         )
         if head.attempts:
             return head.retry_at, lingers
+        if lingers and head.gathering:
+            return inf, True
         return (head.created_at + self._linger if lingers else head.created_at), lingers
 
     def _hurry_for_crowd(self, now: float) -> None:
         """Ends all lingers when nobody is left to add a record."""
         oldest = next(iter(self._lingering))
-        if oldest.batches[0].watchers < oldest.batches[0].count:
+        head = oldest.batches[0]
+        if head.gathering or head.watchers < head.count:
             return  # what most turns find; the rest is for `Crowd`
         lingered = oldest.ready_at <= now
         if self._crowd.has_waited(self._incomplete, len(self._lingering), lingered=lingered):

@@ -15,12 +15,13 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioproducer.core.accumulator import RecordAccumulator
-from aioproducer.core.outgoing import OutgoingRecord
+from aioproducer.core.outgoing import OnOpened, OutgoingRecord
 from aioproducer.core.partitioners import BuiltInPartitioner, NodeLatencies
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import (
@@ -169,11 +170,18 @@ class RecordAppender:
         headers: HeaderPairs,
         partition: int | None,
         timestamp_ms: int | None,
+        *,
+        on_opened: OnOpened = None,
     ) -> Delivery:
-        """Appends, waiting at most `max_block_ms` for metadata and memory together."""
+        """Appends, waiting at most `max_block_ms` for metadata and memory together.
+
+        Args:
+            on_opened: see `OutgoingRecord`.
+        """
         ticket = self._ticket()
+        arguments = (topic, key, value, headers, partition, timestamp_ms)
         try:
-            return await self._append(topic, key, value, headers, partition, timestamp_ms, ticket)
+            return await self._append(*arguments, ticket, on_opened)
         except (*LOSSES, IllegalStateError) as error:
             self._on_refused(ticket, error)
             raise
@@ -187,16 +195,11 @@ class RecordAppender:
         partition: int | None,
         timestamp_ms: int | None,
         ticket: int,
+        on_opened: OnOpened,
     ) -> Delivery:
-        meta = self._metadata.topic(topic)
-        if partition is not None:
-            partition = partition_index(partition, topic)
-        deadline = None
-        if meta is None or (partition is not None and partition >= len(meta.partitions)):
-            deadline = self._loop.time() + self._settings.max_block
-            meta = await self._wait_for_metadata(topic, partition, deadline)
-            self._check_open(ticket)
+        meta, partition, deadline = await self._metadata_of(topic, partition, ticket)
         record = self._check.record(meta, key, value, headers, partition, timestamp_ms)
+        record.on_opened = on_opened
         if self._may_append:
             placing = self.placing
             worn = self.lane.records_this_turn >= RECORDS_PER_TURN
@@ -223,6 +226,8 @@ class RecordAppender:
         headers: HeaderPairs,
         partition: int | None,
         timestamp_ms: int | None,
+        *,
+        on_opened: OnOpened = None,
     ) -> Delivery:
         """Appends without waiting.
 
@@ -238,6 +243,7 @@ class RecordAppender:
         except LOSSES as error:
             self._on_refused(ticket, error)
             raise
+        record.on_opened = on_opened
         if self._may_append:
             batch = self.placing.try_append(record)
             if batch is None:
@@ -315,6 +321,20 @@ class RecordAppender:
         if self._admission is not None:
             self._admission.on_send_refused(ticket, error)
 
+    async def _metadata_of(
+        self, topic: str, partition: int | None, ticket: int
+    ) -> tuple[TopicMetadata, int | None, float | None]:
+        """Topic, partition and, if they had to be waited for, when `max_block_ms` ends."""
+        meta = self._metadata.topic(topic)
+        if partition is not None:
+            partition = partition_index(partition, topic)
+        deadline = None
+        if meta is None or (partition is not None and partition >= len(meta.partitions)):
+            deadline = self._loop.time() + self._settings.max_block
+            meta = await self._wait_for_metadata(topic, partition, deadline)
+            self._check_open(ticket)
+        return meta, partition, deadline
+
     def _metadata_nowait(self, topic: str, partition: int | None) -> TopicMetadata:
         meta = self._metadata.topic(topic)
         if meta is not None and (partition is None or partition < len(meta.partitions)):
@@ -344,36 +364,42 @@ class RecordAppender:
     async def _append_in_line(
         self, record: OutgoingRecord, deadline: float | None, ticket: int
     ) -> Delivery:
-        started = self._loop.time()
-        bound, deadline = self._patience(started, deadline, record.meta.name)
         size = self.placing.batch_bytes(record)
+        async with self._in_turn(record.meta.name, deadline):
+            await self._memory.wait_for_place(self.lane.appended)
+            self._check_open(ticket)
+            batch = self.placing.try_append(record)
+            if batch is None:
+                buffer = await self._memory.allocate(size)
+                try:
+                    self._check_open(ticket)
+                    # A retried batch cannot have made room, but a sticky switch may.
+                    batch = self.placing.try_append(record)
+                except BaseException:
+                    self._memory.pool.deallocate(buffer, size)
+                    raise
+                if batch is None:
+                    batch = self.placing.open(record, buffer, size)
+                else:
+                    self._memory.pool.deallocate(buffer, size)
+            return self.placing.delivery(record, batch)
+
+    @contextlib.asynccontextmanager
+    async def _in_turn(self, topic: str, deadline: float | None) -> AsyncIterator[None]:
+        """The line for memory, from its end to its front, for as long as the caller may wait."""
+        started = self._loop.time()
+        bound, deadline = self._patience(started, deadline, topic)
         self.lane.waiting += 1
         try:
             async with asyncio.timeout_at(deadline), self._memory.lock:
-                await self._memory.wait_for_place(self.lane.appended)
-                self._check_open(ticket)
-                batch = self.placing.try_append(record)
-                if batch is None:
-                    buffer = await self._memory.allocate(size)
-                    try:
-                        self._check_open(ticket)
-                        # A retried batch cannot have made room, but a sticky switch may.
-                        batch = self.placing.try_append(record)
-                    except BaseException:
-                        self._memory.pool.deallocate(buffer, size)
-                        raise
-                    if batch is None:
-                        batch = self.placing.open(record, buffer, size)
-                    else:
-                        self._memory.pool.deallocate(buffer, size)
-                return self.placing.delivery(record, batch)
+                yield
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
             self._stats.buffer_exhausted += 1
             raise BufferExhaustedError(
                 f"no memory for the record within {bound}: {self._shortage}; {self._in_line}",
-                topic=record.meta.name,
+                topic=topic,
                 elapsed_ms=round((self._loop.time() - started) * 1000),
                 advice=f"the cluster takes less than is offered: slow down or raise {self._scarce}",
             ) from None

@@ -14,6 +14,8 @@ Invariants
 - No more than `_TURN_BYTES` are filled in before others have their turn.
 - Of full batches, the call keeps as many under way as connections may carry, and a request more for
   each: what is written sooner leaves the processor's caches before it is sent.
+- Without a linger, a batch that the call opens is not sent before it is full, or the call has to
+  wait or ends: only its pauses for others' turns do not count.
 - Rows are filled in as far as `buffer_max_records` allows; the next one waits as `send()` would.
 - All rows belong to the transaction that was open when the call began; it ends the call when it
   takes no records any more.
@@ -25,7 +27,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from aioproducer.errors import (
     BufferFullError,
@@ -41,6 +43,8 @@ from aioproducer.runtime.bulk_result import (
     SendManyResult,
 )
 from aioproducer.runtime.bulk_target import BulkTarget
+from aioproducer.runtime.gathering import Gathering
+from aioproducer.runtime.placing import RECORDS_PER_TURN
 from aioproducer.runtime.serialization_queue import discard
 from aioproducer.runtime.settings import appender_settings
 from aioproducer.types import HeaderPairs, TopicPartition
@@ -50,6 +54,8 @@ if TYPE_CHECKING:
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.runtime.unfinished import UnfinishedParts
+
+Awaited = TypeVar("Awaited")
 
 _TURN_BYTES = 1 << 20
 _REFUSALS_PER_TURN = 100
@@ -107,6 +113,7 @@ class BulkRun:
         self._caught_up: asyncio.Future[None] | None = None
         self._stalls = False
         self._all_done: asyncio.Future[None] | None = None
+        self._gathering = None if config.linger_ms else Gathering(engine)
 
     async def complete(self, feeding: Awaitable[None]) -> SendManyResult:
         """Waits until everything is fed in, then for all outcomes.
@@ -146,6 +153,18 @@ class BulkRun:
             stop: the one behind the last.
             number: what row 0 is called in the result.
         """
+        if self._gathering is None:
+            await self._feed(rows, topic, start, stop, number)
+            return
+        self._gathering.resume()
+        try:
+            await self._feed(rows, topic, start, stop, number)
+        finally:
+            self._gathering.pause()
+
+    async def _feed(
+        self, rows: RowSource, topic: str | None, start: int, stop: int, number: int
+    ) -> None:
         names = rows.topics(start, stop)
         targets = [self._target(topic if name is None else name) for name in names]
         lane = self._appender.lane
@@ -165,7 +184,11 @@ class BulkRun:
                         served = False
                         await asyncio.sleep(0)
                     continue
-            if self._is_ahead or not self._appender.placing.may_open(self._batch_bytes):
+            if (
+                self._is_ahead
+                or not self._appender.placing.may_open(self._batch_bytes)
+                or (self._gathering is not None and lane.records_this_turn >= RECORDS_PER_TURN)
+            ):
                 await self._pause()
                 self._check_going_on()
             self.result.count += 1
@@ -189,9 +212,18 @@ class BulkRun:
         self._caught_up = self._engine.loop.create_future()
         try:
             async with asyncio.timeout(self._patience):
-                await self._caught_up
+                await self._waiting(self._caught_up)
         except TimeoutError:
             self._stalls = True  # memory is the bound, as for `send()`, until something moves
+
+    async def _waiting(self, awaited: Awaitable[Awaited]) -> Awaited:
+        """Awaits something that may take its time: what was gathered leaves meanwhile."""
+        if self._gathering is None:
+            return await awaited
+        self._gathering.pause()
+        result = await awaited
+        self._gathering.resume()
+        return result
 
     @property
     def _is_ahead(self) -> bool:
@@ -235,15 +267,19 @@ class BulkRun:
             if parts is not made or self._appender.serializing.is_queued(name):
                 parts = await self._finished(name, made)
             _, key, value, headers, partition, timestamp_ms = parts
-            delivery = self._appender.lane.append(
-                name, value, key, headers, partition, timestamp_ms
-            )
+            on_opened = None if self._gathering is None else self._gathering.add
+            with self._appender.placing.opening(on_opened):
+                delivery = self._appender.lane.append(
+                    name, value, key, headers, partition, timestamp_ms
+                )
             if delivery is None:
                 arguments = (name, key, value, headers, partition, timestamp_ms)
                 if self._patient:
-                    delivery = await self._appender.append(*arguments)
+                    delivery = await self._waiting(
+                        self._appender.append(*arguments, on_opened=on_opened)
+                    )
                 else:
-                    delivery = self._appender.append_nowait(*arguments)
+                    delivery = self._appender.append_nowait(*arguments, on_opened=on_opened)
                     self._patient = True
         except KafkaError as error:
             if parts is not None:
@@ -269,7 +305,7 @@ class BulkRun:
         if not self._patient:
             discard(row)
             raise BufferFullError("a serializer has to wait, and one has timed out before")
-        return await self._appender.finished(topic, row)
+        return await self._waiting(self._appender.finished(topic, row))
 
     def _target(self, topic: str | None) -> BulkTarget:
         if not isinstance(topic, str):
@@ -298,6 +334,8 @@ class BulkRun:
 
     async def _wait(self) -> None:
         """Returns when every accepted row has its outcome."""
+        if self._gathering is not None:
+            self._gathering.end()
         if not self._outstanding:
             return
         self._engine.accumulator.begin_flush()
@@ -309,6 +347,8 @@ class BulkRun:
             self._engine.accumulator.end_flush()
 
     def _detach(self) -> None:
+        if self._gathering is not None:
+            self._gathering.end()
         for batch, tracked in self._outstanding.items():
             batch.remove_listener(tracked)
         self._outstanding.clear()

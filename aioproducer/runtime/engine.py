@@ -39,7 +39,6 @@ from aioproducer.partitioners import partition_chooser
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.records.message_set import MESSAGE_GROWTH
 from aioproducer.runtime import settings
-from aioproducer.runtime.appender import RecordAppender
 from aioproducer.runtime.closing import UserObjects, silence, tasks_named
 from aioproducer.runtime.delivery import WakeUps
 from aioproducer.runtime.flushing import Flushing
@@ -53,6 +52,7 @@ from aioproducer.runtime.sender_task import SenderTask
 from aioproducer.runtime.telemetry import TelemetryReporter
 from aioproducer.runtime.transaction_task import TransactionTask
 from aioproducer.runtime.unretrieved import UnretrievedFailures
+from aioproducer.runtime.whole_batch import WholeBatchAppender
 from aioproducer.types import TopicPartition
 from aioproducer.wire.api_keys import ApiKey
 
@@ -203,7 +203,7 @@ class ProducerEngine:
             before_answer=self._before_answer,
             resume=self._resume,
         )
-        self.appender: RecordAppender = RecordAppender(
+        self.appender: WholeBatchAppender = WholeBatchAppender(
             settings.appender_settings(config),
             accumulator=self.accumulator,
             memory=self.memory,

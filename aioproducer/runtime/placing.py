@@ -10,12 +10,13 @@ Invariant: the account of a topic's sticky partitioner is settled before it is l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from aioproducer.core.accumulator import RecordAccumulator
 from aioproducer.core.buffer_pool import BufferPool
-from aioproducer.core.outgoing import OutgoingRecord
+from aioproducer.core.outgoing import OnOpened, OutgoingRecord
 from aioproducer.core.partitioners import BuiltInPartitioner
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.errors import SerializationError
@@ -75,6 +76,7 @@ class Placing:
             self._lone.on_ready = self._lend
         self._opened_this_turn = 0
         self._turn_is_counted = False
+        self._on_record_opens: OnOpened = None
         self.lane: FastLane = FastLane(
             LaneSettings(
                 records_per_turn=RECORDS_PER_TURN,
@@ -88,6 +90,17 @@ class Placing:
             on_full_turn=self._count_till_next_turn,
             open_batch=self._append_checked,
         )
+
+    @contextmanager
+    def opening(self, on_opened: OnOpened) -> Iterator[None]:
+        """Within the block, which does not wait, the lane's records have this `on_opened`."""
+        if on_opened is not None:
+            self._accumulator.settle()  # nor does the lane send a record alone
+        self._on_record_opens = on_opened
+        try:
+            yield
+        finally:
+            self._on_record_opens = None
 
     def may_open(self, size: int) -> bool:
         """Whether this turn of the loop may see another new batch, of so many bytes."""
@@ -106,13 +119,17 @@ class Placing:
         """
         lone = self._lone
         if (lone is not None and lone.is_under_way) or self._accumulator.quiet:
-            return None if lone is None else self._try_alone(lone, record)
+            if lone is None:
+                return None
+            if record.on_opened is None:
+                return self._try_alone(lone, record)
+            self._accumulator.settle()
         if record.partition is None:
             batch = self._try_append_stickily(record)
         else:
             batch = self._append_to(record, record.partition)
         if batch is not None:
-            self._tell_sender()
+            self._tell_sender(may_hurry=record.on_opened is None)
         return batch
 
     def try_open(self, record: OutgoingRecord, size: int) -> ProducerBatch | None:
@@ -143,10 +160,40 @@ class Placing:
             self._pool.deallocate(buffer, size)
             raise SerializationError(str(error), topic=meta.name) from error
         is_full = batch.full
-        self._on_opened(size, now)
+        self._on_opened(size, now, may_hurry=record.on_opened is None)
         if sticky is not None:
             self._stickiness.weigh(sticky, meta, now)
             sticky.update(partition, record.size, meta, enable_switch=is_full)
+        return batch
+
+    def open_whole(
+        self, records: Sequence[OutgoingRecord], buffer: bytearray, size: int
+    ) -> ProducerBatch:
+        """One batch of these records, which takes no others and is written whole or not at all.
+
+        Raises:
+            SerializationError: as `try_append`; the buffer has been given back.
+        """
+        first = records[0]
+        meta, partition, sticky = first.meta, first.partition, None
+        self._accumulator.settle()
+        if partition is None:
+            sticky = self.sticky_of(meta.name)
+            partition = sticky.peek(meta)
+        now = self._loop.time()
+        try:
+            batch = self._accumulator.append_as_batch(
+                records, partition, now, buffer=buffer, size=size
+            )
+        except (TypeError, ValueError) as error:
+            self._pool.deallocate(buffer, size)
+            raise SerializationError(str(error), topic=meta.name) from error
+        self.lane.appended += len(records)
+        written = batch.uncompressed_size
+        self._on_opened(size, now)
+        if sticky is not None:
+            self._stickiness.weigh(sticky, meta, now)
+            sticky.update(partition, written, meta, enable_switch=True)
         return batch
 
     def delivery(self, record: OutgoingRecord, batch: ProducerBatch) -> Delivery:
@@ -184,7 +231,9 @@ class Placing:
         """See `lane.OpenBatch`: for a record that the fast lane has checked."""
         if not self._check.takes_headers:
             return None
-        record = OutgoingRecord(meta, partition, timestamp_ms, key, value, headers, size)
+        record = OutgoingRecord(
+            meta, partition, timestamp_ms, key, value, headers, size, self._on_record_opens
+        )
         batch = self.try_append(record)
         if batch is None:
             size = self.batch_bytes(record)
@@ -261,11 +310,11 @@ class Placing:
         value_size = -1 if value is None else len(value)
         return self.lane.delivery(batch, index, timestamp_ms, key_size, value_size)
 
-    def _on_opened(self, size: int, now: float) -> None:
+    def _on_opened(self, size: int, now: float, *, may_hurry: bool = True) -> None:
         # Its partition may wait for a broker: then nothing else would wake the sender in time.
         self._sender_task.advance(now + self._accumulator.settings.delivery_timeout)
         # Now, as the record waits for nothing that follows.
-        if not self._tell_sender():
+        if not self._tell_sender(may_hurry=may_hurry):
             self._opened_this_turn += size
             self._count_till_next_turn()
 
@@ -275,11 +324,11 @@ class Placing:
         except (TypeError, ValueError) as error:
             raise SerializationError(str(error), topic=record.meta.name) from error
 
-    def _tell_sender(self) -> bool:
+    def _tell_sender(self, *, may_hurry: bool = True) -> bool:
         """A record was appended: wakes the sender if a batch is due; True if one left at once."""
         if self._accumulator.readiness.next_at >= self._sender_task.sleeping_until:
             return False
-        if self._lingers:
+        if self._lingers or not may_hurry:
             self._sender_task.wake()  # and others may join until it has its turn
             return False
         return self._sender_task.hurry()

@@ -46,8 +46,6 @@ What differs, on purpose:
                                                     (KIP-794); `partitioner=DefaultPartitioner()`
                                                     chooses for each record
   one batch of a partition may wait                 32 MiB of batches, over all partitions
-  `send_batch()` sends one batch                    its records follow each other; those that do
-                                                    not fit into the open batch go in the next
   `producer.client` and its metadata                not offered
   `sasl_kerberos_domain_name` is used               ValueError: brokers go by their own host names
 """

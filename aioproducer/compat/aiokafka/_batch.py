@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any, Final, NamedTuple
 
-from aioproducer.types import HeaderPairs, Record
+from aioproducer.types import HeaderPairs
 
 __all__ = ["BatchBuilder", "RecordInBatch"]
 
@@ -52,13 +52,12 @@ class BatchBuilder:
         self._limit = batch_size
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
-        self._records: list[Record] = []
+        self._records: list[tuple[bytes | None, bytes | None, HeaderPairs, int]] = []
         self._size = BATCH_OVERHEAD
         self._closed = False
 
-    @property
-    def records(self) -> Sequence[Record]:
-        """The records so far, serialized."""
+    def parts(self) -> Sequence[tuple[bytes | None, bytes | None, HeaderPairs, int]]:
+        """The records so far, serialized: key, value, headers and timestamp of each."""
         return self._records
 
     def append(
@@ -93,15 +92,15 @@ class BatchBuilder:
         pairs = checked_headers(headers)
         stamp = checked_timestamp(timestamp)
         when = time.time_ns() // 1_000_000 if stamp is None else stamp
-        first = self._records[0].timestamp_ms if self._records else when
+        first = self._records[0][3] if self._records else when
         place = len(self._records)
-        body = 1 + _varint(when - (first or 0)) + _varint(place) + content_size(key, value, pairs)
+        body = 1 + _varint(when - first) + _varint(place) + content_size(key, value, pairs)
         size = body + _varint(body)
         # As aiokafka's compiled builder: a record that would just fill the batch is refused too.
         if self._records and self._size + size >= self._limit:
             self._closed = True
             return None
-        self._records.append(Record(value, key, pairs, when))
+        self._records.append((key, value, pairs, when))
         self._size += size
         return RecordInBatch(place, size, when)
 

@@ -5,8 +5,15 @@ Owns: nothing; it looks. Must not know: aiokafka's names and errors.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from aioproducer.core.transaction_states import TransactionState
 from aioproducer.producer import Producer
+
+if TYPE_CHECKING:
+    from aioproducer.core.producer_batch import ProducerBatch
+    from aioproducer.runtime.whole_batch import WholeRecord
 
 
 class Connection(Producer):
@@ -27,6 +34,12 @@ class Connection(Producer):
         if known is None:
             return range(len(await self.partitions_for(topic)))
         return range(len(known.partitions))
+
+    async def send_whole(
+        self, topic: str, records: Sequence[WholeRecord], partition: int | None
+    ) -> ProducerBatch:
+        """Accepts one record batch of exactly these records, which are serialized."""
+        return await self._usable().appender.append_whole(topic, records, partition)
 
     def _warn_of_being_unclosed(self) -> None:
         """Says nothing: its owner has warned."""

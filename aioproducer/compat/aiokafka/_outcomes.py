@@ -9,14 +9,14 @@ takes no record back and disturbs no other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from aioproducer.compat.aiokafka._translation import record_metadata, translated
 from aioproducer.compat.aiokafka.structs import RecordMetadata
-from aioproducer.errors import BatchRefusedError
 from aioproducer.runtime.delivery import Delivery
-from aioproducer.types import TimestampType
+
+if TYPE_CHECKING:
+    from aioproducer.core.producer_batch import ProducerBatch
 
 Outcome = asyncio.Future[RecordMetadata | None]
 
@@ -46,34 +46,43 @@ def _settle_record(listener: object) -> None:
         future.set_result(record_metadata(delivery) if acknowledged else None)
 
 
-def batch_future(deliveries: Sequence[Delivery], *, acknowledged: bool) -> Outcome:
-    """A future of the first of some records, done when the last one is; fails if any does."""
+def batch_future(batch: ProducerBatch | None, *, acknowledged: bool) -> Outcome:
+    """A future of a batch's first record; of None without a batch and without acknowledgements."""
     future: Outcome = asyncio.get_running_loop().create_future()
-    missing = len(deliveries)
-
-    def done(_: Delivery) -> None:
-        nonlocal missing
-        missing -= 1
-        if not missing and not future.done():
-            _settle(future, deliveries, acknowledged)
-
-    for delivery in deliveries:
-        delivery.add_done_callback(done)
-    if not deliveries:
+    if batch is None:
         future.set_result(None)
+        return future
+    listener = (future, batch, acknowledged)
+    if batch.outcome is None:
+        batch.add_listener(listener, _settle_batch)
+    else:
+        _settle_batch(listener)
     return future
 
 
-def _settle(future: Outcome, deliveries: Sequence[Delivery], acknowledged: bool) -> None:
-    errors = [error for delivery in deliveries if (error := delivery.exception()) is not None]
-    if errors:
-        causes = [error for error in errors if not isinstance(error, BatchRefusedError)]
-        future.set_exception(translated((causes or errors)[0]))
+def _settle_batch(listener: object) -> None:
+    future, batch, acknowledged = cast("tuple[Outcome, ProducerBatch, bool]", listener)
+    outcome = batch.outcome
+    batch.retrieved = batch.count  # a future that fails unseen is reported by asyncio
+    if future.done() or outcome is None:
+        return
+    if outcome.error is not None:
+        # The record to blame, if the broker names one, says more than the error of the others.
+        blamed = next(iter(outcome.record_errors.values()), outcome.error)
+        future.set_exception(translated(blamed.with_context()))
         return
     if not acknowledged:
         future.set_result(None)
         return
-    metadata = record_metadata(deliveries[0])
-    if metadata.timestamp_type == TimestampType.CREATE_TIME.value:
-        metadata = metadata._replace(timestamp=-1)  # the broker names no one timestamp for many
-    future.set_result(metadata)
+    place, stamped = batch.topic_partition, outcome.log_append_time_ms
+    future.set_result(
+        RecordMetadata(
+            place.topic,
+            place.partition,
+            place,
+            -1 if outcome.base_offset is None else outcome.base_offset,
+            -1 if stamped is None else stamped,  # the broker names no one timestamp for many
+            outcome.timestamp_type.value,
+            outcome.log_start_offset,
+        )
+    )

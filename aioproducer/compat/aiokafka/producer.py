@@ -46,9 +46,9 @@ from aioproducer.compat.aiokafka.errors import (
 from aioproducer.compat.aiokafka.partitioner import DefaultPartitioner, KeyPartitioner, adapted
 from aioproducer.compat.aiokafka.structs import RecordMetadata
 from aioproducer.config import ProducerConfig
-from aioproducer.errors import BufferFullError, KafkaError
+from aioproducer.errors import KafkaError
 from aioproducer.runtime.delivery import Delivery
-from aioproducer.types import HeaderPairs, Record
+from aioproducer.types import HeaderPairs
 
 __all__ = ["AIOKafkaProducer", "TransactionContext"]
 
@@ -292,12 +292,12 @@ class AIOKafkaProducer(TransactionalCalls):
     async def send_batch(
         self, batch: BatchBuilder, topic: str, *, partition: int | None
     ) -> asyncio.Future[RecordMetadata | None]:
-        """Accepts the records of a batch, in order and with none of this producer between them.
+        """Accepts a batch, which is written as one record batch: whole or not at all.
 
         Returns:
             A future of the first record's `RecordMetadata` (without a timestamp of its own: -1);
-            of None for an empty batch and with `acks=0`. If a record fails, its error; the records
-            that are in one batch of the producer then fail together.
+            of None for an empty batch and with `acks=0`. It fails if the broker refuses the batch
+            for its size or for any of its records: then none of them is written.
 
         Raises:
             TypeError: `batch` is no `BatchBuilder`.
@@ -310,16 +310,9 @@ class AIOKafkaProducer(TransactionalCalls):
             await self._check_partition(connection, topic, partition)
             self._check_transaction(connection)
             batch.close()
-            deliveries: list[Delivery] = []
-            for record in batch.records:
-                delivery = await _send_at_once(connection, topic, record, partition)
-                partition = delivery.partition
-                delivery.batch_and_index()[0].indivisible = True
-                deliveries.append(delivery)
-            if deliveries:
-                # What is written together or not at all takes in no other records.
-                deliveries[-1].batch_and_index()[0].close()
-        return batch_future(deliveries, acknowledged=self._acknowledges)
+            records = batch.parts()
+            whole = await connection.send_whole(topic, records, partition) if records else None
+        return batch_future(whole, acknowledged=self._acknowledges)
 
     async def partitions_for(self, topic: str) -> set[int]:
         """The topic's partitions, waiting at most `request_timeout_ms` for its metadata."""
@@ -390,27 +383,3 @@ class AIOKafkaProducer(TransactionalCalls):
                 f"The message is {size} bytes when serialized which is larger than the maximum "
                 "request size you have configured with the max_request_size configuration"
             )
-
-
-async def _send_at_once(
-    connection: Connection, topic: str, record: Record, partition: int | None
-) -> Delivery:
-    """Lets nobody else in between unless memory has run out."""
-    try:
-        return connection.send_nowait(
-            topic,
-            record.value,
-            record.key,
-            headers=record.headers,
-            partition=partition,
-            timestamp_ms=record.timestamp_ms,
-        )
-    except BufferFullError:
-        return await connection.send(
-            topic,
-            record.value,
-            record.key,
-            headers=record.headers,
-            partition=partition,
-            timestamp_ms=record.timestamp_ms,
-        )
