@@ -1,0 +1,38 @@
+"""Classes that are ours and another client's at once.
+
+Handlers and checks such as `except kafka.errors.KafkaError` can only stand in a program that has
+imported that client, so its class is looked up when an object is made. Nothing is imported here.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from typing import Any, TypeVar, cast
+
+AnyError = TypeVar("AnyError", bound=BaseException)
+
+
+def counterpart(module: str, name: str) -> Any:
+    """Return what a module that is loaded has under a name, or None."""
+    return getattr(sys.modules.get(module), name, None)
+
+
+def kin(error_class: type[AnyError], module: str) -> type[AnyError]:
+    """Return the class to raise for one of ours: also a subclass of the other client's, if loaded.
+
+    Its instances pickle as ours.
+    """
+    own: Any = error_class
+    named = (counterpart(module, base.__name__) for base in own.__mro__)
+    theirs = next((each for each in named if isinstance(each, type)), None)
+    return error_class if theirs is None else cast("type[AnyError]", _joined(own, theirs))
+
+
+@cache
+def _joined(own: Any, theirs: Any) -> type:
+    def reduce(error: BaseException) -> tuple[Any, ...]:
+        return own, error.args, error.__dict__
+
+    names = {"__module__": own.__module__, "__doc__": own.__doc__, "__reduce__": reduce}
+    return type(own.__name__, (own, theirs), names)

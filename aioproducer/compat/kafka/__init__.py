@@ -1,0 +1,64 @@
+"""kafka-python 3's producer with one import changed.
+
+    from aioproducer.compat.kafka import KafkaProducer  # was: from kafka import KafkaProducer
+
+kafka-python need not be installed. Where it is, `import aioproducer.compat.kafka as kafka` serves
+for the whole module: names that are not here, such as `KafkaConsumer`, are kafka-python's own.
+
+In a program that has imported `kafka`, errors are instances of kafka-python's classes as well, and
+metadata is its named tuple. Each error has an `aioproducer.KafkaError` as its `__cause__`.
+
+What differs, on purpose:
+
+  kafka-python                                      here
+  ------------------------------------------------  ------------------------------------------------
+  records without a key: a random partition each    one partition per batch (KIP-794), equal shares
+  `close()` raises KafkaTimeoutError and leaves     what is left fails with IllegalStateError, and
+  the producer open when its timeout ends           everything is released
+  unflushed records have one second at exit         ten seconds
+  a dropped producer has one second                 it is closed in the background, and delivers
+  a record that the broker refuses takes its batch  only that record fails
+  along
+  a failed record that nobody asks about is silent  it is logged
+  `send()` in a callback may wait for ever          KafkaTimeoutError where it would have to wait
+  an unknown option is a ValueError, other mistakes KafkaConfigurationError, which is a ValueError
+  KafkaConfigurationError                           as well
+  `metric_reporters` are kafka-python's classes     objects, see `aioproducer.metrics.reporters`
+  `metrics(raw=True)` has KafkaMetric objects       `aioproducer.metrics.Metric` by `MetricName`
+  a partitioner's `on_new_batch` is called          it is not
+  `kafka_client`, `socket_options`, `ssl_crlfile`,  refused, with what to do instead
+  `sasl_kerberos_name`, `.._domain_name`
+"""
+
+from typing import Any
+
+from aioproducer.compat._forwarding import forwarded
+from aioproducer.compat.kafka import errors, partitioner, serializer, structs
+from aioproducer.compat.kafka.partitioner import (
+    DefaultPartitioner,
+    Partitioner,
+    StickyPartitioner,
+)
+from aioproducer.compat.kafka.producer import KafkaProducer
+from aioproducer.compat.kafka.serializer import DefaultSerializer, JsonSerializer, Serializer
+from aioproducer.compat.kafka.structs import OffsetAndMetadata, TopicPartition
+
+__all__ = [
+    "DefaultPartitioner",
+    "DefaultSerializer",
+    "JsonSerializer",
+    "KafkaProducer",
+    "OffsetAndMetadata",
+    "Partitioner",
+    "Serializer",
+    "StickyPartitioner",
+    "TopicPartition",
+    "errors",
+    "partitioner",
+    "serializer",
+    "structs",
+]
+
+
+def __getattr__(name: str) -> Any:
+    return forwarded(name, __name__, "kafka", "kafka-python")

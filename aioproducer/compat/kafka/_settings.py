@@ -1,0 +1,193 @@
+"""From kafka-python's options to those of this producer.
+
+`DEFAULT_CONFIG` has kafka-python's names and defaults. Its other values are read by the table of
+all clients' names; what only kafka-python takes (its objects, `None`, infinity) is turned here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import math
+import selectors
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from aioproducer.compat.kafka.partitioner import DefaultPartitioner
+from aioproducer.config import ProducerConfig
+from aioproducer.errors import ConfigError, UnsupportedCodecError
+from aioproducer.records.codecs import codec_for
+from aioproducer.types import OAuthToken
+
+DEFAULT_CONFIG: Final[dict[str, Any]] = {
+    "bootstrap_servers": "localhost",
+    "client_id": None,
+    "key_serializer": None,
+    "value_serializer": None,
+    "enable_idempotence": True,
+    "transactional_id": None,
+    "transaction_timeout_ms": 60000,
+    "delivery_timeout_ms": 120000,
+    "acks": -1,
+    "compression_type": None,
+    "retries": float("inf"),
+    "batch_size": 16384,
+    "linger_ms": 0,
+    "partitioner": DefaultPartitioner(),
+    "connections_max_idle_ms": 540000,
+    "max_block_ms": 60000,
+    "max_request_size": 1048576,
+    "allow_auto_create_topics": True,
+    "metadata_max_age_ms": 300000,
+    "client_dns_lookup": "use_all_dns_ips",
+    "retry_backoff_ms": 100,
+    "request_timeout_ms": 30000,
+    "receive_message_max_bytes": 100_000_000,
+    "receive_buffer_bytes": None,
+    "send_buffer_bytes": None,
+    "socket_options": [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
+    "reconnect_backoff_ms": 50,
+    "reconnect_backoff_max_ms": 30000,
+    "max_in_flight_requests_per_connection": 5,
+    "security_protocol": "PLAINTEXT",
+    "ssl_context": None,
+    "ssl_check_hostname": True,
+    "ssl_cafile": None,
+    "ssl_certfile": None,
+    "ssl_keyfile": None,
+    "ssl_crlfile": None,
+    "ssl_password": None,
+    "ssl_ciphers": None,
+    "api_version": None,
+    "bootstrap_timeout_ms": 30000,
+    "metric_reporters": [],
+    "metrics_enabled": True,
+    "metrics_num_samples": 2,
+    "metrics_sample_window_ms": 30000,
+    "selector": selectors.DefaultSelector,
+    "sasl_mechanism": None,
+    "sasl_plain_username": None,
+    "sasl_plain_password": None,
+    "sasl_kerberos_name": None,
+    "sasl_kerberos_service_name": "kafka",
+    "sasl_kerberos_domain_name": None,
+    "sasl_oauth_token_provider": None,
+    "proxy_url": None,
+    "socks5_proxy": None,
+    "kafka_client": None,
+}
+"""kafka-python's options with their defaults."""
+
+_HERE: Final = {
+    "api_version",
+    "bootstrap_timeout_ms",
+    "key_serializer",
+    "metrics_enabled",
+    "partitioner",
+    "sasl_oauth_token_provider",
+    "value_serializer",
+}
+"""Options that `KafkaProducer` or this module sees to."""
+
+_DIFFERENT: Final = ("acks", "linger_ms", "reconnect_backoff_max_ms")
+"""Options whose defaults differ from this producer's, where nothing else follows from them."""
+
+_INT_MAX: Final = 2**31 - 1
+_OLD: Final = (0, 10)
+_numbers = itertools.count(1)
+
+
+def producer_config(given: Mapping[str, Any], config: dict[str, Any]) -> ProducerConfig:
+    """Return the options of this producer.
+
+    Args:
+        given: What the caller has given.
+        config: The same with kafka-python's defaults, as `KafkaProducer.config`; `client_id`,
+            `acks` and `api_version` are completed.
+
+    Raises:
+        ConfigError: An option is unknown, has a wrong value, or contradicts another one.
+        RuntimeError: The library of the codec cannot be imported.
+    """
+    if config["client_id"] is None:
+        config["client_id"] = f"kafka-python-producer-{next(_numbers)}"
+    if config["acks"] == "all":
+        config["acks"] = -1
+    config["api_version"] = _version(config["api_version"])
+    options: dict[str, Any] = {
+        name: value
+        for name, value in given.items()
+        if value is not None and name not in _HERE and not _is_default(name, value)
+    }
+    for name in _DIFFERENT:
+        if name != "acks" or name in given:
+            options[name] = config[name]
+    options["bootstrap_servers"] = _servers(config["bootstrap_servers"])
+    options["client_id"] = config["client_id"]
+    if options.get("retries", 0) == math.inf:
+        options["retries"] = _INT_MAX
+    if "connections_max_idle_ms" in given and given["connections_max_idle_ms"] is None:
+        options["connections_max_idle_ms"] = -1
+    if config["sasl_oauth_token_provider"] is not None:
+        options["sasl_oauthbearer_token"] = _token_source(config["sasl_oauth_token_provider"])
+    if config["api_version"] is not None and config["api_version"] < _OLD:
+        old = (*config["api_version"], 0)[:3]
+        options["broker_version_fallback"] = ".".join(map(str, old))
+    _check_codec(options.get("compression_type"))
+    return ProducerConfig(**options)
+
+
+def _is_default(name: str, value: Any) -> bool:
+    """Return whether a value says what kafka-python does anyway, in a form that is its own."""
+    return name in {"metric_reporters", "selector", "socket_options"} and (
+        value == DEFAULT_CONFIG[name]
+    )
+
+
+def _check_codec(name: Any) -> None:
+    if name is None:
+        return
+    if name not in ("gzip", "snappy", "lz4", "zstd"):
+        raise ConfigError(f"Not supported codec: {name}")
+    try:
+        codec_for(name)
+    except UnsupportedCodecError as error:
+        raise RuntimeError(f"Libraries for {name} compression codec not found") from error
+
+
+def _version(value: Any) -> tuple[int, ...] | None:
+    """Return a release of Kafka as numbers, also from the older form as text."""
+    if value is None or value == "auto":
+        return None
+    try:
+        return tuple(map(int, value.split(".") if isinstance(value, str) else value))
+    except (TypeError, ValueError):
+        raise ConfigError(f"`api_version` must be a tuple such as (3, 9), not {value!r}") from None
+
+
+def _servers(servers: Any) -> list[str]:
+    """Return addresses with their ports, 9092 where there is none."""
+    if isinstance(servers, str):
+        servers = servers.split(",")
+    return [_with_port(str(server).strip()) for server in servers]
+
+
+def _with_port(address: str) -> str:
+    if address.startswith("["):
+        return address if "]:" in address else f"{address}:9092"
+    if address.count(":") > 1:  # IPv6 without brackets has no port
+        return f"[{address}]:9092"
+    return address if ":" in address else f"{address}:9092"
+
+
+def _token_source(provider: Any) -> Callable[[], Awaitable[OAuthToken]]:
+    async def token() -> OAuthToken:
+        value = await asyncio.to_thread(provider.token)
+        extensions: Any = getattr(provider, "extensions", dict)()
+        if inspect.isawaitable(extensions):
+            extensions = await extensions
+        return OAuthToken(value, extensions=dict(extensions or {}))
+
+    return token

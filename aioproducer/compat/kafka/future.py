@@ -1,0 +1,216 @@
+"""`FutureRecordMetadata`: what `KafkaProducer.send` returns, with kafka-python's methods.
+
+Callbacks run in the order in which they were added, in the producer's thread; those that are added
+when the outcome is known run at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol, Self, cast
+
+from aioproducer import log
+from aioproducer.compat.kafka import errors
+from aioproducer.compat.kafka._translation import translated, translating
+from aioproducer.compat.kafka.structs import RecordMetadata, metadata_of
+from aioproducer.errors import KafkaError
+from aioproducer.types import RecordMetadata as OwnMetadata
+
+_log = log.get("producer")
+_lock: Final = threading.RLock()
+"""Held for some instructions at a time; a lock for each record would cost more."""
+
+Outcome = tuple[RecordMetadata | None, Exception | None]
+Step = Callable[[Outcome], object]
+
+
+class Handle(Protocol):
+    """What a future asks about its record; `DeliveryHandle` is one."""
+
+    def done(self) -> bool:
+        """Return whether the outcome is known."""
+
+    def result(self, timeout: float | None = None) -> OwnMetadata:
+        """Wait for the outcome, and return or raise it."""
+
+    def exception(self, timeout: float | None = None) -> KafkaError | None:
+        """Wait for the outcome, and return the error."""
+
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
+        """Call `callback(handle)` once the outcome is known."""
+
+
+class FutureRecordMetadata:
+    """The outcome of one record; use it from any thread.
+
+    Attributes:
+        error_on_callbacks: Whether callbacks may raise where they run at once; otherwise what they
+            raise is logged.
+    """
+
+    __slots__ = ("__weakref__", "_handle", "_header_size", "_outcome", "_ran", "_runner", "_steps")
+
+    error_on_callbacks: bool = False
+
+    def __init__(self, handle: Handle, header_size: int) -> None:
+        self._handle = handle
+        self._header_size = header_size
+        self._outcome: Outcome | None = None
+        self._steps: list[Step] | None = None
+        self._ran: threading.Event | None = None
+        self._runner: int | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._handle.done()
+
+    @property
+    def value(self) -> RecordMetadata | None:
+        """The record's metadata; None before it is acknowledged, and when it failed."""
+        return self._known()[0]
+
+    @property
+    def exception(self) -> Exception | None:
+        """Why the record failed; None if it did not, or not yet."""
+        return self._known()[1]
+
+    def succeeded(self) -> bool:
+        """Return whether the record was acknowledged."""
+        return self.is_done and self.exception is None
+
+    def failed(self) -> bool:
+        """Return whether the record failed."""
+        return self.is_done and self.exception is not None
+
+    def retriable(self) -> bool:
+        """Return whether the record failed and sending it again may succeed."""
+        return bool(getattr(self.exception, "retriable", False))
+
+    def get(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait for the outcome, and for the callbacks that were added before it was known.
+
+        Args:
+            timeout: Seconds; None waits as long as the record's own time limits allow.
+
+        Raises:
+            KafkaTimeoutError: The timeout ended first; the record goes on.
+            KafkaError: The record failed.
+        """
+        deadline = None if timeout is None else time.monotonic() + max(0.0, timeout)
+        if not self._wait(None if timeout is None else max(0.0, timeout)):
+            raise errors.kin(errors.KafkaTimeoutError)(f"Timeout after waiting for {timeout} secs.")
+        if self._ran is not None and self._runner != threading.get_ident():
+            self._ran.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        value, exception = self._known()
+        if exception is not None:
+            raise exception
+        return cast("RecordMetadata", value)
+
+    def add_callback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
+        """Call `f(*args, metadata, **kwargs)` when the record is acknowledged."""
+        f = functools.partial(f, *args, **kwargs)
+        return self._add(lambda outcome: None if outcome[1] is not None else f(outcome[0]))
+
+    def add_errback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
+        """Call `f(*args, exception, **kwargs)` when the record fails."""
+        f = functools.partial(f, *args, **kwargs)
+        return self._add(lambda outcome: None if outcome[1] is None else f(outcome[1]))
+
+    def add_both(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
+        """Call `f` in either case."""
+        return self.add_callback(f, *args, **kwargs).add_errback(f, *args, **kwargs)
+
+    def chain(self, future: Any) -> Self:
+        """Give the outcome to another future of kafka-python, by its `success` or `failure`."""
+        return self.add_callback(future.success).add_errback(future.failure)
+
+    def __repr__(self) -> str:
+        return f"<FutureRecordMetadata {self._handle!r}>"
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _wait(self, timeout: float | None) -> bool:
+        if not self.is_done:
+            with translating():
+                try:
+                    self._handle.exception(timeout)
+                except TimeoutError:
+                    return False
+        return True
+
+    def _known(self) -> Outcome:
+        if self._outcome is None and self._handle.done():
+            error = self._handle.exception()
+            made: Outcome = (
+                (metadata_of(self._handle.result(), self._header_size), None)
+                if error is None
+                else (None, translated(error))
+            )
+            with _lock:  # whoever asks gets the same object
+                if self._outcome is None:
+                    self._outcome = made
+        return self._outcome or (None, None)
+
+    def _add(self, step: Step) -> Self:
+        with _lock:
+            if self._steps is not None:
+                self._steps.append(step)
+                return self
+            first = not self._handle.done()
+            if first:
+                self._steps = [step]
+                self._ran = threading.Event()
+        if first:
+            self._handle.add_done_callback(self._run)
+        else:
+            self._take(step, may_raise=self.error_on_callbacks)
+        return self
+
+    def _run(self, _: object) -> None:
+        self._runner = threading.get_ident()
+        while True:
+            with _lock:
+                steps = self._steps
+                if not steps:
+                    self._steps = None
+                    break
+                self._steps = []
+            for step in steps:
+                self._take(step, may_raise=False)
+        if self._ran is not None:
+            self._ran.set()
+
+    def _take(self, step: Step, *, may_raise: bool) -> None:
+        try:
+            step(self._known())
+        except Exception:
+            _log.exception("a callback of a record's future raised")
+            if may_raise:
+                raise
+
+
+class Failed:
+    """What stands for the handle of a record that was refused when it was sent."""
+
+    def __init__(self, error: KafkaError) -> None:
+        self._error = error
+
+    def done(self) -> bool:
+        """Return True."""
+        return True
+
+    def result(self, timeout: float | None = None) -> OwnMetadata:
+        """Raise the error."""
+        raise self._error
+
+    def exception(self, timeout: float | None = None) -> KafkaError:
+        """Return the error."""
+        return self._error
+
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
+        """Call it at once."""
+        callback(self)

@@ -1,0 +1,144 @@
+"""kafka-python's partitioners: `DefaultPartitioner`, and a base class for others.
+
+The default ones are markers: they stand for this producer's own, which sends equal keys to the
+partitions that kafka-python and Java choose, and records without a key to one partition per batch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from aioproducer.compat._forwarding import forwarded
+from aioproducer.compat._kin import counterpart
+from aioproducer.core.cluster import TopicMetadata
+
+__all__ = ["DefaultPartitioner", "Partitioner", "StickyPartitioner"]
+
+
+class ClusterView(Protocol):
+    """What partitioners may ask of the cluster, as of kafka-python's `ClusterMetadata`."""
+
+    def topics(self) -> set[str]:
+        """Return the names of the topics in use."""
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the ids of all partitions."""
+
+    def available_partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the ids of the partitions with a leader."""
+
+    def leader_for_partition(self, partition: Any) -> int | None:
+        """Return the id of a partition's leader."""
+
+
+class Partitioner(ABC):
+    """Chooses a partition for each record that is sent without one."""
+
+    @abstractmethod
+    def partition(
+        self,
+        topic: str,
+        key: Any,
+        serialized_key: bytes | None,
+        value: Any,
+        serialized_value: bytes | None,
+        cluster: ClusterView,
+    ) -> int:
+        """Return the id of one of the topic's partitions."""
+
+
+class DefaultPartitioner(Partitioner):
+    """This producer's own partitioner; see the module."""
+
+    def partition(
+        self,
+        topic: str,
+        key: Any,
+        serialized_key: bytes | None,
+        value: Any,
+        serialized_value: bytes | None,
+        cluster: ClusterView,
+    ) -> int:
+        """Return the partition that kafka-python's would choose; for subclasses to call."""
+        from random import choice
+
+        from aioproducer.records import murmur2
+
+        partitions = sorted(cluster.partitions_for_topic(topic) or ())
+        if serialized_key is not None:
+            return partitions[(murmur2(serialized_key) & 0x7FFF_FFFF) % len(partitions)]
+        return choice(sorted(cluster.available_partitions_for_topic(topic) or ()) or partitions)
+
+
+class StickyPartitioner(DefaultPartitioner):
+    """This producer's own partitioner; see the module."""
+
+
+Choice = Callable[[str, Any, bytes | None, Any, bytes | None, ClusterView], int]
+
+
+def choice_of(partitioner: Any) -> Choice | None:
+    """Return how to ask a partitioner; None for those that stand for the producer's own.
+
+    Besides `Partitioner` these are kafka-python's classes, objects with the older
+    `partition(topic, serialized_key, cluster)`, and callables of the key's bytes, all partitions
+    and those with a leader, as kafka-python 2 has them.
+
+    Raises:
+        TypeError: It is none of these.
+    """
+    names = ("DefaultPartitioner", "StickyPartitioner")
+    own = {DefaultPartitioner, StickyPartitioner}
+    if type(partitioner) in own | {counterpart("kafka.partitioner", name) for name in names}:
+        return None
+    method = getattr(partitioner, "partition", None)
+    theirs = counterpart("kafka.partitioner", "Partitioner")
+    if isinstance(partitioner, Partitioner) or (theirs and isinstance(partitioner, theirs)):
+        choice: Choice = partitioner.partition
+        return choice
+    if method is not None:
+        return lambda topic, key, key_bytes, value, value_bytes, cluster: method(
+            topic, key_bytes, cluster
+        )
+    if not callable(partitioner):
+        raise TypeError(f"a partitioner is callable or has partition(), unlike {partitioner!r}")
+    return lambda topic, key, key_bytes, value, value_bytes, cluster: partitioner(
+        key_bytes,
+        sorted(cluster.partitions_for_topic(topic) or ()),
+        sorted(cluster.available_partitions_for_topic(topic) or ()),
+    )
+
+
+class View:
+    """The cluster as it is known now."""
+
+    def __init__(self, topics: Mapping[str, TopicMetadata]) -> None:
+        self._topics = topics
+
+    def topics(self) -> set[str]:
+        """Return the names of the topics in use."""
+        return set(self._topics)
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the ids of all partitions; None for a topic that is not in use."""
+        known = self._topics.get(topic)
+        return None if known is None else set(range(len(known.partitions)))
+
+    def available_partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the ids of the partitions with a leader; None for a topic that is not in use."""
+        known = self._topics.get(topic)
+        return None if known is None else set(known.available)
+
+    def leader_for_partition(self, partition: Any) -> int | None:
+        """Return the id of a partition's leader; None where nothing is known."""
+        known = self._topics.get(partition.topic)
+        number: int = partition.partition
+        if known is None or not 0 <= number < len(known.partitions):
+            return None
+        return known.partitions[number].leader
+
+
+def __getattr__(name: str) -> Any:
+    return forwarded(name, __name__, "kafka.partitioner", "kafka-python")

@@ -1,0 +1,295 @@
+"""`KafkaProducer`: kafka-python's interface, the blocking producer behind it."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, ClassVar, NamedTuple, Self
+
+from aioproducer.compat.kafka import _settings as settings
+from aioproducer.compat.kafka import errors
+from aioproducer.compat.kafka._connection import Connection
+from aioproducer.compat.kafka._transactions import TransactionalCalls
+from aioproducer.compat.kafka._translation import translating
+from aioproducer.compat.kafka.future import Failed, FutureRecordMetadata
+from aioproducer.compat.kafka.partitioner import View, choice_of
+from aioproducer.compat.kafka.serializer import function_of
+from aioproducer.core.cluster import check_topic_name
+from aioproducer.errors import AuthorizationError, InvalidTopicError, UnknownTopicOrPartitionError
+
+__all__ = ["KafkaProducer", "MetricName"]
+
+_METADATA_ERRORS = (AuthorizationError, UnknownTopicOrPartitionError)
+
+
+class MetricName(NamedTuple):
+    """What tells a metric from others, as the keys of `metrics(raw=True)`."""
+
+    name: str
+    group: str
+    description: str
+    tags: tuple[tuple[str, str], ...]
+
+
+class KafkaProducer(TransactionalCalls):
+    """kafka-python 3's producer: its options, calls and defaults. Use it from any thread.
+
+    It connects in the constructor, waiting at most `bootstrap_timeout_ms`; with `api_version` given
+    at the first call that needs the cluster.
+
+    Args:
+        **configs: Options by kafka-python's names (`DEFAULT_CONFIG`), or by those of
+            `aioproducer.ProducerConfig`.
+
+    Attributes:
+        config: The options with kafka-python's names and defaults.
+
+    Raises:
+        KafkaConfigurationError: An option is unknown, has a wrong value or contradicts another one;
+            also a ValueError.
+        KafkaTimeoutError: No broker answered in time.
+    """
+
+    DEFAULT_CONFIG: ClassVar[dict[str, Any]] = settings.DEFAULT_CONFIG
+
+    _closed: bool = True  # until the constructor is through, there is nothing to close
+
+    def __init__(self, **configs: Any) -> None:
+        self.config: dict[str, Any] = {**copy.copy(self.DEFAULT_CONFIG), **configs}
+        with translating():
+            self._settings = settings.producer_config(configs, self.config)
+            self._serialize_key = function_of(self.config["key_serializer"])
+            self._serialize_value = function_of(self.config["value_serializer"])
+            self._choice = choice_of(self.config["partitioner"])
+        self._connection: Connection | None = None
+        self._starting = threading.Lock()
+        self._closed = False
+        if self.config["api_version"] is None:
+            try:
+                self._running()
+            except BaseException:
+                self._closed = True
+                raise
+
+    # -- sending ---------------------------------------------------------------------------------
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: list[tuple[str, bytes]] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> FutureRecordMetadata:
+        """Hand a record over; return before it is sent.
+
+        Waits at most `max_block_ms`, for the metadata of a new topic and for memory.
+
+        Args:
+            topic: Topic name.
+            value: Bytes, or what `value_serializer` takes; None is a tombstone and needs a key.
+            key: Bytes, or what `key_serializer` takes.
+            headers: Pairs of name and bytes.
+            partition: A partition id, instead of the partitioner's choice.
+            timestamp_ms: Milliseconds since the epoch; now when left out.
+
+        Raises:
+            KafkaTimeoutError: Metadata or memory did not come in time.
+            TypeError: A part has a type that cannot be sent.
+            ValueError: Neither value nor key, no such partition, or no such topic name.
+            MessageSizeTooLargeError: The record is larger than `max_request_size`.
+            IllegalStateError: The producer is closed, or no transaction is open.
+        """
+        connection = self._running()
+        if value is None and key is None:
+            raise ValueError("Need at least one: key or value")
+        headers = _checked_headers(headers)
+        _check_topic(topic)
+        key_bytes = _serialized(self._serialize_key, topic, headers, key, "key")
+        value_bytes = _serialized(self._serialize_value, topic, headers, value, "value")
+        header_size = sum(len(name.encode()) + len(content) for name, content in headers) or -1
+        with translating():
+            try:
+                if partition is not None:
+                    _check_partition(connection, topic, partition)
+                elif self._choice is not None:
+                    connection.topic(topic)
+                    cluster = View(connection.topics)
+                    partition = self._choice(topic, key, key_bytes, value, value_bytes, cluster)
+                    if partition is None:
+                        raise ValueError(f"the partitioner chose no partition of topic {topic}")
+                handle = connection.send(
+                    topic, value_bytes, key_bytes, headers, partition, timestamp_ms
+                )
+            except _METADATA_ERRORS as error:
+                return FutureRecordMetadata(Failed(error), header_size)
+        return FutureRecordMetadata(handle, header_size)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send what was handed over without lingering, wait for the outcomes and their callbacks.
+
+        Raises:
+            KafkaTimeoutError: The timeout, in seconds, ended first.
+        """
+        connection = self._connection
+        if connection is None or self._closed:
+            return
+        with translating():
+            left = connection.flush(timeout)
+            if left:
+                raise errors.kin(errors.KafkaTimeoutError)(
+                    f"{left} records were not delivered within {timeout} secs."
+                )
+            connection.run_callbacks()
+
+    def partitions_for(self, topic: str) -> set[int]:
+        """Return the ids of a topic's partitions, waiting at most `max_block_ms` for them."""
+        connection = self._running()
+        _check_topic(topic)
+        with translating():
+            return set(range(len(connection.topic(topic).partitions)))
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def close(self, timeout: float | None = None, null_logger: bool = False) -> None:
+        """Deliver what was handed over, then release everything; safe to call again.
+
+        In a callback it does so in the background.
+
+        Args:
+            timeout: Seconds for deliveries; what is left then fails with `IllegalStateError`.
+            null_logger: No effect.
+
+        Raises:
+            ValueError: The timeout is negative.
+        """
+        del null_logger
+        if timeout is not None and not 0 <= timeout <= threading.TIMEOUT_MAX:
+            raise ValueError(f"Invalid timeout: {timeout}")
+        if self._closed:
+            return
+        self._closed = True
+        connection = self._connection
+        if connection is not None and connection.is_here:
+            connection.close_soon()
+        elif connection is not None:
+            with translating():
+                connection.close(timeout)
+        for name in ("key_serializer", "value_serializer"):
+            close = getattr(self.config[name], "close", None)
+            if close is not None:
+                close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __str__(self) -> str:
+        client_id, transactional_id = self.config["client_id"], self.config["transactional_id"]
+        return f"<KafkaProducer client_id={client_id} transactional_id={transactional_id}>"
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def bootstrap_connected(self) -> bool:
+        """Return whether a broker is connected."""
+        connection = self._connection
+        return connection is not None and not self._closed and connection.health().ready
+
+    @classmethod
+    def max_usable_produce_magic(cls, api_version: tuple[int, ...]) -> int:
+        """Return the version of the record format that a release of Kafka understands."""
+        if api_version >= (0, 11):
+            return 2
+        return 1 if api_version >= (0, 10, 0) else 0
+
+    def metrics(self, raw: bool = False) -> Mapping[Any, Any] | None:
+        """Return values by group and Java's name; None with `metrics_enabled=False`.
+
+        Args:
+            raw: Return the metrics by `MetricName` instead, each an `aioproducer.metrics.Metric`.
+        """
+        if not self.config["metrics_enabled"]:
+            return None
+        connection = self._running()
+        with translating():
+            measured = connection.all_metrics()
+        if raw:
+            return {
+                MetricName(each.name, each.group, each.description, each.tags): each
+                for each in measured
+            }
+        groups: dict[str, dict[str, float]] = {}
+        for each in measured:
+            groups.setdefault(each.group, {})[each.name] = each.value
+        return groups
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _running(self) -> Connection:
+        if self._closed:
+            raise errors.kin(errors.IllegalStateError)("KafkaProducer already closed!")
+        connection = self._connection
+        if connection is None:
+            with self._starting:
+                connection = self._connection or self._started()
+        return connection
+
+    def _started(self) -> Connection:
+        connection = Connection(self._settings, self.config["bootstrap_timeout_ms"] / 1000)
+        with translating():
+            connection.start(init_transactions=False)
+        if self.config["api_version"] is None:
+            self.config["api_version"] = connection.release()
+        self._connection = connection
+        return connection
+
+
+def _check_topic(topic: Any) -> None:
+    if not isinstance(topic, str):
+        raise TypeError(f"All topics must be strings, not {type(topic).__name__}")
+    try:
+        check_topic_name(topic)
+    except InvalidTopicError as error:
+        raise ValueError(str(error)) from error
+
+
+def _checked_headers(headers: Any) -> list[tuple[str, bytes]]:
+    if headers is None:
+        return []
+    if not isinstance(headers, list):
+        raise TypeError("headers must be list-type")
+    for item in headers:
+        if not (isinstance(item, tuple) and len(item) == 2):
+            raise TypeError("All headers items must be (str, bytes) tuples")
+        if not (isinstance(item[0], str) and isinstance(item[1], bytes)):
+            raise TypeError("All headers items must be (str, bytes) tuples")
+    return headers
+
+
+def _serialized(
+    serialize: Any, topic: str, headers: list[tuple[str, bytes]], data: Any, part: str
+) -> bytes | None:
+    if serialize is not None:
+        data = serialize(topic, headers, data)
+    if data is None or type(data) is bytes:
+        return data
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(f"Unsupported type for serialized {part}: {type(data)}")
+    return bytes(data)
+
+
+def _check_partition(connection: Connection, topic: str, partition: Any) -> None:
+    if partition < 0:
+        raise ValueError("partition must be >= 0")
+    if partition >= len(connection.topic(topic).partitions):
+        raise ValueError(f"Unrecognized partition {partition} for topic {topic}")

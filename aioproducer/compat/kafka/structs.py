@@ -1,0 +1,64 @@
+"""kafka-python's value types by their names and fields.
+
+Tuples of theirs and of ours with the same content are equal, and either does where one is asked
+for. In a program that has imported `kafka`, results are its own named tuples.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+from aioproducer.compat._forwarding import forwarded
+from aioproducer.compat._kin import counterpart
+from aioproducer.types import RecordMetadata as _RecordMetadata
+from aioproducer.types import TopicPartition as TopicPartition  # noqa: PLC0414
+
+__all__ = ["OffsetAndMetadata", "RecordMetadata", "TopicPartition"]
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A position to commit, free text beside it, and the leader's epoch (-1: unknown)."""
+
+    offset: int | None = None
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class RecordMetadata(NamedTuple):
+    """Where an acknowledged record is.
+
+    `offset` is -1 where the broker gives none (`acks=0`), sizes are -1 for a null key or value and
+    without headers, `checksum` is always None.
+    """
+
+    topic: str
+    partition: int
+    topic_partition: TopicPartition
+    offset: int
+    timestamp: int
+    checksum: int | None
+    serialized_key_size: int
+    serialized_value_size: int
+    serialized_header_size: int
+
+
+def metadata_of(ours: _RecordMetadata, header_size: int) -> RecordMetadata:
+    """Return an acknowledgement as kafka-python's."""
+    pair = counterpart("kafka.structs", "TopicPartition") or TopicPartition
+    shape = counterpart("kafka.producer.future", "RecordMetadata") or RecordMetadata
+    made = shape(
+        ours.topic,
+        ours.partition,
+        pair(ours.topic, ours.partition),
+        -1 if ours.offset is None else ours.offset,
+        ours.timestamp_ms,
+        None,
+        ours.serialized_key_size,
+        ours.serialized_value_size,
+        header_size,
+    )
+    return cast("RecordMetadata", made)
+
+
+def __getattr__(name: str) -> Any:
+    return forwarded(name, __name__, "kafka.structs", "kafka-python")
