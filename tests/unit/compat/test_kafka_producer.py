@@ -1,0 +1,435 @@
+"""kafka-python's producer here: its calls, its future, its errors, on an embedded cluster."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from aioproducer.compat.kafka import KafkaProducer, Partitioner, TopicPartition, errors
+from aioproducer.compat.kafka.structs import OffsetAndMetadata
+from aioproducer.testing import ThreadedCluster
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # its own, of how it reads its schemas
+    import kafka
+    import kafka.errors
+    import kafka.serializer
+
+WAIT_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ThreadedCluster]:
+    with ThreadedCluster(brokers=1, topics={"t": 2, "one": 1}) as running:
+        yield running
+
+
+@pytest.fixture
+def producer(cluster: ThreadedCluster) -> Iterator[KafkaProducer]:
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as running:
+        yield running
+
+
+# -- the future ------------------------------------------------------------------------------------
+
+
+def test_metadata_is_kafka_pythons_named_tuple(producer: KafkaProducer) -> None:
+    future = producer.send("t", b"value", b"key", [("name", b"abc")], 1, 1_700_000_000_000)
+    metadata = future.get(timeout=WAIT_S)
+    assert isinstance(metadata, kafka.producer.future.RecordMetadata)
+    assert metadata.topic_partition == kafka.TopicPartition("t", 1)
+    assert metadata[3:] == (metadata.offset, 1_700_000_000_000, None, 3, 5, 7)
+    assert (future.is_done, future.succeeded(), future.failed()) == (True, True, False)
+    assert future.value == metadata
+    assert future.exception is None
+
+
+def test_callbacks_run_in_order_and_before_get_returns(producer: KafkaProducer) -> None:
+    seen: list[Any] = []
+    future = producer.send("t", b"v")
+    future.add_callback(lambda tag, metadata: seen.append((tag, metadata)), "first")
+    future.add_both(lambda outcome, tag: seen.append((tag, outcome)), tag="second")
+    future.add_errback(seen.append)
+    metadata = future.get(WAIT_S)
+    assert seen == [("first", metadata), ("second", metadata)]
+    future.add_callback(seen.append)
+    assert seen[2:] == [metadata]
+
+
+def test_callbacks_have_run_when_flush_returns(producer: KafkaProducer) -> None:
+    seen: list[Any] = []
+    for _ in range(50):
+        producer.send("t", b"v").add_callback(seen.append)
+    producer.flush(WAIT_S)
+    assert len(seen) == 50
+
+
+def test_callback_that_raises_is_logged_and_the_others_run(
+    producer: KafkaProducer, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[Any] = []
+    future = producer.send("t", b"v").add_callback(lambda _: 1 / 0).add_callback(seen.append)
+    future.get(WAIT_S)
+    assert len(seen) == 1
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_outcome_goes_to_a_chained_future(producer: KafkaProducer) -> None:
+    chained = kafka.future.Future()
+    metadata = producer.send("t", b"v").chain(chained).get(WAIT_S)
+    assert chained.value == metadata
+
+
+def test_callback_may_send_and_close(cluster: ThreadedCluster) -> None:
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    futures: list[Any] = []
+
+    def again(_: object) -> None:
+        futures.append(producer.send("one", b"again"))
+        producer.close()
+
+    producer.send("one", b"first").add_callback(again).get(WAIT_S)
+    assert futures[0].get(WAIT_S).offset >= 0
+    with pytest.raises(kafka.errors.IllegalStateError, match="already closed"):
+        producer.send("one", b"late")
+
+
+def test_record_that_is_given_up_at_close_fails(cluster: ThreadedCluster) -> None:
+    with ThreadedCluster(brokers=1, topics={"t": 1}) as gone:
+        producer = KafkaProducer(bootstrap_servers=gone.bootstrap_servers)
+        producer.send("t", b"v").get(WAIT_S)
+    future = producer.send("t", b"v")
+    with pytest.raises(kafka.errors.KafkaTimeoutError, match=r"after waiting for 0.01 secs"):
+        future.get(timeout=0.01)
+    assert not future.is_done
+    assert future.exception is None
+    with pytest.raises(errors.KafkaTimeoutError, match=r"not delivered within 0 secs"):
+        producer.flush(0)
+    producer.close(0)
+    assert future.failed()
+    assert isinstance(future.exception, kafka.errors.IllegalStateError)
+    assert not future.retriable()
+
+
+def test_record_that_runs_out_of_time_fails_as_a_timeout(cluster: ThreadedCluster) -> None:
+    with ThreadedCluster(brokers=1, topics={"t": 1}) as gone:
+        producer = KafkaProducer(
+            bootstrap_servers=gone.bootstrap_servers,
+            request_timeout_ms=100,
+            delivery_timeout_ms=200,
+        )
+        producer.send("t", b"v").get(WAIT_S)
+    seen: list[Any] = []
+    future = producer.send("t", b"v").add_errback(seen.append).add_callback(seen.append)
+    with pytest.raises(kafka.errors.KafkaTimeoutError) as caught:
+        future.get(WAIT_S)
+    assert seen == [caught.value]
+    assert future.retriable()
+    producer.close(0)
+
+
+# -- arguments and errors --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"topic": "t"}, ValueError),
+        ({"topic": 1, "value": b"v"}, TypeError),
+        ({"topic": "no topic", "value": b"v"}, ValueError),
+        ({"topic": "t", "value": 1}, TypeError),
+        ({"topic": "t", "value": b"v", "key": "text"}, TypeError),
+        ({"topic": "t", "value": b"v", "partition": 2}, ValueError),
+        ({"topic": "t", "value": b"v", "partition": -1}, ValueError),
+        ({"topic": "t", "value": b"v", "headers": {"a": b"b"}}, TypeError),
+        ({"topic": "t", "value": b"v", "headers": [("a", None)]}, TypeError),
+        ({"topic": "t", "value": bytes(2_000_000)}, kafka.errors.MessageSizeTooLargeError),
+        ({"topic": "t", "value": bytes(2_000_000)}, errors.BrokerResponseError),
+    ],
+)
+def test_mistake_is_raised_by_send(
+    producer: KafkaProducer, arguments: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        producer.send(**arguments)
+
+
+def test_topic_that_does_not_appear_is_a_timeout(cluster: ThreadedCluster) -> None:
+    with (
+        KafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            allow_auto_create_topics=False,
+            max_block_ms=50,
+        ) as producer,
+        pytest.raises(kafka.errors.KafkaTimeoutError),
+    ):
+        producer.send("missing", b"v")
+
+
+@pytest.mark.parametrize("code", [code for code in kafka.errors.kafka_errors if code is not None])
+def test_code_has_the_class_of_kafka_python(code: int) -> None:
+    ours, theirs = errors.for_code(code), kafka.errors.for_code(code)
+    for fact in ("__name__", "errno", "message", "retriable", "invalid_metadata"):
+        assert getattr(ours, fact) == getattr(theirs, fact)
+    assert str(ours("why")) == str(theirs("why"))
+    raised = errors.kin(ours)("why")
+    assert isinstance(raised, ours)
+    assert isinstance(raised, theirs)
+    assert isinstance(pickle.loads(pickle.dumps(raised)), ours)
+
+
+def test_unknown_code_is_an_unknown_error_of_both() -> None:
+    raised = errors.kin(errors.for_code(9999))("why")
+    assert isinstance(raised, kafka.errors.UnknownError)
+    assert raised.errno == 9999  # type: ignore[attr-defined]
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+def test_default_options_are_kafka_pythons() -> None:
+    theirs = kafka.KafkaProducer.DEFAULT_CONFIG
+    objects = {"kafka_client", "partitioner"}
+    assert KafkaProducer.DEFAULT_CONFIG.keys() == theirs.keys()
+    assert {
+        name for name, value in KafkaProducer.DEFAULT_CONFIG.items() if value != theirs[name]
+    } <= objects
+
+
+def test_all_default_options_may_be_given(cluster: ThreadedCluster) -> None:
+    options = {**KafkaProducer.DEFAULT_CONFIG, "bootstrap_servers": [cluster.bootstrap_servers]}
+    with KafkaProducer(**options) as producer:
+        assert producer.send("t", b"v").get(WAIT_S).topic == "t"
+        assert producer.config["client_id"].startswith("kafka-python-producer-")
+        assert producer.max_usable_produce_magic(producer.config["api_version"]) == 2
+        assert producer.bootstrap_connected()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"no_such_option": 1},
+        {"acks": 7},
+        {"compression_type": "zip"},
+        {"enable_idempotence": True, "acks": 1},
+        {"transactional_id": "x", "enable_idempotence": False},
+        {"kafka_client": object()},
+        {"ssl_crlfile": "crl.pem"},
+        {"sasl_kerberos_domain_name": "elsewhere"},
+        {"api_version": "new"},
+    ],
+)
+def test_wrong_option_is_a_configuration_error(options: dict[str, Any]) -> None:
+    with pytest.raises(kafka.errors.KafkaConfigurationError) as caught:
+        KafkaProducer(bootstrap_servers="127.0.0.1:1", **options)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_constructor_gives_up_after_the_bootstrap_timeout() -> None:
+    with pytest.raises(kafka.errors.KafkaTimeoutError, match="bootstrap_timeout_ms=100"):
+        KafkaProducer(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=100)
+
+
+def test_with_api_version_the_first_call_connects() -> None:
+    producer = KafkaProducer(
+        bootstrap_servers="127.0.0.1:1", api_version=(3, 9), bootstrap_timeout_ms=100
+    )
+    assert not producer.bootstrap_connected()
+    with pytest.raises(kafka.errors.KafkaTimeoutError):
+        producer.send("t", b"v")
+    producer.close()
+
+
+# -- serializers and partitioners ------------------------------------------------------------------
+
+
+class OlderSerializer:
+    def serialize(self, topic: str, data: str) -> bytes:
+        return f"{topic}:{data}".encode()
+
+
+@pytest.mark.parametrize(
+    ("serializer", "stored"),
+    [
+        (str.encode, b"text"),
+        (lambda text: bytearray(text.encode()), b"text"),
+        (OlderSerializer(), b"one:text"),
+        (kafka.serializer.DefaultSerializer(), b"text"),
+        (kafka.serializer.JsonSerializer(), b'"text"'),
+    ],
+)
+def test_serializers_of_every_kind_are_called(
+    cluster: ThreadedCluster, serializer: Any, stored: bytes
+) -> None:
+    with KafkaProducer(
+        bootstrap_servers=cluster.bootstrap_servers, value_serializer=serializer
+    ) as producer:
+        producer.send("one", "text").get(WAIT_S)
+    assert cluster.values("one")[-1] == stored
+
+
+def test_what_a_serializer_raises_reaches_the_caller(cluster: ThreadedCluster) -> None:
+    with (
+        KafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers, value_serializer=str.encode
+        ) as producer,
+        pytest.raises(TypeError, match="descriptor 'encode'"),
+    ):
+        producer.send("t", 5)
+
+
+class ByValue(Partitioner):
+    def partition(  # type: ignore[no-untyped-def]
+        self, topic, key, serialized_key, value, serialized_value, cluster
+    ) -> int:
+        assert serialized_value == str(value).encode()
+        assert cluster.partitions_for_topic(topic) == {0, 1}
+        assert cluster.available_partitions_for_topic(topic) == {0, 1}
+        return int(value) % 2
+
+
+class OlderPartitioner:
+    def partition(self, topic: str, key: bytes | None, cluster: Any) -> int:
+        return max(cluster.partitions_for_topic(topic))
+
+
+@pytest.mark.parametrize(
+    "partitioner", [ByValue(), OlderPartitioner(), lambda key, every, available: every[-1]]
+)
+def test_partitioners_of_every_kind_are_asked(cluster: ThreadedCluster, partitioner: Any) -> None:
+    with KafkaProducer(
+        bootstrap_servers=cluster.bootstrap_servers,
+        value_serializer=lambda value: str(value).encode(),
+        partitioner=partitioner,
+    ) as producer:
+        assert producer.send("t", 3).get(WAIT_S).partition == 1
+
+
+def test_keys_go_where_kafka_python_sends_them(producer: KafkaProducer) -> None:
+    from kafka.partitioner.default import murmur2
+
+    for number in range(20):
+        key = b"key-%d" % number
+        expected = (murmur2(key) & 0x7FFFFFFF) % 2
+        assert producer.send("t", b"v", key).get(WAIT_S).partition == expected
+
+
+# -- transactions ----------------------------------------------------------------------------------
+
+
+def test_transactions_commit_and_abort(cluster: ThreadedCluster) -> None:
+    with KafkaProducer(
+        bootstrap_servers=cluster.bootstrap_servers, transactional_id="compat-kafka"
+    ) as producer:
+        producer.init_transactions()
+        producer.init_transactions()
+        with pytest.raises(kafka.errors.IllegalStateError):
+            producer.send("one", b"outside")
+        producer.begin_transaction()
+        producer.send("one", b"committed").get(WAIT_S)
+        producer.send_offsets_to_transaction({TopicPartition("t", 0): OffsetAndMetadata(3)}, "g")
+        producer.commit_transaction()
+        producer.begin_transaction()
+        producer.send("one", b"aborted").get(WAIT_S)
+        producer.abort_transaction()
+    values = cluster.values("one")
+    assert b"committed" in values
+    assert b"outside" not in values
+
+
+def test_transactional_calls_without_an_id_are_illegal(producer: KafkaProducer) -> None:
+    for call in (
+        producer.init_transactions,
+        producer.begin_transaction,
+        producer.abort_transaction,
+    ):
+        with pytest.raises(kafka.errors.IllegalStateError):
+            call()
+
+
+# -- life ------------------------------------------------------------------------------------------
+
+
+def test_threads_share_one_producer(producer: KafkaProducer) -> None:
+    futures: list[Any] = []
+
+    def send() -> None:
+        futures.extend(producer.send("one", b"v") for _ in range(200))
+
+    threads = [threading.Thread(target=send) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(WAIT_S)
+    offsets = {future.get(WAIT_S).offset for future in futures}
+    assert len(offsets) == 800
+
+
+def test_subclass_may_override_send(cluster: ThreadedCluster) -> None:
+    class Loud(KafkaProducer):
+        def send(self, topic: str, *args: Any, **kwargs: Any) -> Any:
+            return super().send(topic.lower(), *args, **kwargs)
+
+    with Loud(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        assert producer.send("T", b"v").get(WAIT_S).topic == "t"
+
+
+def test_dropped_producer_delivers_without_a_warning(cluster: ThreadedCluster) -> None:
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=1000)
+    future = producer.send("one", b"dropped")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del producer
+    assert future.get(WAIT_S).topic == "one"
+
+
+def test_close_refuses_a_negative_timeout(producer: KafkaProducer) -> None:
+    with pytest.raises(ValueError, match="Invalid timeout"):
+        producer.close(-1)
+
+
+def test_metrics_are_grouped_and_can_be_off(cluster: ThreadedCluster) -> None:
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers}
+    with KafkaProducer(**options) as producer:
+        producer.send("t", b"v").get(WAIT_S)
+        metrics = producer.metrics()
+        raw = producer.metrics(raw=True)
+    assert metrics is not None
+    assert raw is not None
+    assert metrics["producer-metrics"]["record-send-total"] == 1
+    assert {name.group for name in raw} == set(metrics)
+    with KafkaProducer(**options, metrics_enabled=False) as producer:
+        assert producer.metrics() is None
+
+
+def test_other_names_are_kafka_pythons() -> None:
+    from aioproducer.compat import kafka as whole
+
+    assert whole.KafkaConsumer is kafka.KafkaConsumer
+    assert whole.admin is kafka.admin
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = whole.no_such_name
+
+
+def test_other_names_without_kafka_python_say_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from aioproducer.compat._forwarding import forwarded
+
+    with pytest.raises(ImportError, match="install no-such-client to use its 'Consumer'"):
+        forwarded("Consumer", "here", "no_such_client", "no-such-client")
+
+
+def test_flush_after_close_does_nothing(cluster: ThreadedCluster) -> None:
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    producer.close()
+    started = time.monotonic()
+    producer.flush()
+    producer.close()
+    assert time.monotonic() - started < WAIT_S
