@@ -20,6 +20,7 @@ import pytest
 
 from aioproducer import Producer, ProducerConfig, blocking
 from aioproducer.compat.aiokafka import AIOKafkaProducer
+from aioproducer.compat.kafka import KafkaProducer
 from aioproducer.errors import ConfigError, TransactionAbortableError
 from aioproducer.testing import ClusterSettings, EmbeddedCluster, TopicSpec, read_topic
 
@@ -389,8 +390,9 @@ def test_every_table_of_the_page_has_its_test() -> None:
 
 
 def test_one_import_is_all_that_changes() -> None:
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     scope: dict[str, Any] = {}
-    exec(block, scope)
+    for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
+        exec(block, scope)
     assert scope["AIOKafkaProducer"] is AIOKafkaProducer
     assert scope["AIOKafkaConsumer"] is aiokafka.AIOKafkaConsumer
+    assert scope["KafkaProducer"] is KafkaProducer

@@ -120,4 +120,11 @@ MODULES = (
         only=("AIOKafkaProducer",),
         whole=True,
     ),
+    Module(
+        "kafka-python's interface",
+        "compat-kafka",
+        "aioproducer.compat.kafka",
+        only=("KafkaProducer",),
+        whole=True,
+    ),
 )

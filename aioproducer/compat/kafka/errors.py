@@ -34,7 +34,8 @@ class KafkaError(Exception):
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.args == getattr(other, "args", None)
 
-    __hash__ = Exception.__hash__
+    def __hash__(self) -> int:
+        return Exception.__hash__(self)
 
 
 class RetriableError(KafkaError):
