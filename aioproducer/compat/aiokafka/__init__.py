@@ -43,8 +43,7 @@ What differs, on purpose:
   producer
   the constructor needs a running loop              it needs none; the loop of `start()` counts
   records without a key: a random partition each    the same share of batches per partition
-                                                    (KIP-794); `partitioner=DefaultPartitioner()`
-                                                    chooses for each record
+                                                    (KIP-794)
   one batch of a partition may wait                 32 MiB of batches, over all partitions
   `producer.client` and its metadata                not offered
   `sasl_kerberos_domain_name` is used               ValueError: brokers go by their own host names

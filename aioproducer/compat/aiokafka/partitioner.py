@@ -7,6 +7,7 @@ not know: topics, batches.
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -39,11 +40,23 @@ class DefaultPartitioner:
         return all_partitions[(murmur2(key) & 0x7FFF_FFFF) % len(all_partitions)]
 
 
+def is_default(partitioner: KeyPartitioner) -> bool:
+    """Whether it is a `DefaultPartitioner`, ours or aiokafka's, and no subclass of one."""
+    theirs = getattr(sys.modules.get("aiokafka.partitioner"), "DefaultPartitioner", None)
+    return type(partitioner) is DefaultPartitioner or type(partitioner) is theirs
+
+
 def adapted(partitioner: KeyPartitioner) -> PartitionFunction:
     """The same choice in the form `Producer` asks for it."""
 
+    known: dict[str, tuple[TopicMetadata, list[int], list[int]]] = {}
+
     def choose(topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata) -> int:
-        del topic, value
-        return partitioner(key, list(range(len(cluster.partitions))), list(cluster.available))
+        del value
+        lists = known.get(topic)
+        if lists is None or lists[0] is not cluster:  # made once per version of the metadata
+            every = list(range(len(cluster.partitions)))
+            lists = known[topic] = (cluster, every, list(cluster.available))
+        return partitioner(key, lists[1], lists[2])
 
     return choose
