@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, cast
 
 from aioproducer.compat.aiokafka._translation import record_metadata, translated
-from aioproducer.compat.aiokafka.structs import RecordMetadata
+from aioproducer.compat.aiokafka.structs import RecordMetadata, TopicPartition, kin_struct
 from aioproducer.runtime.delivery import Delivery
 
 if TYPE_CHECKING:
@@ -76,10 +76,10 @@ def _settle_batch(listener: object) -> None:
         return
     place, stamped = batch.topic_partition, outcome.log_append_time_ms
     future.set_result(
-        RecordMetadata(
+        kin_struct(RecordMetadata)(
             place.topic,
             place.partition,
-            place,
+            kin_struct(TopicPartition)(*place),
             -1 if outcome.base_offset is None else outcome.base_offset,
             -1 if stamped is None else stamped,  # the broker names no one timestamp for many
             outcome.timestamp_type.value,

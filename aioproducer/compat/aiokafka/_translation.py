@@ -15,7 +15,7 @@ from typing import Final
 from aioproducer import errors as ours
 from aioproducer.compat.aiokafka import errors
 from aioproducer.compat.aiokafka._error_base import kin
-from aioproducer.compat.aiokafka.structs import RecordMetadata
+from aioproducer.compat.aiokafka.structs import RecordMetadata, TopicPartition, kin_struct
 from aioproducer.runtime.delivery import Delivery
 
 _WRAPPERS: Final = (
@@ -65,10 +65,10 @@ def record_metadata(delivery: Delivery) -> RecordMetadata:
     metadata = delivery.result()
     batch, index = delivery.batch_and_index()
     found = batch.outcome_of(index)
-    return RecordMetadata(
+    return kin_struct(RecordMetadata)(
         metadata.topic,
         metadata.partition,
-        metadata.topic_partition,
+        kin_struct(TopicPartition)(metadata.topic, metadata.partition),
         -1 if metadata.offset is None else metadata.offset,
         metadata.timestamp_ms,
         metadata.timestamp_type.value,

@@ -6,6 +6,7 @@ content are equal, and either does where one is asked for.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -25,6 +26,7 @@ __all__ = [
 
 KT_co = TypeVar("KT_co", covariant=True)
 VT_co = TypeVar("VT_co", covariant=True)
+AnyTuple = TypeVar("AnyTuple", bound=tuple[object, ...])
 
 
 class BrokerMetadata(NamedTuple):
@@ -92,3 +94,9 @@ class ConsumerRecord(Generic[KT_co, VT_co]):
     serialized_key_size: int
     serialized_value_size: int
     headers: Sequence[tuple[str, bytes]]
+
+
+def kin_struct(own: type[AnyTuple]) -> type[AnyTuple]:
+    """The class to make results of: aiokafka's of the same name, where that is loaded."""
+    theirs: type[AnyTuple] | None = getattr(sys.modules.get("aiokafka.structs"), own.__name__, None)
+    return own if theirs is None else theirs

@@ -80,3 +80,19 @@ async def test_send_and_wait_passes_through_an_overridden_send() -> None:
         producer.seen = []
         answer = await producer.send_and_wait("t", b"v", key=b"k")
         assert (producer.seen, answer.offset) == ([b"v"], 0)
+
+
+async def test_results_are_of_aiokafkas_classes_where_it_is_imported() -> None:
+    async with (
+        EmbeddedCluster(brokers=1, topics={"t": 1}) as cluster,
+        AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer,
+    ):
+        batch = producer.create_batch()
+        batch.append(key=None, value=b"v", timestamp=None)
+        for answer in (
+            await producer.send_and_wait("t", b"v"),
+            await (await producer.send("t", b"v")),
+            await (await producer.send_batch(batch, "t", partition=0)),
+        ):
+            assert type(answer) is aiokafka.structs.RecordMetadata
+            assert type(answer.topic_partition) is aiokafka.TopicPartition
