@@ -1,14 +1,15 @@
 """What the serializers of a registry share: how a schema gets its id.
 
 Owns: the choice between looking up, registering and the latest version; the plans remembered per
-topic. Must not know: any format.
+subject. Must not know: any format.
 
     serialize(data) -- plan known ----> bytes at once
                     -- plan is old ---> bytes at once; the registry is asked in the background
                     -- none ----------> an awaitable: asks the registry, then bytes
 
 Invariants
-- All but the first record of a topic cost no wait; an old plan is used until a new one is there.
+- The subject is named for every record, before anything is awaited: it may depend on the headers.
+- All but the first record of a subject cost no wait; an old plan is used until a new one is there.
 - A registry that cannot be asked for the latest version again does not stop a producer: the last
   one known stays in use. One that refuses to tell it (no such subject, no permission) ends the use:
   the next record asks, waits, and gets the error.
@@ -18,14 +19,15 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf
 from typing import Any, Final
 
 from aioproducer import log
 from aioproducer.errors import ConfigError, SchemaRegistryError
-from aioproducer.serializers.protocol import SerializationContext
+from aioproducer.serializers.protocol import SerializationContext, refusal
 from aioproducer.serializers.registry.client import SchemaRegistry
 from aioproducer.serializers.registry.schema import Schema
 from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
@@ -67,7 +69,7 @@ class RegistrySerializer(ABC):
     def __init__(self, registry: SchemaRegistry, use: SchemaUse) -> None:
         self._registry = registry
         self._use = use
-        self._plans: dict[Hashable, _Plan] = {}
+        self._plans: dict[str, _Plan] = {}
 
     def serialize(
         self, data: Any, context: SerializationContext
@@ -75,51 +77,60 @@ class RegistrySerializer(ABC):
         """See `Serializer`; it waits when the registry has to be asked."""
         if data is None:
             return None
-        plan = self._plans.get((context.topic, context.part))
+        subject = self._use.subject(context, self._full_name)
+        if not isinstance(subject, str):
+            kind = type(subject).__name__
+            raise refusal(context, f"the subject function returned {kind}, not str")
+        plan = self._plans.get(subject)
         if plan is None:
-            return self._serialize_later(data, context)
+            return self._serialize_later(data, context, subject)
         is_old = plan.good_until != inf and time.monotonic() >= plan.good_until
-        if is_old and not self._refresh_soon(plan, context):
-            return self._serialize_later(data, context)
+        if is_old and not self._refresh_soon(plan, context, subject):
+            return self._serialize_later(data, context, subject)
         return plan.prefix + plan.encode(data, context)
 
-    def _refresh_soon(self, plan: _Plan, context: SerializationContext) -> bool:
+    def _refresh_soon(self, plan: _Plan, context: SerializationContext, subject: str) -> bool:
         """Asks for a new plan in the background; False when that cannot be or is not wanted."""
-        ttl = self._registry.latest_ttl
-        if ttl == 0 or not self._registry.in_background(lambda: self._refresh(context)):
+        registry = self._registry
+        if not registry.latest_ttl or not registry.in_background(
+            lambda: self._refresh(context, subject)
+        ):
             return False
-        good_until = time.monotonic() + max(ttl, _SHORTEST_REFRESH_S)
-        self._plans[context.topic, context.part] = replace(plan, good_until=good_until)
+        good_until = time.monotonic() + max(registry.latest_ttl, _SHORTEST_REFRESH_S)
+        self._plans[subject] = replace(plan, good_until=good_until)
         return True
 
-    async def _refresh(self, context: SerializationContext) -> None:
-        place = (context.topic, context.part)
+    async def _refresh(self, context: SerializationContext, subject: str) -> None:
         try:
-            self._plans[place] = await self._plan(context)
+            self._plans[subject] = await self._plan(context, subject)
         except Exception as error:
             if isinstance(error, SchemaRegistryError) and error.retriable:
-                _log.warning("the schema of %s-%s is not asked for anew: %s", *place, error)
+                _log.warning("the schema of %s is not asked for anew: %s", subject, error)
             else:
-                self._plans.pop(place, None)  # the next record asks, and raises what is wrong
+                self._plans.pop(subject, None)  # the next record asks, and raises what is wrong
 
-    async def _serialize_later(self, data: Any, context: SerializationContext) -> bytes:
-        place = (context.topic, context.part)
+    async def _serialize_later(
+        self, data: Any, context: SerializationContext, subject: str
+    ) -> bytes:
         try:
-            plan = await self._plan(context)
+            plan = await self._plan(context, subject)
         except SchemaRegistryError as error:
-            old = self._plans.get(place)
+            old = self._plans.get(subject)
             if old is None or not error.retriable:
                 raise
-            _log.warning("the schema of %s-%s is not asked for anew: %s", *place, error)
+            _log.warning("the schema of %s is not asked for anew: %s", subject, error)
             plan = replace(old, good_until=time.monotonic() + self._registry.latest_ttl)
         if len(self._plans) >= _MOST_PLANS:
             self._plans.clear()
-        self._plans[place] = plan
+        self._plans[subject] = plan
         return plan.prefix + plan.encode(data, context)
 
-    async def _plan(self, context: SerializationContext) -> _Plan:
+    @cached_property
+    def _full_name(self) -> str | None:
+        return self._name()
+
+    async def _plan(self, context: SerializationContext, subject: str) -> _Plan:
         use, registry = self._use, self._registry
-        subject = use.subject(context, self._name())
         if use.use_latest_version:
             latest = await registry.latest(subject)
             encode = await self._encoder(latest.schema)

@@ -10,7 +10,10 @@ from collections.abc import Callable
 from aioproducer.serializers.protocol import SerializationContext, refusal
 
 SubjectStrategy = Callable[[SerializationContext, str | None], str]
-"""`(context, the schema's full name or None) -> subject`."""
+"""`(context, the schema's full name or None) -> subject`.
+
+It is called for every record, so it may choose by topic, part and headers.
+"""
 
 
 def topic_name(context: SerializationContext, name: str | None) -> str:

@@ -281,6 +281,72 @@ async def test_the_subject_is_a_strategy(
         await made(nameless, "a")
 
 
+def by_header(context: SerializationContext, name: str | None) -> str:
+    """A subject that depends on the record."""
+    del name
+    return f"{context.topic}-{dict(context.headers)['kind'].decode()}"  # type: ignore[union-attr]
+
+
+def of_kind(kind: str) -> SerializationContext:
+    return SerializationContext("orders", "value", [("kind", kind.encode())])
+
+
+async def test_the_latest_schema_is_that_of_each_records_subject(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    stub.register("orders-a", '"string"')
+    stub.register("orders-b", {"type": "string", "doc": "another id"})
+    serializer = AvroSerializer(registry, subject=by_header, use_latest_version=True)
+    for _ in range(2):
+        assert await made(serializer, "x", of_kind("a")) == prefix(1) + b"\x02x"
+        assert await made(serializer, "x", of_kind("b")) == prefix(2) + b"\x02x"
+    assert len(stub.requests) == 2
+
+
+async def test_a_schema_is_looked_up_in_each_records_subject(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    stub.register("orders-a", '"string"')
+    serializer = AvroSerializer(registry, "string", subject=by_header)
+    assert await made(serializer, "x", of_kind("a")) == prefix(1) + b"\x02x"
+    with pytest.raises(SchemaNotFoundError, match="orders-b"):
+        await made(serializer, "x", of_kind("b"))
+
+
+async def test_records_that_wait_for_different_subjects_get_their_own(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    stub.register("orders-a", '"string"')
+    stub.register("orders-c", {"type": "string", "doc": "another id"})
+    serializer = AvroSerializer(registry, subject=by_header, use_latest_version=True)
+    waiting = [made(serializer, "x", of_kind(kind)) for kind in "acac"]
+    ids = [split(data)[0] for data in await asyncio.gather(*waiting)]
+    assert ids == [1, 2, 1, 2]
+
+
+async def test_each_subject_is_refreshed_for_itself() -> None:
+    held = Held()
+    held.stub.register("orders-a", ADDRESS)
+    held.stub.register("orders-b", WIDER)
+    async with held.registry() as registry:
+        serializer = AvroSerializer(registry, subject=by_header, use_latest_version=True)
+        data = {"street": "s"}
+        assert split(await made(serializer, data, of_kind("a")))[0] == 1
+        assert split(await made(serializer, data, of_kind("b")))[0] == 2
+        await grown_old()
+        held.stub.register("orders-a", WIDER)
+        serializer.serialize(data, of_kind("a"))
+        await until(lambda: split(serializer.serialize(data, of_kind("a")))[0] == 2)  # type: ignore[arg-type]
+        assert split(await made(serializer, data, of_kind("b")))[0] == 2
+
+
+@pytest.mark.parametrize("answer", [None, b"orders", ["orders"]])
+async def test_a_subject_that_is_no_text_is_refused(registry: SchemaRegistry, answer: Any) -> None:
+    serializer = AvroSerializer(registry, "string", subject=lambda context, name: answer)
+    with pytest.raises(SerializationError, match=r"subject function returned .*, not str"):
+        await made(serializer, "a")
+
+
 async def test_key_and_value_and_topics_have_schemas_of_their_own(
     stub: StubSchemaRegistry, registry: SchemaRegistry
 ) -> None:
