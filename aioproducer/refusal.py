@@ -5,7 +5,7 @@ what applications send.
 
 | error | status | |
 |---|---|---|
-| a time limit, a full buffer, a lost broker, whatever else may pass; closing | 503 | Retry-After |
+| a time limit, a full buffer, a lost broker, or what else may pass; closing | 503 | Retry-After |
 | larger than a record may be | 413 | |
 | a serializer refused it | 422 | |
 
@@ -60,9 +60,9 @@ class Refusal:
         persistence = error.persistence or Persistence.NOT_PERSISTED
         if isinstance(error, RecordTooLargeError):
             return cls(413, "The event is too large.", persistence)
-        if error.retriable or isinstance(error, ProducerClosedError) or _is_outage(error):
+        if error.retriable or isinstance(error, ProducerClosedError):
             return cls(503, _UNAVAILABLE, persistence, retry_after_s)
-        if isinstance(error, SerializationError):
+        if isinstance(error, SerializationError) and not _is_operators(error):
             return cls(422, "The event does not have the expected form.", persistence)
         return None
 
@@ -75,8 +75,6 @@ class Refusal:
         return {"detail": self.detail, "persistence": self.persistence.value}
 
 
-def _is_outage(error: KafkaError) -> bool:
-    """Whether a schema registry could not be asked, or is in trouble itself."""
-    if not isinstance(error, SchemaRegistryError):
-        return False
-    return error.status is None or error.status >= 500
+def _is_operators(error: SerializationError) -> bool:
+    """Whether the event is not to blame: schemas, credentials, how the serializer is used."""
+    return isinstance(error, SchemaRegistryError) or isinstance(error.__cause__, KafkaError)

@@ -27,9 +27,9 @@ from typing import Any, Final
 
 from aioproducer import log
 from aioproducer.errors import ConfigError, SchemaRegistryError
-from aioproducer.serializers.protocol import SerializationContext, refusal
+from aioproducer.serializers.protocol import SerializationContext
 from aioproducer.serializers.registry.client import SchemaRegistry
-from aioproducer.serializers.registry.schema import Schema
+from aioproducer.serializers.registry.schema import Schema, schema_refusal
 from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
 from aioproducer.serializers.registry.wire_format import prefix
 
@@ -80,7 +80,7 @@ class RegistrySerializer(ABC):
         subject = self._use.subject(context, self._full_name)
         if not isinstance(subject, str):
             kind = type(subject).__name__
-            raise refusal(context, f"the subject function returned {kind}, not str")
+            raise schema_refusal(context, f"the subject function returned {kind}, not str")
         plan = self._plans.get(subject)
         if plan is None:
             return self._serialize_later(data, context, subject)

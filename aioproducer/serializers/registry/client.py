@@ -374,7 +374,9 @@ class SchemaRegistry:
             caller = asyncio.current_task()
             if not task.cancelled() or (caller is not None and caller.cancelling()):
                 raise
-            raise SchemaRegistryError("the schema registry's client was closed meanwhile") from None
+            closed = SchemaRegistryError("the schema registry's client was closed meanwhile")
+            closed.retriable = True  # the next request opens it again
+            raise closed from None
 
     def _on_done(self, key: tuple[Any, ...], task: asyncio.Task[Any]) -> None:
         if self._under_way.get(key) is task:

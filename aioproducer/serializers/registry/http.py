@@ -196,8 +196,14 @@ class RegistryConnection:
         headers |= settings.headers
         token = settings.bearer_token
         if callable(token):
-            made = token()
-            token = await made if inspect.isawaitable(made) else made
+            try:
+                made = token()
+                token = await made if inspect.isawaitable(made) else made
+            except Exception as error:
+                failure = SchemaRegistryError(f"the bearer_token function raised {error!r}")
+                # A service that gives tokens may be down for a while.
+                failure.retriable = isinstance(error, OSError | self._httpx.RequestError)
+                raise failure from error
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         elif settings.basic_auth is not None:

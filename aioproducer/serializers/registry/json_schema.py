@@ -18,7 +18,7 @@ from aioproducer.serializers.json_text import JsonLibrary, JsonSerializer
 from aioproducer.serializers.protocol import SerializationContext, refusal
 from aioproducer.serializers.registry.base import Encode, RegistrySerializer, SchemaUse
 from aioproducer.serializers.registry.client import SchemaRegistry
-from aioproducer.serializers.registry.schema import Schema, SchemaReference
+from aioproducer.serializers.registry.schema import Schema, SchemaReference, schema_refusal
 from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
 
 
@@ -112,7 +112,9 @@ class JsonSchemaSerializer(RegistrySerializer):
             try:
                 error = best_match(validator.iter_errors(json.loads(made)))
             except Unresolvable as unknown:
-                raise refusal(context, f"the schema refers to {unknown.ref!r}, unknown") from None
+                raise schema_refusal(
+                    context, f"the schema refers to {unknown.ref!r}, unknown"
+                ) from None
             if error is not None:
                 # Its message shows the data, so it is not passed on.
                 path = error.json_path.removeprefix("$").removeprefix(".")

@@ -8,6 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from aioproducer.errors import SchemaRegistryError
+from aioproducer.serializers.protocol import SerializationContext
+from aioproducer.types import Persistence
+
 SchemaType = Literal["AVRO", "JSON", "PROTOBUF"]
 """The registry's names of the formats."""
 
@@ -70,3 +74,13 @@ class RegisteredSchema:
     subject: str
     version: int
     schema: Schema
+
+
+def schema_refusal(context: SerializationContext, reason: str) -> SchemaRegistryError:
+    """The error of a record whose schema is to blame, not its content."""
+    return SchemaRegistryError(
+        f"{context.part}: {reason}",
+        part=context.part,
+        topic=context.topic,
+        persistence=Persistence.NOT_PERSISTED,
+    )

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aioproducer.serializers.protocol import SerializationContext, refusal
+from aioproducer.serializers.protocol import SerializationContext
+from aioproducer.serializers.registry.schema import schema_refusal
 
 SubjectStrategy = Callable[[SerializationContext, str | None], str]
 """`(context, the schema's full name or None) -> subject`.
@@ -25,7 +26,7 @@ def topic_name(context: SerializationContext, name: str | None) -> str:
 def record_name(context: SerializationContext, name: str | None) -> str:
     """The schema's full name: the same history in every topic; topics may mix schemas."""
     if not name:
-        raise refusal(context, "the schema has no name to make a subject of")
+        raise schema_refusal(context, "the schema has no name to make a subject of")
     return name
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -23,14 +24,17 @@ from aioproducer.errors import (
     ConfigError,
     DeliveryTimeoutError,
     IllegalStateError,
+    IncompatibleSchemaError,
     KafkaError,
     ProducerClosedError,
     RecordTooLargeError,
+    SchemaNotFoundError,
     SchemaRegistryError,
     SerializationError,
     TopicAuthorizationFailedError,
 )
 from aioproducer.fastapi import ProducerDependency
+from aioproducer.serializers import AvroSerializer, SchemaRegistry
 from aioproducer.starlette import (
     ProducerLifespan,
     Refusal,
@@ -38,7 +42,13 @@ from aioproducer.starlette import (
     producer_of,
     publish_quietly,
 )
-from aioproducer.testing import MockProducer
+from aioproducer.testing import MockProducer, StubSchemaRegistry
+
+
+def registry_error(status: int | None, *, retriable: bool = False) -> SchemaRegistryError:
+    error = SchemaRegistryError("the registry is not to be asked")
+    error.status, error.retriable = status, retriable
+    return error
 
 
 @asynccontextmanager
@@ -208,7 +218,8 @@ async def test_fastapi_injects_the_producer_and_tests_can_replace_it() -> None:
             "7",
             "possibly persisted",
         ),
-        (SchemaRegistryError("down"), 503, "7", "not persisted"),
+        (registry_error(None, retriable=True), 503, "7", "not persisted"),
+        (registry_error(503, retriable=True), 503, "7", "not persisted"),
         (RecordTooLargeError("too large"), 413, None, "not persisted"),
         (SerializationError("no number"), 422, None, "not persisted"),
     ],
@@ -241,6 +252,57 @@ async def test_what_is_no_clients_business_stays_an_error() -> None:
     async with client_of(app, raise_app_exceptions=False) as client:
         assert (await client.post("/")).status_code == 500
     assert Refusal.of(error) is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SchemaNotFoundError("no such schema"),
+        IncompatibleSchemaError("differs"),
+        registry_error(401),
+        registry_error(403),
+        registry_error(422),
+        registry_error(501),
+        registry_error(None),  # an answer that is none
+    ],
+)
+async def test_what_a_registry_refuses_is_the_operators_to_look_at(error: KafkaError) -> None:
+    assert Refusal.of(error) is None
+    async with client_of(application(lambda: failing(error)), raise_app_exceptions=False) as client:
+        assert (await client.post("/")).status_code == 500
+
+
+@pytest.mark.parametrize(
+    ("failures", "status"), [([], 500), ([401], 500), ([403], 500), ([409], 500), ([503], 503)]
+)
+async def test_a_real_registry_error_is_no_fault_of_the_event(
+    failures: list[int], status: int
+) -> None:
+    stub = StubSchemaRegistry(failures=failures)
+    registry = SchemaRegistry("http://registry", transport=stub.transport, retries=0)
+    serializer = AvroSerializer(registry, "string")
+    app = application(lambda: MockProducer(value_serializer=serializer))
+    async with client_of(app, raise_app_exceptions=False) as client:
+        assert (await client.post("/", content=b"x")).status_code == status
+    await registry.close()
+
+
+async def test_a_serializer_of_another_loop_is_no_fault_of_the_event() -> None:
+    registry = SchemaRegistry("http://registry", transport=StubSchemaRegistry().transport)
+
+    async def elsewhere() -> None:
+        with pytest.raises(SchemaNotFoundError):
+            await registry.latest("events-value")
+
+    loop = asyncio.new_event_loop()
+    try:
+        await asyncio.to_thread(loop.run_until_complete, elsewhere())
+        serializer = AvroSerializer(registry, "string")
+        app = application(lambda: MockProducer(value_serializer=serializer))
+        async with client_of(app, raise_app_exceptions=False) as client:
+            assert (await client.post("/", content=b"x")).status_code == 500
+    finally:
+        loop.close()
 
 
 async def test_background_tasks_of_both_frameworks_send_and_only_log_a_loss(

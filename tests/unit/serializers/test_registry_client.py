@@ -331,5 +331,28 @@ async def test_closing_ends_what_is_under_way() -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     await registry.close()
-    with pytest.raises(SchemaRegistryError, match="closed meanwhile"):
+    with pytest.raises(SchemaRegistryError, match="closed meanwhile") as caught:
         await waiting
+    assert caught.value.retriable
+
+
+@pytest.mark.parametrize(
+    ("trouble", "retriable"),
+    [
+        (ConnectionRefusedError("no way"), True),
+        (httpx.ConnectError("no way"), True),
+        (KeyError("no way"), False),
+    ],
+)
+async def test_a_token_function_that_raises_is_named(trouble: Exception, retriable: bool) -> None:
+    async def token() -> str:
+        raise trouble
+
+    stub = StubSchemaRegistry()
+    registry = SchemaRegistry("http://one", transport=stub.transport, bearer_token=token, retries=0)
+    with pytest.raises(
+        SchemaRegistryError, match=r"bearer_token function raised .*no way"
+    ) as raised:
+        await registry.schema(1)
+    assert (raised.value.retriable, raised.value.__cause__) == (retriable, trouble)
+    assert stub.requests == []
