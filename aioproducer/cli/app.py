@@ -17,7 +17,8 @@ from typing import Annotated, Any
 import typer
 
 from aioproducer import __version__
-from aioproducer.cli import cluster, doctor, load, perf, produce, topics
+from aioproducer.cli import cluster, doctor, load, option_help, perf, produce, topics
+from aioproducer.cli.commands import Command, Group
 from aioproducer.cli.console import OutputClosedError, abandon_stdout, say, write_line
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
 from aioproducer.cli.loading import one_or_two_lines
@@ -29,16 +30,18 @@ _EXIT_CODES = "\n".join(
 
 app: typer.Typer = typer.Typer(
     name="aioproducer",
+    cls=Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     epilog=_EXIT_CODES,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(epilog=load.EXAMPLES)(load.load)
-app.command(epilog=produce.EXAMPLES)(produce.produce)
-app.command(epilog=doctor.EXAMPLES)(doctor.doctor)
-app.command(epilog=perf.EXAMPLES)(perf.perf)
-app.command(epilog=cluster.EXAMPLES)(cluster.cluster)
+app.command(epilog=load.EXAMPLES, cls=Command)(load.load)
+app.command(epilog=produce.EXAMPLES, cls=Command)(produce.produce)
+app.command(epilog=doctor.EXAMPLES, cls=Command)(doctor.doctor)
+app.command(epilog=perf.EXAMPLES, cls=Command)(perf.perf)
+app.command(epilog=cluster.EXAMPLES, cls=Command)(cluster.cluster)
+app.command("options", epilog=option_help.EXAMPLES, cls=Command)(option_help.show_options)
 app.add_typer(topics.app, name="topics")
 
 

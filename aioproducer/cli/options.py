@@ -20,6 +20,8 @@ from aioproducer._properties import parse_properties
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError
 
+OUTPUT_FORMATS = ("text", "json")
+
 # Typer evaluates these at run time; `Optional` is what its oldest supported release understands.
 Text = Optional[str]  # noqa: UP045
 Texts = Optional[list[str]]  # noqa: UP045
@@ -30,6 +32,18 @@ Topic = Annotated[
 ]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print the result as one line of JSON, for scripts.")
+]
+OutputFormat = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        "-f",
+        metavar="text|json",
+        help="How the result is printed.",
+        autocompletion=lambda incomplete: [
+            name for name in OUTPUT_FORMATS if name.startswith(incomplete)
+        ],
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
@@ -114,6 +128,17 @@ def _from_file(path: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot read the configuration {path}: {reason}") from error
+
+
+def wants_json(format_: str, *, as_json: bool) -> bool:
+    """Whether `--format` or `--json` asks for JSON.
+
+    Raises:
+        ConfigError: there is no such format.
+    """
+    if format_ not in OUTPUT_FORMATS:
+        raise ConfigError(f"--format takes one of {', '.join(OUTPUT_FORMATS)}, not {format_!r}")
+    return as_json or format_ == "json"
 
 
 def pair(text: str, option: str) -> tuple[str, str]:

@@ -14,6 +14,7 @@ import typer
 from rich.table import Table
 
 from aioproducer.cli import options
+from aioproducer.cli.commands import Command, Group
 from aioproducer.cli.connecting import wait_for_listener
 from aioproducer.cli.console import print_json, print_table, say, write_line
 from aioproducer.cli.exit_codes import ExitCode
@@ -26,7 +27,7 @@ from aioproducer.testing.wire_client import OpenLink, WireClient
 from aioproducer.wire.messages import MetadataResponseTopic
 
 app: typer.Typer = typer.Typer(
-    help="List, create, describe and delete topics.", no_args_is_help=True
+    cls=Group, help="List, create, read, describe and delete topics.", no_args_is_help=True
 )
 
 _TIMEOUT_S = 30.0
@@ -41,7 +42,7 @@ EXAMPLES = options.examples(
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 
 
-@app.command("list", epilog=EXAMPLES)
+@app.command("list", epilog=EXAMPLES, cls=Command)
 @grouped
 def list_topics(
     *,
@@ -63,7 +64,7 @@ def list_topics(
     return _run(act, connection)
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(epilog=EXAMPLES, cls=Command)
 @grouped
 def create(
     *,
@@ -110,7 +111,7 @@ def create(
     return _run(act, connection)
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(epilog=EXAMPLES, cls=Command)
 @grouped
 def describe(
     *,
@@ -132,7 +133,7 @@ def describe(
     return _run(act, connection)
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(epilog=EXAMPLES, cls=Command)
 @grouped
 def delete(
     *,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from aioproducer import __version__
 from aioproducer.cli import app, main
@@ -24,11 +27,39 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--version") == (0, f"aioproducer {__version__}\n", "")
 
 
-@pytest.mark.parametrize("command", ["load", "produce", "topics", "cluster", "perf", "doctor"])
+@pytest.mark.parametrize(
+    "command", ["load", "produce", "topics", "cluster", "perf", "doctor", "options"]
+)
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, command, "--help")
     assert code == 0
     assert "Usage: aioproducer" in out
+
+
+def every_command() -> list[tuple[str, ...]]:
+    """The words before `--help` for each group and command there is."""
+
+    def below(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        yield words
+        for name, child in getattr(command, "commands", {}).items():
+            yield from below(child, (*words, name))
+
+    return list(below(get_command(app.app), ()))
+
+
+@pytest.mark.parametrize("words", every_command(), ids=" ".join)
+@pytest.mark.parametrize("columns", ["80", "200"])
+def test_flags_have_no_placeholder_for_a_value_in_help(
+    words: tuple[str, ...],
+    columns: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    code, out, _ = run(capsys, *words, "--help")
+    assert code == 0
+    assert "--help" in out
+    assert "bool" not in out.lower()
 
 
 @pytest.mark.parametrize(
