@@ -108,13 +108,11 @@ class KafkaError(Exception):
     def __str__(self) -> str:
         known = [
             f"{label} {fact}"
-            for label, fact in (
-                ("topic", self.topic),
-                ("partition", self.partition),
-                ("node", self.node_id),
-            )
+            for label, fact in (("topic", self.topic), ("partition", self.partition))
             if fact is not None
         ]
+        if self.node_id is not None:
+            known.append(name_of_node(self.node_id))
         if self.elapsed_ms is not None:
             known.append(f"after {self.elapsed_ms} ms")
         if self.persistence is not None:
@@ -123,6 +121,11 @@ class KafkaError(Exception):
         if known:
             text += f" [{', '.join(known)}]"
         return f"{text} -> {self.advice}" if self.advice else text
+
+
+def name_of_node(node_id: int) -> str:
+    """What a broker is called in messages; a negative id is the place of a bootstrap server."""
+    return f"node {node_id}" if node_id >= 0 else f"bootstrap server {-node_id}"
 
 
 class TransactionEffect(Enum):

@@ -1,11 +1,11 @@
-"""Logging: one logger per layer, and a brake for warnings that a broken cluster repeats.
+"""Logging: one logger per layer, and a limit for lines that a broken cluster repeats.
 
-Owns: the loggers' names and the rate limit. Must not know: what is logged, levels, handlers; an
-application configures those through the standard `logging` module.
+Owns: the loggers' names and the limit. Must not know: what is logged, handlers; an application
+configures those through the standard `logging` module. Without any configuration Python writes
+warnings and errors to standard error.
 
-Invariants: no record's key, value or headers reaches a logger; nothing is logged per record;
-`RateLimitedLog` writes at most one line per node and cause per second, says in the next one how
-many it left out, and remembers a bounded number of causes. The clock is the caller's.
+Invariants: no record's key, value or headers reaches a logger; nothing is logged per record. The
+clock is the caller's.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from typing import Final, Literal
 Layer = Literal["net", "core", "runtime", "producer", "loader", "spark", "starlette", "testing"]
 """The layers that have a logger, `aioproducer.<layer>` each."""
 
-_INTERVAL_S: Final = 1.0
+FIRST_INTERVAL_S: Final = 1.0
+LONGEST_INTERVAL_S: Final = 60.0
 _MAX_CAUSES: Final = 256
-
-# A library is silent until the application asks for its logs.
-logging.getLogger("aioproducer").addHandler(logging.NullHandler())
 
 
 def get(layer: Layer) -> logging.Logger:
@@ -28,20 +26,63 @@ def get(layer: Layer) -> logging.Logger:
     return logging.getLogger(f"aioproducer.{layer}")
 
 
+class _Repeated:
+    """A node and a cause about which there was a line.
+
+    Attributes:
+        began_at: when the trouble began that the last line is about.
+        written_at: when the last line was written.
+        interval_s: for how long after that others are left out.
+        seen_at: when the last one was written or left out.
+        recovered_at: when the trouble ended; None while it lasts.
+        left_out: how many lines were, since the last one.
+        line: the last one that was left out, with its arguments.
+    """
+
+    __slots__ = (
+        "began_at",
+        "interval_s",
+        "left_out",
+        "line",
+        "recovered_at",
+        "seen_at",
+        "written_at",
+    )
+
+    def __init__(self, now: float) -> None:
+        self.began_at = self.written_at = self.seen_at = now
+        self.interval_s = FIRST_INTERVAL_S
+        self.recovered_at: float | None = None
+        self.left_out = 0
+        self.line: tuple[str, tuple[object, ...]] = ("", ())
+
+    def is_over(self, now: float) -> bool:
+        """Whether the next one is news: nothing was seen, or all was well, for long enough."""
+        if self.recovered_at is not None and now - self.recovered_at >= 2 * self.interval_s:
+            return True
+        return now - self.seen_at >= 2 * LONGEST_INTERVAL_S
+
+
 class RateLimitedLog:
-    """Warnings of which at most one per node and cause and second are written."""
+    """Warnings of which few with the same node and cause are written.
+
+    After a line the next one about the same node and cause follows a second later at the earliest,
+    then two seconds later, and so on up to a minute. It says how many were left out. The interval
+    is a second again when nothing was seen for two minutes, or when what failed has worked for
+    twice the interval.
+    """
 
     __slots__ = ("_logger", "_recent")
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
-        # (node, cause) -> (time of the last line, lines left out since); the oldest entry is first.
-        self._recent: dict[tuple[int | str | None, str], tuple[float, int]] = {}
+        # By node and cause; the one whose line is oldest is first.
+        self._recent: dict[tuple[int | str | None, str], _Repeated] = {}
 
     def warning(
         self, now: float, node: int | str | None, cause: str, msg: str, *args: object
     ) -> bool:
-        """Write a warning unless one with the same node and cause came less than a second ago.
+        """Write a warning unless one with the same node and cause came a short time ago.
 
         Args:
             now: Seconds of any monotonic clock, the same one for every call.
@@ -54,15 +95,70 @@ class RateLimitedLog:
             Whether the line was written.
         """
         key = (node, cause)
-        written_at, suppressed = self._recent.get(key, (None, 0))
-        if written_at is not None and now - written_at < _INTERVAL_S:
-            self._recent[key] = (written_at, suppressed + 1)
+        entry = self._recent.pop(key, None)
+        if entry is None or entry.is_over(now):
+            if entry is not None:
+                self._tell_left_out(entry)
+            elif len(self._recent) >= _MAX_CAUSES:
+                self._tell_left_out(self._recent.pop(next(iter(self._recent))))
+            self._recent[key] = _Repeated(now)
+            self._logger.warning(msg, *args)
+            return True
+        entry.seen_at = now
+        if now - entry.written_at < entry.interval_s:
+            entry.left_out += 1
+            entry.line = (msg, args)
+            self._recent[key] = entry
             return False
-        self._recent.pop(key, None)
-        if len(self._recent) >= _MAX_CAUSES:
-            del self._recent[next(iter(self._recent))]
-        self._recent[key] = (now, 0)
-        if suppressed:
-            msg, args = msg + " (%d more like this were not logged)", (*args, suppressed)
-        self._logger.warning(msg, *args)
+        entry.interval_s = min(entry.interval_s * 2, LONGEST_INTERVAL_S)
+        if entry.recovered_at is not None:
+            entry.recovered_at, entry.began_at = None, now
+        entry.written_at = now
+        self._recent[key] = entry
+        entry.line = (msg, args)
+        self._write(entry, entry.left_out)
         return True
+
+    def recovered(self, now: float, node: int | str | None, what: str) -> None:
+        """Write for how long something failed, if there was a warning about this node.
+
+        Args:
+            now: As for `warning`.
+            node: As for `warning`; all its causes are over.
+            what: What works again, such as "node 1 (a:9092) is reachable again".
+        """
+        over = [
+            entry
+            for key, entry in self._recent.items()
+            if key[0] == node and entry.recovered_at is None
+        ]
+        if not over:
+            return
+        left_out = sum(entry.left_out for entry in over)
+        self._logger.warning(
+            "%s after %.1f s%s",
+            what,
+            now - min(entry.began_at for entry in over),
+            f" ({left_out} more warning(s) were not logged)" if left_out else "",
+        )
+        for entry in over:
+            entry.recovered_at, entry.left_out = now, 0
+
+    def flush(self) -> None:
+        """Write how many lines were left out since the last one of their kind."""
+        for entry in self._recent.values():
+            self._tell_left_out(entry)
+        self._recent.clear()
+
+    def _tell_left_out(self, entry: _Repeated) -> None:
+        """Write the last line that was left out, which stands for the others."""
+        if entry.left_out:
+            self._write(entry, entry.left_out - 1)
+
+    def _write(self, entry: _Repeated, left_out: int) -> None:
+        msg, args = entry.line
+        if left_out:
+            msg, args = msg + " (%d more like this were not logged)", (*args, left_out)
+        entry.left_out = 0
+        entry.line = ("", ())
+        self._logger.warning(msg, *args)

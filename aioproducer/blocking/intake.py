@@ -34,7 +34,6 @@ from aioproducer.errors import (
     ProducerClosedError,
 )
 from aioproducer.runtime.appender import LOSSES
-from aioproducer.runtime.unretrieved import UnretrievedFailures
 from aioproducer.types import HeaderPairs, TopicPartition
 
 if TYPE_CHECKING:
@@ -89,7 +88,6 @@ class Intake:
         self._watchers: list[tuple[int, asyncio.Future[None]]] = []
         self._more: asyncio.Event = asyncio.Event()
         self._refusals: dict[TopicPartition, RefusedGroup] = {}
-        self._report = UnretrievedFailures(engine.loop, engine.stats, config.on_delivery_error)
         self._task: asyncio.Task[None] = engine.loop.create_task(self._run())
 
     # -- any thread ------------------------------------------------------------------------------
@@ -265,7 +263,9 @@ class Intake:
         where = TopicPartition(topic, -1 if partition is None else partition)
         group = self._refusals.get(where)
         if group is None:
-            group = self._refusals[where] = RefusedGroup(where, self._report, self._thread.post)
+            group = self._refusals[where] = RefusedGroup(
+                where, self._engine.unretrieved, self._thread.post
+            )
         return group.refuse(error)
 
 

@@ -35,6 +35,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from aioproducer import log
+from aioproducer._error_base import name_of_node
 from aioproducer.errors import (
     KafkaConnectionError,
     KafkaError,
@@ -358,7 +359,9 @@ class Connection:
             failure.__cause__ = error
         else:  # a defect of ours must not leave a deaf connection behind
             _logger.error(
-                "node %s: reading a response failed unexpectedly", self.node_id, exc_info=error
+                "%s: reading a response failed unexpectedly",
+                name_of_node(self.node_id),
+                exc_info=error,
             )
             failure = KafkaConnectionError(f"reading failed: {error!r}", node_id=self.node_id)
             failure.__cause__ = error

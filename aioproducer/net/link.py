@@ -271,10 +271,10 @@ class BrokerLink:
         if seconds < asked_s:
             self._around.warnings.warning(
                 now,
-                self.node.id,
-                "throttle time",
-                "node %s asks for a throttle time of %.0f s; the producer pauses for %.0f s",
-                self.node.id,
+                None,
+                f"throttle time of {self.node.id}",
+                "%s asks for a throttle time of %.0f s; the producer pauses for %.0f s",
+                _called(self.node),
                 asked_s,
                 seconds,
             )
@@ -331,7 +331,7 @@ class BrokerLink:
                 around.traffic.on_refused(around.loop_time(), renewal=work == self._renew)
             self._setup_failed(error)
         except Exception as error:  # a defect (ours or a dialer's) must end in a visible state
-            log.get("net").exception("connecting to node %s failed unexpectedly", self.node.id)
+            log.get("net").exception("connecting to %s failed unexpectedly", _called(self.node))
             failure = KafkaConnectionError(f"connecting failed: {error!r}", node_id=self.node.id)
             failure.__cause__ = error
             self._setup_failed(failure)
@@ -421,6 +421,9 @@ class BrokerLink:
             part = _EARLIEST_RENEWAL + _RENEWAL_SPREAD * self._around.rng.random()
             self._renew_at = now + session.lifetime_s * part
         self.last_error = None
+        self._around.warnings.recovered(
+            now, self.node.id, f"{_called(self.node)} is reachable again"
+        )
         self._around.on_event()
 
     def _setup_failed(self, error: KafkaError) -> None:
@@ -452,11 +455,10 @@ class BrokerLink:
         self._failures += 1
         self._retry_at = now + delay
         self.last_error = None if self.hung_up else error
-        where = f"node {node.id} ({node.host}:{node.port})"
         if worth_a_warning:
-            around.warnings.warning(now, node.id, type(error).__name__, text, where, error)
+            around.warnings.warning(now, node.id, type(error).__name__, text, _called(node), error)
         else:
-            log.get("net").debug(text, where, error)
+            log.get("net").debug(text, _called(node), error)
         around.on_event()
 
     def _close_now(self, error: KafkaError) -> None:
@@ -469,6 +471,12 @@ class BrokerLink:
 
     def _farewell(self, reason: str) -> NodeDisconnectedError:
         return NodeDisconnectedError(reason, node_id=self.node.id)
+
+
+def _called(node: Node) -> str:
+    """A broker in a log line."""
+    where = f"{node.host}:{node.port}"
+    return f"node {node.id} ({where})" if node.id >= 0 else f"bootstrap server {where}"
 
 
 async def _within(work: Awaitable[None], timeout_s: float) -> None:

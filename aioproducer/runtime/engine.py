@@ -111,7 +111,7 @@ class ProducerEngine:
         self._closing_alone: asyncio.Task[None] | None = None
         self._drain: asyncio.Task[None] | None = None
         self._hurry = False
-        self._warnings = log.RateLimitedLog(_log)
+        self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
         self._make_core(rng or random.Random())
         self._make_runtime(dialer or settings.make_dialer(config), wall_ms)
         registry = registry or MetricsRegistry()
@@ -128,7 +128,9 @@ class ProducerEngine:
         self._transactions = settings.make_transactions(config, self._topic_ids)
         sequencer = settings.make_sequencer(config, self._transactions)
         self._wake_ups = WakeUps(self.loop)
-        unretrieved = UnretrievedFailures(self.loop, self._stats, config.on_delivery_error)
+        self.unretrieved: UnretrievedFailures = UnretrievedFailures(
+            self.loop, self._stats, config.on_delivery_error
+        )
         self._pool = BufferPool(
             config.buffer_memory, config.batch_size, HEADER_SIZE, config.buffer_max_records
         )
@@ -138,7 +140,7 @@ class ProducerEngine:
             self.metadata,
             sequencer,
             owner=self._wake_ups,
-            on_unretrieved=unretrieved.on_unretrieved,
+            on_unretrieved=self.unretrieved.on_unretrieved,
         )
         self.sender: Sender = Sender(
             self.accumulator,
@@ -462,6 +464,24 @@ class ProducerEngine:
             if self._reporting is not None:
                 self._reporting.close()
             await self._user_objects.close()
+            await asyncio.sleep(0)  # what the end of the sender made fail is reported by now
+            self._flush_logs()
+
+    def _flush_logs(self) -> None:
+        """Writes what the logs left out so far."""
+        self.unretrieved.close()
+        for each in (
+            self.sender_task,
+            self.metadata_task,
+            self._flushing,
+            self.transactions,
+            self.telemetry,
+            self.interception,
+            self._reporting,
+        ):
+            if each is not None:
+                each.warnings.flush()
+        self.warnings.flush()
 
     async def _settle(self) -> None:
         """Waits for what is to be done before the end: an open transaction is aborted."""
@@ -553,7 +573,7 @@ class ProducerEngine:
         self.sender.abort(cause)
 
     def _on_forgotten(self, forgotten: ForgottenProducer) -> None:
-        self._warnings.warning(self.loop.time(), None, "forgotten producer", "%s", forgotten)
+        self.warnings.warning(self.loop.time(), None, "forgotten producer", "%s", forgotten)
 
     def _on_data_loss(self, lost: LostRecords) -> None:
         """A broker no longer holds what it has acknowledged."""

@@ -42,7 +42,7 @@ class Flushing:
         self._metadata = metadata
         self._loop = loop
         self._wake_sender = wake_sender
-        self._warnings = log.RateLimitedLog(_log)
+        self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
 
     async def flush(self, timeout: float | None) -> int:
         """Returns how many records are still undelivered: 0 unless `timeout` seconds ran out."""
@@ -85,7 +85,7 @@ class Flushing:
             ]
             if len(counts) > len(told):
                 told.append(f"{len(counts) - len(told)} more partition(s)")
-            self._warnings.warning(
+            self.warnings.warning(
                 self._loop.time(),
                 None,
                 "flush",

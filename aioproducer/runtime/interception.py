@@ -71,7 +71,7 @@ class Interception:
         self._watched: dict[ProducerBatch, list[_Watched]] = {}
         self._cluster_id: str | None = None
         self._told_cluster = False
-        self._warnings = log.RateLimitedLog(_log)
+        self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
 
     def show(self, record: Record, prepare: Prepare) -> ShownParts | UnfinishedParts:
         """The parts of a record as the interceptors want it sent, serialized by `prepare`.
@@ -165,7 +165,7 @@ class Interception:
             return method(*arguments)
         except Exception as error:
             name = getattr(method, "__qualname__", repr(method))
-            self._warnings.warning(
+            self.warnings.warning(
                 self._loop.time(), None, name, "interceptor %s raised %r", name, error
             )
             return None

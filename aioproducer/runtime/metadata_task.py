@@ -51,6 +51,7 @@ _FIRST_WITH_RELIABLE_EPOCHS = 9
 _MOST_FAILURES_TOLD = 8
 
 _log = log.get("runtime")
+_METADATA = "metadata"
 
 
 class MetadataClient(Protocol):
@@ -135,7 +136,7 @@ class MetadataTask:
             -i: Node(-i, host, port) for i, (host, port) in enumerate(config.bootstrap, start=1)
         }
         self._waiters = MetadataWaiters(metadata, loop)
-        self._warnings = log.RateLimitedLog(_log)
+        self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
         self._task: asyncio.Task[None] | None = None
         self._closing = False
         self._sleeper: asyncio.Future[None] | None = None
@@ -334,6 +335,7 @@ class MetadataTask:
             self._waiters.end_bootstrap()
         if self._metadata.on_response(response, now, reliable_epochs=reliable):
             self._trying_since = None
+            self.warnings.recovered(now, _METADATA, "metadata is fetched again")
             self._note_cluster(before)
             self._tell_nodes()
             self._on_update()
@@ -357,8 +359,8 @@ class MetadataTask:
 
     def _fail(self, error: KafkaError) -> None:
         now = self._loop.time()
-        self._warnings.warning(
-            now, error.node_id, type(error).__name__, "fetching metadata failed: %s", error
+        self.warnings.warning(
+            now, _METADATA, type(error).__name__, "fetching metadata failed: %s", error
         )
         self._metadata.on_failure(error, now)
         self._waiters.settle(now)
@@ -398,7 +400,7 @@ class MetadataTask:
             )
 
     def _rebootstrap(self, now: float, why: str) -> None:
-        self._warnings.warning(
+        self.warnings.warning(
             now, None, "rebootstrap", "starting over from the bootstrap servers: %s", why
         )
         self._trying_since = now

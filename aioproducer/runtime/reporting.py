@@ -44,7 +44,7 @@ class MetricsReporting:
         self._loop = loop
         self._told: dict[object, LiveMetric] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._warnings = log.RateLimitedLog(_log)
+        self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
 
     def start(self, config: ProducerConfig) -> None:
         """The producer starts, with these options."""
@@ -90,6 +90,6 @@ class MetricsReporting:
                 method(*arguments)
             except Exception as error:
                 kind = type(reporter).__qualname__
-                self._warnings.warning(
+                self.warnings.warning(
                     self._loop.time(), kind, name, "reporter %s.%s raised %r", kind, name, error
                 )

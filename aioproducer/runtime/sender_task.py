@@ -64,6 +64,7 @@ _TOPIC_IDS_SINCE = 13
 _TRANSACTIONS_V2_SINCE = 12
 _ANSWERS = (Acknowledgement, ProduceResponse)
 _NO_TRANSACTION_TIMEOUT = 2**31 - 1
+_PRODUCER_ID = "producer id"
 _NO_PRODUCER_ID = (
     "the broker gave no producer id (InitProducerId), which idempotence needs: where it is not "
     "allowed, grant IDEMPOTENT_WRITE on the cluster or, since Kafka 2.8, WRITE on a topic"
@@ -127,7 +128,7 @@ class SenderTask:
         self._transactions = transactions
         self._on_end = on_end
         self._alarm = Alarm(loop)
-        self._warnings = log.RateLimitedLog(log.get("runtime"))
+        self.warnings: log.RateLimitedLog = log.RateLimitedLog(log.get("runtime"))
         self._stopping = False
         self._broken: ProducerFailedError | None = None
         self._preparing: dict[asyncio.Task[None], None] = {}
@@ -290,6 +291,7 @@ class SenderTask:
         failure, answer = outcome_of(future)
         if isinstance(answer, InitProducerIdResponse) and not answer.error_code:
             self._sender.on_identity(ProducerIdentity(answer.producer_id, answer.producer_epoch))
+            self.warnings.recovered(self._now(), _PRODUCER_ID, "there is a producer id")
             self.wake()
             return
         if isinstance(answer, InitProducerIdResponse):
@@ -302,9 +304,9 @@ class SenderTask:
         now = self._now()
         self._sender.on_identity_failure(error, now)
         if self._sender.fatal_error is None and self._sender.producer_id.last_error is not None:
-            self._warnings.warning(
+            self.warnings.warning(
                 now,
-                error.node_id,
+                _PRODUCER_ID,
                 type(error).__name__,
                 "no producer id, %d request(s) in a row failed: %s",
                 self._sender.producer_id.failures,

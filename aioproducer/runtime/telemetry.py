@@ -84,7 +84,7 @@ class TelemetryReporter:
         self._request_timeout = request_timeout
         self._telemetry = Telemetry([codec for codec in CompressionType if codec], rng)
         self._ledger = PointLedger(wall_ms() * _NS_PER_MS)
-        self._warnings = log.RateLimitedLog(_log)
+        self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
         self._timer: asyncio.TimerHandle | None = None
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._closed = False
@@ -222,7 +222,7 @@ class TelemetryReporter:
 
     def _fits(self, size: int, subscription: Subscription, now: float) -> bool:
         if 0 < subscription.max_bytes < size:
-            self._warnings.warning(
+            self.warnings.warning(
                 now,
                 None,
                 "telemetry",

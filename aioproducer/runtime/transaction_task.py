@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from aioproducer.core.metadata import Metadata
     from aioproducer.core.transaction_requests import TransactionalRequest
 
+_COORDINATOR = "transaction coordinator"
 _FEATURE = "transaction.version"
 _FAILURES_WORTH_A_WARNING = 5
 _OPEN = frozenset(
@@ -112,7 +113,7 @@ class TransactionTask:
         self._beginning = False
         self._flushed_for: Operation | None = None
         self._alarm = Alarm(loop)
-        self._warnings = log.RateLimitedLog(log.get("runtime"))
+        self.warnings: log.RateLimitedLog = log.RateLimitedLog(log.get("runtime"))
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
         manager.on_work = self._on_work
@@ -391,9 +392,9 @@ class TransactionTask:
         """Logs a request that goes on failing; some failures are part of the protocol."""
         error = self.manager.coordinator_error
         if error is not None and self._dialogue.failures >= _FAILURES_WORTH_A_WARNING:
-            self._warnings.warning(
+            self.warnings.warning(
                 now,
-                error.node_id,
+                _COORDINATOR,
                 type(error).__name__,
                 "%s of transactional id %r is repeated, %d requests in a row failed: %s",
                 request.rpc.value,
@@ -412,6 +413,8 @@ class TransactionTask:
         else:
             self._dialogue.on_response(request, answer, now)
             self._warn(request, now)
+            if not self._dialogue.failures:
+                self.warnings.recovered(now, _COORDINATOR, "the transaction coordinator answers")
             if request.rpc is Rpc.ADD_PARTITIONS:
                 self._accumulator.replan_all()
         self._wake_sender()

@@ -1,18 +1,23 @@
-"""Failures nobody looked at: counted, logged once per batch, told to `on_delivery_error`.
+"""Failures that nobody awaited: counted, logged, told to `on_delivery_error`.
 
-Owns: what is said about a failed batch whose deliveries were dropped. Must not know: why it failed,
-when a batch is forgotten.
+Owns: what is said about failed records whose deliveries were dropped. Must not know: why they
+failed, when a batch is forgotten.
 
 Invariants
-- One report per batch, never one per record; a storm of batches that one broker lets fail is
-  bounded by the rate limit of the log, whose next line says how many it left out.
+- The first failure is logged at once. Others that follow are summed up per partition, one line per
+  interval, which doubles from a second to a minute; after a minute without failures the next one is
+  the first again. `close()` writes what was not yet written and the sums of the producer's life, so
+  no failure is left out of the log.
+- `on_delivery_error` is called once per batch.
 - Reports are made on the loop: garbage is collected in whatever thread comes by.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections import Counter
+from math import inf
+from typing import TYPE_CHECKING, Final
 
 from aioproducer import log
 from aioproducer.core.producer_batch import ProducerBatch
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from aioproducer.config import DeliveryErrorCallback
 
 _log = log.get("runtime")
+_MOST_PARTITIONS_NAMED: Final = 10
 
 
 class UnretrievedFailures:
@@ -38,7 +44,12 @@ class UnretrievedFailures:
         self._loop = loop
         self._stats = stats
         self._on_delivery_error = on_delivery_error
-        self._warnings = log.RateLimitedLog(_log)
+        self._totals: Counter[TopicPartition] = Counter()
+        self._unwritten: Counter[TopicPartition] = Counter()
+        self._last_error: KafkaError | None = None
+        self._seen_at = self._next_line_at = -inf
+        self._interval_s = log.FIRST_INTERVAL_S
+        self._timer: asyncio.TimerHandle | None = None
 
     def on_unretrieved(self, batch: ProducerBatch) -> None:
         """A failed batch is being collected; in any thread. Keeps no reference to it."""
@@ -56,20 +67,76 @@ class UnretrievedFailures:
         except RuntimeError:  # the loop is closed
             self._report(*report)
 
+    def close(self) -> None:
+        """The producer is closed: writes the sums."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._write_sums()
+        if self._totals:
+            _log.error(
+                "the producer is closed; %d record(s) failed and nobody awaited their deliveries "
+                "(%s)",
+                self._totals.total(),
+                _listed(self._totals),
+            )
+            self._totals.clear()
+
     def _report(self, where: TopicPartition, unseen: int, of: int, error: KafkaError) -> None:
         self._stats.unretrieved_failures += unseen
-        self._warnings.warning(
-            self._loop.time(),
-            error.node_id,
-            type(error).__name__,
-            "%s-%d: %d of %d record(s) of a batch failed and nobody looked: %s",
-            *where,
-            unseen,
-            of,
-            error,
-        )
+        self._totals[where] += unseen
+        now = self._loop.time()
+        if now - self._seen_at >= log.LONGEST_INTERVAL_S:
+            self._interval_s = log.FIRST_INTERVAL_S / 2
+        self._seen_at = now
+        if now >= self._next_line_at and not self._unwritten:
+            _log.error(
+                "%s-%d: %d of %d record(s) of a batch failed and nobody awaited their deliveries: "
+                "%s",
+                *where,
+                unseen,
+                of,
+                error,
+            )
+            self._line_was_written(now)
+        else:
+            self._unwritten[where] += unseen
+            self._last_error = error
+            if self._timer is None and not self._loop.is_closed():
+                self._timer = self._loop.call_at(self._next_line_at, self._on_timer)
         if self._on_delivery_error is not None:
             try:
                 self._on_delivery_error(where, unseen, error)
             except Exception:
                 _log.exception("on_delivery_error raised")
+
+    def _line_was_written(self, now: float) -> None:
+        self._interval_s = min(self._interval_s * 2, log.LONGEST_INTERVAL_S)
+        self._next_line_at = now + self._interval_s
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._write_sums()
+        self._line_was_written(self._loop.time())
+
+    def _write_sums(self) -> None:
+        if self._unwritten:
+            _log.error(
+                "%d more record(s) failed and nobody awaited their deliveries (%s); the last "
+                "error: %s",
+                self._unwritten.total(),
+                _listed(self._unwritten),
+                self._last_error,
+            )
+            self._unwritten.clear()
+            self._last_error = None
+
+
+def _listed(counts: Counter[TopicPartition]) -> str:
+    """The partitions with most failures, each with their number."""
+    named = [
+        f"{where.topic}-{where.partition}: {n}"
+        for where, n in counts.most_common(_MOST_PARTITIONS_NAMED)
+    ]
+    others = len(counts) - len(named)
+    return ", ".join(named) + (f", and {others} more partition(s)" if others else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 
@@ -25,12 +26,18 @@ Headers = tuple[tuple[str, bytes | None], ...]
 async def contents(
     cluster: ClusterUnderTest, topic: str
 ) -> dict[int, list[tuple[bytes | None, bytes | None, Headers]]]:
-    read = await read_topic(cluster.bootstrap_servers, topic, timeout_s=20)
-    return {
-        partition: [(r.key, r.value, tuple(r.headers)) for r in records]
-        for partition, records in read.items()
-        if records
-    }
+    """What a reader finds, by partition; brokers may show a new topic's records a little later."""
+    async with asyncio.timeout(20):
+        while True:
+            read = await read_topic(cluster.bootstrap_servers, topic, timeout_s=20)
+            found = {
+                partition: [(r.key, r.value, tuple(r.headers)) for r in records]
+                for partition, records in read.items()
+                if records
+            }
+            if found:
+                return found
+            await asyncio.sleep(0.1)
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])

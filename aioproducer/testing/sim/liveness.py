@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from aioproducer.testing.sim.workload import LARGEST_BURST
+
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
     from aioproducer.runtime.engine import ProducerEngine
@@ -23,6 +25,8 @@ _JITTER = 1.2
 _LONGEST_THROTTLE_S = 3.0
 _ROUND_TRIPS = 50
 """What a backlog takes, in round trips: small batches, one after the other, memory for two."""
+_ROUND_TRIPS_EACH = 4
+"""What a record takes that others wait for: a connection, its handshake and the request."""
 
 
 class LivenessWatch:
@@ -111,6 +115,15 @@ class RecoveryBound(NamedTuple):
         return f"{self.seconds:.1f} s ({parts})"
 
 
+def _backlog(config: ProducerConfig, scenario: Scenario) -> float:
+    """Round trips until all have had memory that wait for it when the cluster is healed."""
+    at_once = config.buffer_max_records
+    if at_once is None:
+        return _ROUND_TRIPS
+    waiting = scenario.tasks * LARGEST_BURST
+    return max(_ROUND_TRIPS, _ROUND_TRIPS_EACH * waiting / at_once)
+
+
 def recovery_bound(config: ProducerConfig, scenario: Scenario) -> RecoveryBound:
     """The bound for a producer with these options in this scenario.
 
@@ -130,5 +143,5 @@ def recovery_bound(config: ProducerConfig, scenario: Scenario) -> RecoveryBound:
         cluster=scenario.timing.session_timeout
         + scenario.timing.longest_lag
         + (0 if plan is None else (plan.load_ms + 10 * plan.marker_delay_ms) / 1000),
-        backlog=_ROUND_TRIPS * round_trip,
+        backlog=_backlog(config, scenario) * round_trip,
     )

@@ -36,6 +36,8 @@ _KEYS = 12
 _SIZES = (0, 10, 100, 100, 400, 1000, 2000)
 _FOCUSED = 0.35
 _ABREAST = 12
+LARGEST_BURST = 30
+"""Records that a task sends in one go, at most."""
 """How many topics of a parade are used at a time."""
 
 
@@ -82,7 +84,7 @@ class Workload:
         pace = until / records
         number = 0
         while number < records:
-            size = min(rng.choice((1, 2, 5, 12, 30)), records - number)
+            size = min(rng.choice((1, 2, 5, 12, LARGEST_BURST)), records - number)
             await self.burst(task, rng, number, size, number / records)
             number += size
             # Waiting for the cluster may have taken longer: then without a pause.

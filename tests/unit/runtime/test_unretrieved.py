@@ -1,4 +1,4 @@
-"""Failures nobody looked at: one report per batch, and few lines in a storm."""
+"""Failures that nobody awaited: each in the log, in few lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOPIC_AUTHORIZATION_FAILED = 29
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if "nobody looked" in r.getMessage()]
+    return [r.getMessage() for r in caplog.records if "nobody awaited" in r.getMessage()]
 
 
 async def failed_batch(stage: Stage, records: int, topic: str = "t") -> list[Delivery]:
@@ -56,7 +56,11 @@ def test_a_batch_is_reported_once_with_partition_count_cause_and_persistence(
 
     with caplog.at_level(logging.WARNING, logger="aioproducer"):
         play(act, on_delivery_error=lambda *report: told.append(report))
-    (line,) = lines(caplog)
+    line, end = lines(caplog)
+    assert {record.levelno for record in caplog.records} == {logging.ERROR}
+    assert end == (
+        "the producer is closed; 3 record(s) failed and nobody awaited their deliveries (t-0: 3)"
+    )
     assert line.startswith("t-0: 3 of 5 record(s)")
     assert "TOPIC_AUTHORIZATION_FAILED" in line
     assert "not persisted" in line
@@ -88,32 +92,69 @@ def test_batches_that_fail_apart_have_a_line_each(caplog: pytest.LogCaptureFixtu
             for topic in ("t", "u", "t"):
                 await failed_batch(stage, 2, topic)
                 await collected()
-                await asyncio.sleep(1.5)
+                await asyncio.sleep(61)
 
     with caplog.at_level(logging.WARNING, logger="aioproducer"):
         play(act)
-    assert [line.split(":")[0] for line in lines(caplog)] == ["t-0", "u-0", "t-0"]
+    assert [line.split(":")[0] for line in lines(caplog)[:-1]] == ["t-0", "u-0", "t-0"]
+    assert lines(caplog)[-1].endswith("(t-0: 4, u-0: 2)")
 
 
-def test_a_storm_is_one_line_a_second_and_the_next_one_counts_it(
+def test_a_storm_is_counted_per_partition_and_no_failure_is_left_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     told: list[int] = []
 
     async def act(stage: Stage) -> None:
         async with stage.producer:
-            for _ in range(40):
-                await failed_batch(stage, 2)
+            for number in range(40):
+                await failed_batch(stage, 2, "tu"[number % 2])
                 await collected()
             await asyncio.sleep(1.5)
+            assert len(lines(caplog)) == 2  # the burst is over: nothing else has to happen
             await failed_batch(stage, 1)
             await collected()
+            await asyncio.sleep(2)
             assert stage.producer.metrics()["unretrieved_failure_total"] == 81
 
     with caplog.at_level(logging.WARNING, logger="aioproducer"):
         play(act, on_delivery_error=lambda where, count, error: told.append(count))
-    storm, after = lines(caplog)
-    assert "2 of 2" in storm
-    assert "1 of 1" in after
-    assert after.endswith("(39 more like this were not logged)")
+    first, others, last, end = lines(caplog)
+    assert first.startswith("t-0: 2 of 2 record(s)")
+    assert others.startswith(
+        "78 more record(s) failed and nobody awaited their deliveries (u-0: 40, t-0: 38); "
+        "the last error: TOPIC_AUTHORIZATION_FAILED"
+    )
+    assert last.startswith("1 more record(s)")
+    assert end.startswith("the producer is closed; 81 record(s)")
     assert told == [2] * 40 + [1]
+
+
+def test_a_long_storm_is_a_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.producer:
+            for _ in range(280):
+                await failed_batch(stage, 1)
+                await collected()
+                await asyncio.sleep(1)
+
+    with caplog.at_level(logging.WARNING, logger="aioproducer"):
+        play(act)
+    assert len(lines(caplog)) <= 13
+    assert lines(caplog)[-1].endswith("nobody awaited their deliveries (t-0: 280)")
+
+
+def test_records_that_the_end_makes_fail_are_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        for topic in ("t", "u") * 200:
+            await producer.send(topic, b"v")
+        await producer.close(timeout=0)
+
+    with caplog.at_level(logging.WARNING, logger="aioproducer"):
+        play(act, linger_ms=10_000, batch_size=100_000, buffer_memory=1_000_000)
+    assert lines(caplog)[-1] == (
+        "the producer is closed; 400 record(s) failed and nobody awaited their deliveries "
+        "(t-0: 200, u-0: 200)"
+    )
