@@ -1000,12 +1000,12 @@ def test_closing_before_starting_is_fine(loop):
     loop.run_until_complete(scene())
 
 
-def test_failures_are_logged_at_most_once_a_second(loop, caplog):
+def test_failures_are_logged_ever_more_rarely(loop, caplog):
     async def act(world: World) -> None:
         world.client.answer = lambda node_id, names: RequestTimeoutError("slow")
         await asyncio.sleep(10)
 
     play(loop, act)
     lines = [record.getMessage() for record in caplog.records]
-    assert 5 <= len(lines) <= 11
+    assert len(lines) == 4
     assert all("fetching metadata failed: slow" in line for line in lines)
