@@ -8,6 +8,7 @@ what applications send.
 | a time limit, a full buffer, a lost broker, or what else may pass; closing | 503 | Retry-After |
 | larger than a record may be | 413 | |
 | a serializer refused it | 422 | |
+| a time limit that ended because a topic does not exist, or another lasting mistake | 500 | |
 
 Any other error is the application's or the operator's to look at.
 
@@ -22,17 +23,35 @@ from dataclasses import dataclass
 from typing import Self
 
 from aioproducer.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    InvalidPartitionError,
+    InvalidTopicError,
     KafkaError,
+    KafkaTimeoutError,
     ProducerClosedError,
     RecordTooLargeError,
     SchemaRegistryError,
     SerializationError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
 from aioproducer.types import Persistence
 
 __all__ = ["Refusal"]
 
 _UNAVAILABLE = "The event could not be stored; try again later."
+_MISCONFIGURED = "The event could not be stored."
+
+_LASTING = (
+    AuthenticationError,
+    AuthorizationError,
+    InvalidPartitionError,
+    InvalidTopicError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+"""What no amount of waiting changes: somebody has to correct the application or the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +79,8 @@ class Refusal:
         persistence = error.persistence or Persistence.NOT_PERSISTED
         if isinstance(error, RecordTooLargeError):
             return cls(413, "The event is too large.", persistence)
+        if _is_misconfiguration(error):
+            return cls(500, _MISCONFIGURED, persistence)
         if error.retriable or isinstance(error, ProducerClosedError):
             return cls(503, _UNAVAILABLE, persistence, retry_after_s)
         if isinstance(error, SerializationError) and not _is_operators(error):
@@ -78,3 +99,14 @@ class Refusal:
 def _is_operators(error: SerializationError) -> bool:
     """Whether the event is not to blame: schemas, credentials, how the serializer is used."""
     return isinstance(error, SchemaRegistryError) or isinstance(error.__cause__, KafkaError)
+
+
+def _is_misconfiguration(error: KafkaError) -> bool:
+    """Whether a wait reached its bound because of something that lasts.
+
+    The same without a wait is `None` as before: an error of the application.
+    """
+    cause: BaseException | None = error
+    while isinstance(cause, KafkaTimeoutError):
+        cause = cause.__cause__
+    return cause is not error and isinstance(cause, _LASTING)

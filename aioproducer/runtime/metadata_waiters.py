@@ -186,6 +186,12 @@ class MetadataWaiters:
             missing = "topic" if partition is None or known is None else "partition"
             reason = metadata.explain(topic, partition)
             error = MetadataTimeoutError(f"the {missing} is not present in metadata: {reason}")
+            if known is None:
+                error.__cause__ = metadata.topic_error(topic)
+            elif missing == "partition":
+                error.__cause__ = InvalidPartitionError(
+                    f"the topic has {len(known.partitions)} partition(s)", topic=topic
+                )
         self._finish(waiter, self._with_facts(error, waiter))
 
     def _with_facts(self, error: KafkaError, waiter: _Waiter) -> KafkaError:

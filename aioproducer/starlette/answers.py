@@ -1,19 +1,24 @@
 """Answers for requests whose record Kafka could not take.
 
-Owns: an exception handler. Must not know: which errors are answered, and how: `aioproducer.refusal`
-does. Any other error stays an exception, which servers log and answer with 500.
+Owns: an exception handler, and what the log says of its answers. Must not know: which errors are
+answered, and how: `aioproducer.refusal` does. Any other error stays an exception, which servers log
+and answer with 500.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from aioproducer import log
 from aioproducer.errors import KafkaError
 from aioproducer.refusal import Refusal
+
+_log = log.get("starlette")
 
 
 def answer_kafka_errors(
@@ -24,21 +29,45 @@ def answer_kafka_errors(
 ) -> None:
     """Answers requests whose handlers raise a `KafkaError`; they need no `try` from now on.
 
+    Each answer is logged with the error's text, which names the topic and says what to do; of
+    answers to the same kind of error for the same topic only some are, so that an outage does not
+    fill the log.
+
     Args:
         app: the application.
         retry_after_s: what `Retry-After` says, in seconds.
         on_refusal: told of every error that is answered, such as `LivePage.note`.
     """
 
+    lines = log.RateLimitedLog(_log)
+
     async def answer(request: Request, error: Exception) -> JSONResponse:
         # A WebSocket comes here too: it has no response, so its handler has to catch what it can.
-        refusal = None
-        if isinstance(error, KafkaError) and isinstance(request, Request):
-            refusal = Refusal.of(error, retry_after_s)
+        if not isinstance(error, KafkaError) or not isinstance(request, Request):
+            raise error
+        refusal = Refusal.of(error, retry_after_s)
         if refusal is None:
             raise error
+        kind = f"{type(error).__name__} {refusal.status}"
+        lines.warning(
+            time.monotonic(),
+            error.topic,
+            kind,
+            "%s %s is answered with %d: %s: %s",
+            request.method,
+            _path_of(request),
+            refusal.status,
+            type(error).__name__,
+            error,
+        )
         if on_refusal is not None:
             on_refusal(error)
         return JSONResponse(refusal.body(), refusal.status, refusal.headers())
 
     app.add_exception_handler(KafkaError, answer)
+
+
+def _path_of(request: Request) -> str:
+    """The route as it was declared: a path that clients choose is nothing for the log."""
+    path = getattr(request.scope.get("route"), "path", None)
+    return path if isinstance(path, str) else "a request"

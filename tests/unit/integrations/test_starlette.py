@@ -26,12 +26,14 @@ from aioproducer.errors import (
     IllegalStateError,
     IncompatibleSchemaError,
     KafkaError,
+    MetadataTimeoutError,
     ProducerClosedError,
     RecordTooLargeError,
     SchemaNotFoundError,
     SchemaRegistryError,
     SerializationError,
     TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
 )
 from aioproducer.fastapi import ProducerDependency
 from aioproducer.serializers import AvroSerializer, SchemaRegistry
@@ -303,6 +305,34 @@ async def test_a_serializer_of_another_loop_is_no_fault_of_the_event() -> None:
             assert (await client.post("/", content=b"x")).status_code == 500
     finally:
         loop.close()
+
+
+def missing_topic() -> KafkaError:
+    error = MetadataTimeoutError("the topic is not present", topic="orders", advice="create it")
+    error.__cause__ = UnknownTopicOrPartitionError()
+    return error
+
+
+async def test_a_lasting_misconfiguration_is_no_503() -> None:
+    app = application(lambda: failing(missing_topic()))
+    async with client_of(app) as client:
+        answer = await client.post("/", content=b"1")
+    assert (answer.status_code, answer.headers.get("retry-after")) == (500, None)
+    assert "orders" not in answer.text
+
+
+async def test_answers_are_logged_with_topic_and_advice_but_not_each(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = application(lambda: failing(missing_topic()))
+    with caplog.at_level(logging.WARNING, "aioproducer.starlette"):
+        async with client_of(app) as client:
+            for _ in range(3):
+                await client.post("/", content=b"1")
+    (line,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert "500" in line
+    assert "topic orders" in line
+    assert "create it" in line
 
 
 async def test_background_tasks_of_both_frameworks_send_and_only_log_a_loss(
