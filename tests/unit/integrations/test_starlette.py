@@ -53,6 +53,9 @@ def registry_error(status: int | None, *, retriable: bool = False) -> SchemaRegi
     return error
 
 
+from aioproducer.testing import EmbeddedCluster, MockProducer
+
+
 @asynccontextmanager
 async def client_of(app: Starlette, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
     """A client of an application whose lifespan runs."""
@@ -359,3 +362,22 @@ async def test_background_tasks_of_both_frameworks_send_and_only_log_a_loss(
         with caplog.at_level(logging.ERROR, "aioproducer.starlette"):
             assert (await client.post("/fastapi")).status_code == 200
     assert "no room" in caplog.text
+
+
+async def test_a_producer_says_that_the_topic_is_missing_so_that_the_answer_is_500() -> None:
+    async with (
+        EmbeddedCluster(topics={"other": 1}) as cluster,
+        Producer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            max_block_ms=200,
+            allow_auto_create_topics=False,
+        ) as producer,
+    ):
+        with pytest.raises(MetadataTimeoutError) as missing:
+            await producer.send("events", b"1")
+        with pytest.raises(MetadataTimeoutError) as outside:
+            await producer.send("other", b"1", partition=7)
+    for caught in (missing.value, outside.value):
+        refusal = Refusal.of(caught)
+        assert refusal is not None
+        assert refusal.status == 500
