@@ -44,16 +44,13 @@ from aioproducer.starlette import (
     producer_of,
     publish_quietly,
 )
-from aioproducer.testing import MockProducer, StubSchemaRegistry
+from aioproducer.testing import EmbeddedCluster, MockProducer, StubSchemaRegistry
 
 
 def registry_error(status: int | None, *, retriable: bool = False) -> SchemaRegistryError:
     error = SchemaRegistryError("the registry is not to be asked")
     error.status, error.retriable = status, retriable
     return error
-
-
-from aioproducer.testing import EmbeddedCluster, MockProducer
 
 
 @asynccontextmanager
