@@ -2,10 +2,11 @@
 
     from aioproducer.compat.aiokafka import AIOKafkaProducer  # was: from aiokafka import ...
 
-Owns: aiokafka's names; `errors`, `structs`, `helpers`, `abc` and `partitioner` are modules here as
-they are there. Must not know: aiokafka itself, which need not be installed. Its consumer stays in
-use beside this producer: its `TopicPartition` and `OffsetAndMetadata`, its consumers (also as
-`group_id`) and its token providers are taken as they are.
+aiokafka need not be installed. Where it is, `import aioproducer.compat.aiokafka as aiokafka` serves
+for the whole module: names that are not here, such as `AIOKafkaConsumer` and `admin`, are
+aiokafka's own. `errors`, `structs`, `helpers`, `abc` and `partitioner` are modules here as they are
+there. aiokafka's consumers work with this producer: their `TopicPartition` and `OffsetAndMetadata`,
+the consumers themselves (as `group_id`) and token providers are taken as they are.
 
 Errors have aiokafka's names, codes and attributes and tell more in `__cause__`. In a program that
 has imported `aiokafka.errors` they are instances of aiokafka's classes as well, so that a handler
@@ -49,6 +50,10 @@ What differs, on purpose:
   `sasl_kerberos_domain_name` is used               ValueError: brokers go by their own host names
 """
 
+from importlib import import_module
+from typing import Any
+
+from aioproducer.compat._forwarding import forwarded
 from aioproducer.compat.aiokafka import abc, errors, helpers, partitioner, structs
 from aioproducer.compat.aiokafka.abc import ConsumerRebalanceListener
 from aioproducer.compat.aiokafka.errors import ConsumerStoppedError, IllegalOperation
@@ -75,3 +80,14 @@ __all__ = [
     "partitioner",
     "structs",
 ]
+
+_INTERFACE_VERSION = "0.14.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":  # programs decide by it which of aiokafka's other classes there are
+        try:
+            return import_module("aiokafka").__version__
+        except ModuleNotFoundError:
+            return _INTERFACE_VERSION
+    return forwarded(name, __name__, "aiokafka", "aiokafka")

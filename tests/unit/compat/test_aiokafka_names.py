@@ -47,6 +47,36 @@ def test_the_package_offers_what_aiokafka_does_but_for_its_consumer_and_client()
     assert set(aiokafka.__all__) - set(compat.__all__) == {"AIOKafkaConsumer", "AIOKafkaClient"}
 
 
+@pytest.mark.parametrize("name", ["AIOKafkaConsumer", "AIOKafkaClient", "admin", "coordinator"])
+def test_what_is_not_here_is_aiokafkas_own(name: str) -> None:
+    theirs = vars(aiokafka).get(name) or importlib.import_module(f"aiokafka.{name}")
+    assert getattr(compat, name) is theirs
+
+
+def test_the_version_is_that_of_the_installed_aiokafka() -> None:
+    assert compat.__version__ == aiokafka.__version__
+
+
+def test_a_name_that_neither_has_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"neither .* has 'AIOKafkaConsummer'"):
+        _ = compat.AIOKafkaConsummer
+
+
+def test_without_aiokafka_its_names_say_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['aiokafka'] = None\n"
+        "from aioproducer.compat import aiokafka\n"
+        "print(aiokafka.__version__, aiokafka.AIOKafkaProducer.__name__)\n"
+        "aiokafka.AIOKafkaConsumer\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, timeout=60, capture_output=True, text=True
+    )
+    assert done.stdout == "0.14.0 AIOKafkaProducer\n"
+    assert "ImportError" in done.stderr
+    assert "install aiokafka to use its 'AIOKafkaConsumer'" in done.stderr
+
+
 @pytest.mark.parametrize("method", ["__init__", "send", "send_and_wait", "send_batch"])
 def test_parameters_have_the_same_names_order_and_defaults(method: str) -> None:
     def shape(owner: type) -> list[tuple[str, object, object]]:
