@@ -16,7 +16,12 @@ LATEST = "latest"
 
 
 def avro_encoder(
-    wanted: str | None, url: str | None, topic: str, *, register: bool
+    wanted: str | None,
+    url: str | None,
+    topic: str,
+    *,
+    register: bool,
+    ignore_rules: bool = False,
 ) -> AvroValues | None:
     """What makes values of rows; None where Avro is not asked for.
 
@@ -25,8 +30,11 @@ def avro_encoder(
         SchemaRegistryError: the registry does not know the schema, or cannot be asked.
     """
     if wanted is None:
-        if url is not None or register:
-            raise ConfigError("--schema-registry and --register-schema go with --value-avro")
+        if url is not None or register or ignore_rules:
+            raise ConfigError(
+                "--schema-registry, --register-schema and --ignore-schema-rules go with "
+                "--value-avro"
+            )
         return None
     if url is None:
         raise ConfigError("--value-avro needs --schema-registry")
@@ -40,6 +48,8 @@ def avro_encoder(
 
     async def ask() -> AvroValues:
         async with SchemaRegistry(url) as registry:
-            return await avro_values(registry, topic, schema, register=register)
+            return await avro_values(
+                registry, topic, schema, register=register, ignore_rules=ignore_rules
+            )
 
     return asyncio.run(ask())

@@ -77,6 +77,13 @@ class RecordOptions:
     register_schema: Annotated[
         bool, _record("--register-schema", help="Register the schema if it is new.")
     ] = False
+    ignore_schema_rules: Annotated[
+        bool,
+        _record(
+            "--ignore-schema-rules",
+            help="Write although the schema has rules for writers, such as encryption.",
+        ),
+    ] = False
     header: Annotated[
         Texts, _record("--header", metavar="NAME=VALUE", help="A header of every record; repeat.")
     ] = None
@@ -137,7 +144,11 @@ class RecordOptions:
             partition=self.partition,
             partition_by=options.names(self.partition_by),
             value_encoder=avro_encoder(
-                self.value_avro, self.schema_registry, topic, register=self.register_schema
+                self.value_avro,
+                self.schema_registry,
+                topic,
+                register=self.register_schema,
+                ignore_rules=self.ignore_schema_rules,
             ),
         )
 

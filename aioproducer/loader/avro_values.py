@@ -24,7 +24,7 @@ from aioproducer.errors import ConfigError
 from aioproducer.serializers.registry.avro_leaves import Misfit
 from aioproducer.serializers.registry.avro_schema import resolve
 from aioproducer.serializers.registry.avro_writer import AvroWriter
-from aioproducer.serializers.registry.schema import Schema
+from aioproducer.serializers.registry.schema import Schema, refuse_rules
 from aioproducer.serializers.registry.wire_format import prefix
 
 if TYPE_CHECKING:
@@ -84,7 +84,12 @@ class AvroValues:
 
 
 async def avro_values(
-    registry: SchemaRegistry, topic: str, schema: str | None, *, register: bool = False
+    registry: SchemaRegistry,
+    topic: str,
+    schema: str | None,
+    *,
+    register: bool = False,
+    ignore_rules: bool = False,
 ) -> AvroValues:
     """What the registry has for the values of a topic.
 
@@ -93,25 +98,27 @@ async def avro_values(
         topic: the subject is `<topic>-value`.
         schema: the schema's text; None for the newest one.
         register: whether it is registered if the subject does not have it.
+        ignore_rules: whether a schema is used although it has rules for writers, such as the
+            encryption of fields; none is executed.
 
     Raises:
         ConfigError: it is no schema of a record, or fastavro is not installed.
-        SchemaRegistryError: the registry does not know it, or cannot be asked.
+        SchemaRegistryError: the registry does not know it, or cannot be asked; or it has rules.
     """
     subject = f"{topic}-value"
     if schema is None:
-        latest = await registry.latest(subject)
-        schema_id, known = latest.id, latest.schema
+        found = await registry.latest(subject)
+    elif register:
+        found = await registry.ensure(subject, Schema(schema))
     else:
-        known = Schema(schema)
-        if register:
-            schema_id = await registry.register(subject, known)
-        else:
-            schema_id = (await registry.lookup(subject, known)).id
+        found = await registry.lookup(subject, Schema(schema))
+    known = found.schema
+    if not ignore_rules:
+        refuse_rules(found, "`ignore_rules=True` (command line: `--ignore-schema-rules`)")
     if known.type != "AVRO":
         raise ConfigError(f"the schema of {subject} is {known.type}, not AVRO")
     references = tuple(each.text for _, each in await registry.referenced(known))
-    return AvroValues(schema_id, known.text, references)
+    return AvroValues(found.id, known.text, references)
 
 
 @lru_cache(maxsize=16)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from aioproducer.serializers.registry.schema import RegisteredSchema as RegisteredSchema
     from aioproducer.serializers.registry.schema import Schema as Schema
     from aioproducer.serializers.registry.schema import SchemaReference as SchemaReference
+    from aioproducer.serializers.registry.schema import SchemaRule as SchemaRule
     from aioproducer.serializers.registry.subjects import record_name as record_name
     from aioproducer.serializers.registry.subjects import topic_name as topic_name
     from aioproducer.serializers.registry.subjects import topic_record_name as topic_record_name
@@ -57,6 +58,7 @@ _HOMES = {
     "RegisteredSchema": "registry.schema",
     "Schema": "registry.schema",
     "SchemaReference": "registry.schema",
+    "SchemaRule": "registry.schema",
     "SchemaRegistry": "registry.client",
     "SerializationContext": "protocol",
     "Serializer": "protocol",

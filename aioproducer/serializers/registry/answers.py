@@ -1,22 +1,28 @@
-"""What a registry's refusals mean.
+"""What a registry's answers mean.
 
-Owns: the mapping of its HTTP statuses and codes to our errors, and what of its text is shown. Must
-not know: connections, retries.
+Owns: the mapping of its HTTP statuses and codes to our errors, what of its text is shown, and which
+rules of a schema concern writers. Must not know: connections, retries.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from aioproducer.errors import IncompatibleSchemaError, SchemaNotFoundError, SchemaRegistryError
+from aioproducer.serializers.registry.schema import SchemaRule
 
 _LONGEST_TEXT: Final = 2000
 _DETAIL = re.compile(r"description:'(.*?)', additionalInfo", re.DOTALL)
 
 RETRIABLE_STATUSES: Final = frozenset({408, 429, 500, 502, 503, 504})
 """Another try may help: overload, timeouts, a leader that moves (Confluent's 500xx)."""
+
+_WRITE_MODES: Final = frozenset({"WRITE", "WRITEREAD"})
+_CLIENT_PLACES: Final = frozenset({"ALL", "CLIENT"})
+"""Values of a rule's `enableAt` for which clients execute it."""
 
 _ADVICE: Final = {
     401: "check the credentials given to SchemaRegistry",
@@ -53,6 +59,36 @@ def refusal_of(status: int, body: bytes, what: str) -> SchemaRegistryError:
 def details_in(text: str) -> tuple[str, ...]:
     """The differences a compatibility message tells, one by one."""
     return tuple(_DETAIL.findall(text)) or (text,)
+
+
+def write_rules_in(answer: Any, what: str) -> tuple[SchemaRule, ...]:
+    """The rules of a schema that are to be executed by who writes, and are active.
+
+    Domain rules transform or check the data, encoding rules the encoded payload. Migration rules
+    are for readers.
+
+    Raises:
+        SchemaRegistryError: the answer's rules cannot be understood.
+    """
+    rule_set = answer.get("ruleSet") or {}
+    try:
+        rules = [*(rule_set.get("domainRules") or ()), *(rule_set.get("encodingRules") or ())]
+        return tuple(
+            SchemaRule(str(rule.get("name")), str(rule.get("type")))
+            for rule in rules
+            if _is_for_writers(rule)
+        )
+    except (AttributeError, TypeError) as error:
+        raise SchemaRegistryError(f"{what}: the rules of the schema are not understood") from error
+
+
+def _is_for_writers(rule: Mapping[str, Any]) -> bool:
+    """Whether serializers execute a rule."""
+    return (
+        str(rule.get("mode")).upper() in _WRITE_MODES
+        and rule.get("disabled") is not True
+        and str(rule.get("enableAt") or "ALL").upper() in _CLIENT_PLACES
+    )
 
 
 def _as_object(body: bytes) -> dict[str, Any]:

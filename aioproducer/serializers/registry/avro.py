@@ -44,6 +44,9 @@ class AvroSerializer(RegistrySerializer):
         use_latest_version: whether records are written by the subject's newest schema, whatever
             it is; it is asked for anew as often as the registry's `latest_cache_ttl_ms` says.
         normalize: whether the registry takes schemas that differ only in form for the same.
+        ignore_rules: whether records are written although the registered schema has rules for
+            writers, such as the encryption of fields. No rule is executed here, so without this
+            option such a schema is refused.
         ignore_unknown_fields: whether what the schema has no field for is left out, instead of
             refused.
 
@@ -62,9 +65,11 @@ class AvroSerializer(RegistrySerializer):
         auto_register: bool = False,
         use_latest_version: bool = False,
         normalize: bool = False,
+        ignore_rules: bool = False,
         ignore_unknown_fields: bool = False,
     ) -> None:
-        super().__init__(registry, SchemaUse(subject, auto_register, use_latest_version, normalize))
+        use = SchemaUse(subject, auto_register, use_latest_version, normalize, ignore_rules)
+        super().__init__(registry, use)
         with needed("fastavro", "for AvroSerializer", install=SCHEMA_REGISTRY):
             import fastavro
         self._to_dict = to_dict

@@ -10,6 +10,7 @@ subject. Must not know: any format.
 Invariants
 - The subject is named for every record, before anything is awaited: it may depend on the headers.
 - All but the first record of a subject cost no wait; an old plan is used until a new one is there.
+- A schema whose rules are to be executed on write is refused: data must not leave unprotected.
 - A registry that cannot be asked for the latest version again does not stop a producer: the last
   one known stays in use. One that refuses to tell it (no such subject, no permission) ends the use:
   the next record asks, waits, and gets the error.
@@ -29,7 +30,12 @@ from aioproducer import log
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.serializers.protocol import SerializationContext
 from aioproducer.serializers.registry.client import SchemaRegistry
-from aioproducer.serializers.registry.schema import Schema, schema_refusal
+from aioproducer.serializers.registry.schema import (
+    RegisteredSchema,
+    Schema,
+    refuse_rules,
+    schema_refusal,
+)
 from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
 from aioproducer.serializers.registry.wire_format import prefix
 
@@ -50,6 +56,7 @@ class SchemaUse:
     auto_register: bool = False
     use_latest_version: bool = False
     normalize: bool = False
+    ignore_rules: bool = False
 
     def __post_init__(self) -> None:
         if self.auto_register and self.use_latest_version:
@@ -133,14 +140,20 @@ class RegistrySerializer(ABC):
         use, registry = self._use, self._registry
         if use.use_latest_version:
             latest = await registry.latest(subject)
+            self._check_rules(latest)
             encode = await self._encoder(latest.schema)
             return _Plan(prefix(latest.id), encode, time.monotonic() + registry.latest_ttl)
         schema = await self._schema(context)
         if use.auto_register:
-            schema_id = await registry.register(subject, schema, normalize=use.normalize)
+            found = await registry.ensure(subject, schema, normalize=use.normalize)
         else:
-            schema_id = (await registry.lookup(subject, schema, normalize=use.normalize)).id
-        return _Plan(prefix(schema_id), await self._encoder(schema), inf)
+            found = await registry.lookup(subject, schema, normalize=use.normalize)
+        self._check_rules(found)
+        return _Plan(prefix(found.id), await self._encoder(schema), inf)
+
+    def _check_rules(self, found: RegisteredSchema) -> None:
+        if not self._use.ignore_rules:
+            refuse_rules(found, "`ignore_rules=True`")
 
     @abstractmethod
     def _name(self) -> str | None:

@@ -17,6 +17,7 @@ import random
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -30,7 +31,7 @@ from aioproducer.errors import (
     SchemaRegistryError,
     WrongLoopError,
 )
-from aioproducer.serializers.registry.answers import details_in
+from aioproducer.serializers.registry.answers import details_in, write_rules_in
 from aioproducer.serializers.registry.http import (
     RegistryConnection,
     RegistrySettings,
@@ -126,7 +127,9 @@ class SchemaRegistry:
             ExponentialBackoff(retry_backoff_ms / 1000, retry_backoff_max_ms / 1000),
         )
         self._urls = urls
-        self._connection = RegistryConnection(settings, transport, random.Random())
+        self._rng = random.Random()
+        self._connection = RegistryConnection(settings, transport, self._rng)
+        self._settings = settings
         self._capacity = cache_capacity
         self.latest_ttl: float = latest_cache_ttl_ms / 1000
         self._known: dict[tuple[Any, ...], Any] = {}
@@ -167,17 +170,30 @@ class SchemaRegistry:
             SchemaRegistryError: the registry refuses, or cannot be asked.
         """
 
-        async def ask() -> int:
-            path = f"/subjects/{_quoted(subject)}/versions{_normalized(normalize)}"
-            what = f"registering a schema for subject {subject}"
-            try:
-                answer = await self._connection.request("POST", path, what, schema.as_json())
-            except IncompatibleSchemaError as error:
-                await self._explain(error, subject, schema)
-                raise
-            return _number(answer, "id", what)
+        answer = await self._register(subject, schema, normalize)
+        return _number(answer, "id", f"registering a schema for subject {subject}")
 
-        return await self._once(("register", subject, schema, normalize), ask)
+    async def ensure(
+        self, subject: str, schema: Schema, *, normalize: bool = False
+    ) -> RegisteredSchema:
+        """The version of a subject that has this schema; it is added if it is new there.
+
+        Raises:
+            IncompatibleSchemaError: readers of an earlier version would break; `details` says why.
+            SchemaRegistryError: the registry refuses, or cannot be asked.
+        """
+
+        async def ask() -> RegisteredSchema:
+            answer = await self._register(subject, schema, normalize)
+            what = f"registering a schema for subject {subject}"
+            schema_id = _number(answer, "id", what)
+            if "schema" in answer and "version" in answer:
+                return _registered(answer, subject, schema, what)
+            # Registries before Confluent's 8.0 answer with nothing but the id.
+            found = await self._look_up_registered(subject, schema, normalize)
+            return replace(found, id=schema_id)
+
+        return await self._once(("ensure", subject, schema, normalize), ask)
 
     async def lookup(
         self, subject: str, schema: Schema, *, normalize: bool = False
@@ -197,8 +213,7 @@ class SchemaRegistry:
                 answer = await self._connection.request("POST", path, what, schema.as_json())
             except SchemaNotFoundError as error:
                 raise await self._not_found(error, subject, schema) from None
-            version = _number(answer, "version", what)
-            return RegisteredSchema(_number(answer, "id", what), subject, version, schema)
+            return _registered(answer, subject, schema, what)
 
         return await self._once(("lookup", subject, schema, normalize), ask)
 
@@ -293,6 +308,35 @@ class SchemaRegistry:
 
     # -- private ---------------------------------------------------------------------------------
 
+    async def _register(self, subject: str, schema: Schema, normalize: bool) -> Any:
+        async def ask() -> Any:
+            path = f"/subjects/{_quoted(subject)}/versions{_normalized(normalize)}"
+            what = f"registering a schema for subject {subject}"
+            try:
+                answer = await self._connection.request("POST", path, what, schema.as_json())
+            except IncompatibleSchemaError as error:
+                await self._explain(error, subject, schema)
+                raise
+            _number(answer, "id", what)
+            return answer
+
+        return await self._once(("register", subject, schema, normalize), ask)
+
+    async def _look_up_registered(
+        self, subject: str, schema: Schema, normalize: bool
+    ) -> RegisteredSchema:
+        """Look up what was registered just now, which a follower may not have read yet."""
+        attempt = 0
+        while True:
+            try:
+                return await self.lookup(subject, schema, normalize=normalize)
+            except SchemaNotFoundError as error:
+                if attempt == self._settings.retries:
+                    error.retriable = True
+                    raise
+            await asyncio.sleep(self._settings.backoff.delay(attempt, self._rng))
+            attempt += 1
+
     def _begin(
         self, loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, None]]
     ) -> None:
@@ -322,8 +366,7 @@ class SchemaRegistry:
         what = f"getting version {version} of subject {subject}"
         path = f"/subjects/{_quoted(subject)}/versions/{version}"
         answer = await self._connection.request("GET", path, what)
-        number, schema_id = _number(answer, "version", what), _number(answer, "id", what)
-        return RegisteredSchema(schema_id, subject, number, _schema(answer, what))
+        return _registered(answer, subject, _schema(answer, what), what)
 
     async def _explain(self, error: IncompatibleSchemaError, subject: str, schema: Schema) -> None:
         """Older registries only say that a schema is not compatible; asked, they say how."""
@@ -425,6 +468,11 @@ def _number(answer: Any, name: str, what: str) -> int:
     if not isinstance(number, int) or not 0 <= number < 2**32:
         raise SchemaRegistryError(f"{what}: the answer has no {name}")
     return number
+
+
+def _registered(answer: Any, subject: str, schema: Schema, what: str) -> RegisteredSchema:
+    schema_id, version = _number(answer, "id", what), _number(answer, "version", what)
+    return RegisteredSchema(schema_id, subject, version, schema, write_rules_in(answer, what))
 
 
 def _schema(answer: Any, what: str) -> Schema:

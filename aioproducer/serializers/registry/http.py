@@ -193,6 +193,8 @@ class RegistryConnection:
         settings = self._settings
         headers = {"Accept": f"{_MEDIA_TYPE}, application/json", "Content-Type": _MEDIA_TYPE}
         headers["Accept-Encoding"] = "identity"
+        # Confluent's registry leaves newer fields out of its answers without this.
+        headers["Confluent-Accept-Unknown-Properties"] = "true"
         headers |= settings.headers
         token = settings.bearer_token
         if callable(token):

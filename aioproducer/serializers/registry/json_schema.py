@@ -36,6 +36,7 @@ class JsonSchemaSerializer(RegistrySerializer):
         auto_register: see there.
         use_latest_version: see there.
         normalize: see there.
+        ignore_rules: see there.
 
     Raises:
         ConfigError: jsonschema is not installed, the schema is none, or options contradict.
@@ -53,8 +54,10 @@ class JsonSchemaSerializer(RegistrySerializer):
         auto_register: bool = False,
         use_latest_version: bool = False,
         normalize: bool = False,
+        ignore_rules: bool = False,
     ) -> None:
-        super().__init__(registry, SchemaUse(subject, auto_register, use_latest_version, normalize))
+        use = SchemaUse(subject, auto_register, use_latest_version, normalize, ignore_rules)
+        super().__init__(registry, use)
         with needed("jsonschema", "for JsonSchemaSerializer", install=SCHEMA_REGISTRY):
             import jsonschema
         self._json = JsonSerializer(library)

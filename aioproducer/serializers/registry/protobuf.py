@@ -41,6 +41,7 @@ class ProtobufSerializer(RegistrySerializer):
         use_latest_version: messages are still written by their class; only the id is that of the
             newest schema.
         normalize: see there.
+        ignore_rules: see there.
 
     Raises:
         ConfigError: protobuf is not installed, this is no generated class, or options contradict.
@@ -55,8 +56,10 @@ class ProtobufSerializer(RegistrySerializer):
         auto_register: bool = False,
         use_latest_version: bool = False,
         normalize: bool = False,
+        ignore_rules: bool = False,
     ) -> None:
-        super().__init__(registry, SchemaUse(subject, auto_register, use_latest_version, normalize))
+        use = SchemaUse(subject, auto_register, use_latest_version, normalize, ignore_rules)
+        super().__init__(registry, use)
         with needed("protobuf", "for ProtobufSerializer", install=SCHEMA_REGISTRY):
             from google.protobuf.message import EncodeError
         if not hasattr(getattr(message_type, "DESCRIPTOR", None), "containing_type"):

@@ -60,6 +60,19 @@ class Schema:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaRule:
+    """A rule of a registered schema, such as the encryption of a field.
+
+    Attributes:
+        name: its name in the schema.
+        type: what executes it, such as `ENCRYPT`, `ENCRYPT_PAYLOAD` or `CEL`.
+    """
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
 class RegisteredSchema:
     """A version of a subject.
 
@@ -68,12 +81,14 @@ class RegisteredSchema:
         subject: where it is registered.
         version: its number there, from 1.
         schema: the schema.
+        write_rules: the active rules that a serializer has to execute before it writes a record.
     """
 
     id: int
     subject: str
     version: int
     schema: Schema
+    write_rules: tuple[SchemaRule, ...] = ()
 
 
 def schema_refusal(context: SerializationContext, reason: str) -> SchemaRegistryError:
@@ -82,5 +97,26 @@ def schema_refusal(context: SerializationContext, reason: str) -> SchemaRegistry
         f"{context.part}: {reason}",
         part=context.part,
         topic=context.topic,
+        persistence=Persistence.NOT_PERSISTED,
+    )
+
+
+def refuse_rules(found: RegisteredSchema, option: str) -> None:
+    """Refuse a schema with rules for writers: none is executed here, so data would be unprotected.
+
+    Args:
+        found: the registered schema.
+        option: what the user sets to write without the rules.
+
+    Raises:
+        SchemaRegistryError: there are such rules.
+    """
+    if not found.write_rules:
+        return
+    rules = ", ".join(f"{rule.name!r} ({rule.type})" for rule in found.write_rules)
+    raise SchemaRegistryError(
+        f"version {found.version} of subject {found.subject} has rules that must be executed on "
+        f"write and cannot be executed here: {rules}",
+        advice=f"write with a client that executes them, or set {option} to write without them",
         persistence=Persistence.NOT_PERSISTED,
     )

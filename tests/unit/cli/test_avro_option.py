@@ -11,7 +11,7 @@ import pytest
 from aioproducer.cli import avro, main
 from aioproducer.cli.avro import avro_encoder
 from aioproducer.cli.exit_codes import ExitCode
-from aioproducer.errors import ConfigError
+from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.serializers import SchemaRegistry
 from aioproducer.testing import StubSchemaRegistry
 
@@ -25,6 +25,7 @@ SCHEMA = json.dumps(
     [
         (["--schema-registry", "http://x"], "go with --value-avro"),
         (["--register-schema"], "go with --value-avro"),
+        (["--ignore-schema-rules"], "go with --value-avro"),
         (["--value-avro", "latest"], "needs --schema-registry"),
         (["--value-avro", "latest", "--register-schema", "--schema-registry", "http://x"], "FILE"),
         (["--value-avro", "none.avsc", "--schema-registry", "http://x"], "No such file"),
@@ -59,3 +60,15 @@ def test_a_file_and_the_newest_schema_are_asked_for(
     file.write_text('"string"')
     with pytest.raises(ConfigError):
         avro_encoder(str(file), "http://stub", "other", register=True)
+
+
+def test_rules_for_writers_are_ignored_only_where_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    stub = StubSchemaRegistry()
+    rules = {"encodingRules": [{"name": "protect", "type": "ENCRYPT_PAYLOAD", "mode": "WRITE"}]}
+    stub.register("t-value", SCHEMA, ruleSet=rules)
+    monkeypatch.setattr(
+        avro, "SchemaRegistry", lambda url: SchemaRegistry(url, transport=stub.transport)
+    )
+    with pytest.raises(SchemaRegistryError, match="--ignore-schema-rules"):
+        avro_encoder("latest", "http://stub", "t", register=False)
+    assert avro_encoder("latest", "http://stub", "t", register=False, ignore_rules=True)

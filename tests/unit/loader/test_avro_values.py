@@ -107,3 +107,20 @@ async def test_the_registry_is_asked_once_for_the_schema_or_the_newest_one() -> 
         await registry.register("j-value", Schema("{}", "JSON"))
         with pytest.raises(ConfigError, match="JSON"):
             await avro_values(registry, "j", None)
+
+
+@pytest.mark.parametrize(
+    ("schema", "register"), [(None, False), (SCHEMA, False), (SCHEMA, True)], ids=str
+)
+async def test_a_schema_with_rules_for_writers_is_refused_unless_told(
+    schema: str | None, register: bool
+) -> None:
+    stub = StubSchemaRegistry()
+    rules = {"domainRules": [{"name": "protect", "type": "ENCRYPT", "mode": "WRITE"}]}
+    stub.register("t-value", SCHEMA, ruleSet=rules)
+    async with SchemaRegistry("http://registry", transport=stub.transport) as registry:
+        with pytest.raises(SchemaRegistryError, match=r"'protect' \(ENCRYPT\)") as caught:
+            await avro_values(registry, "t", schema, register=register)
+        assert "`--ignore-schema-rules`" in str(caught.value)
+        values = await avro_values(registry, "t", schema, register=register, ignore_rules=True)
+        assert values.schema_id == 1

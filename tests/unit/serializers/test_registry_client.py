@@ -19,7 +19,7 @@ from aioproducer.errors import (
     SchemaRegistryError,
     WrongLoopError,
 )
-from aioproducer.serializers import Schema, SchemaReference, SchemaRegistry
+from aioproducer.serializers import Schema, SchemaReference, SchemaRegistry, SchemaRule
 from aioproducer.testing.schema_registry import StubSchemaRegistry
 
 OLD = {"type": "record", "name": "Customer", "fields": [{"name": "name", "type": "string"}]}
@@ -356,3 +356,53 @@ async def test_a_token_function_that_raises_is_named(trouble: Exception, retriab
         await registry.schema(1)
     assert (raised.value.retriable, raised.value.__cause__) == (retriable, trouble)
     assert stub.requests == []
+
+
+async def test_a_registration_is_looked_up_until_every_node_of_the_registry_has_it() -> None:
+    stub = StubSchemaRegistry()
+    asked: list[str] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        target = request.url.raw_path.decode("ascii")
+        asked.append(target)
+        if asked.count("/subjects/a-value") in {1, 2}:
+            return httpx.Response(404, json={"error_code": 40403, "message": "Schema not found"})
+        status, answer = stub.answer(request.method, target, json.loads(request.content))
+        return httpx.Response(status, json=answer)
+
+    async with answering(handle) as registry:
+        found = await registry.ensure("a-value", avro(OLD))
+        assert (found.id, found.version, found.subject) == (1, 1, "a-value")
+        assert await registry.ensure("a-value", avro(OLD)) is found
+    assert asked.count("/subjects/a-value/versions") == 1
+    assert asked.count("/subjects/a-value") == 3
+
+
+async def test_a_registration_that_stays_unknown_may_be_tried_again() -> None:
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/subjects/a-value/versions":
+            return httpx.Response(200, json={"id": 5})
+        return httpx.Response(404, json={"error_code": 40403, "message": "Schema not found"})
+
+    async with answering(handle, retries=1) as registry:
+        with pytest.raises(SchemaNotFoundError) as caught:
+            await registry.ensure("a-value", avro(OLD))
+    assert caught.value.retriable
+
+
+async def test_a_full_answer_to_a_registration_needs_no_second_request() -> None:
+    rules = {"domainRules": [{"name": "r", "type": "CEL", "mode": "WRITE"}]}
+    text = json.dumps(OLD)
+    asked: list[httpx.Request] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        answer = {"id": 5, "version": 2, "schema": text, "ruleSet": rules}
+        return httpx.Response(200, json=answer)
+
+    async with answering(handle) as registry:
+        found = await registry.ensure("a-value", avro(OLD))
+    assert (found.id, found.version, found.write_rules) == (5, 2, (SchemaRule("r", "CEL"),))
+    assert len(asked) == 1
+    # Without this header Confluent's registry leaves fields out.
+    assert asked[0].headers["Confluent-Accept-Unknown-Properties"] == "true"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import io
 import json
 import time
@@ -23,6 +24,7 @@ from aioproducer.errors import (
     ConfigError,
     IncompatibleSchemaError,
     SchemaNotFoundError,
+    SchemaRegistryError,
     SerializationError,
 )
 from aioproducer.serializers import (
@@ -355,6 +357,105 @@ async def test_key_and_value_and_topics_have_schemas_of_their_own(
     await made(serializer, "a", SerializationContext("other", "value"))
     assert stub.subjects() == ["orders-key", "other-value"]
     assert all(request.endswith("?normalize=true") for request in stub.requests)
+
+
+# -- rules -----------------------------------------------------------------------------------------
+
+
+def rule(**more: Any) -> dict[str, Any]:
+    usual = {"name": "protect", "kind": "TRANSFORM", "mode": "WRITE", "type": "ENCRYPT"}
+    return {**usual, **more}
+
+
+ACTIVE = [
+    {"domainRules": [rule()]},
+    {"domainRules": [rule(mode="WRITEREAD")]},
+    {"domainRules": [rule(mode="READ"), rule(type="CEL", kind="CONDITION")]},
+    {"domainRules": None, "encodingRules": [rule(type="ENCRYPT_PAYLOAD", mode="WRITEREAD")]},
+    {"domainRules": [rule(disabled=False, enableAt=None)]},
+    {"domainRules": [rule(enableAt="ALL")]},
+    {"domainRules": [rule(enableAt="CLIENT")]},
+    {"domainRules": [rule(onFailure="NONE")]},
+]
+INACTIVE = [
+    None,
+    {},
+    {"domainRules": [], "encodingRules": []},
+    {"domainRules": [rule(mode="READ")]},
+    {"domainRules": [rule(mode="UPDOWN")]},
+    {"migrationRules": [rule(mode="UPGRADE", type="JSONATA"), rule(mode="WRITE")]},
+    {"domainRules": [rule(disabled=True)]},
+    {"encodingRules": [rule(enableAt="GATEWAY")]},
+]
+USES: list[dict[str, Any]] = [{}, {"use_latest_version": True}, {"auto_register": True}]
+
+
+@pytest.mark.parametrize("use", USES, ids=str)
+@pytest.mark.parametrize("rules", ACTIVE, ids=str)
+async def test_a_schema_with_rules_for_writers_is_refused_unless_told(
+    stub: StubSchemaRegistry, registry: SchemaRegistry, rules: Any, use: dict[str, Any]
+) -> None:
+    stub.register("orders-value", '"string"', ruleSet=rules)
+    serializer = AvroSerializer(registry, "string", **use)
+    kind = (rules["domainRules"] or rules["encodingRules"])[-1]["type"]
+    for _ in range(2):  # the refusal is nothing that only the first record meets
+        with pytest.raises(SchemaRegistryError, match=rf"orders-value .*'protect' \({kind}\)") as e:
+            await made(serializer, "x")
+        assert "`ignore_rules=True`" in str(e.value)
+        assert not e.value.retriable
+    knowing = AvroSerializer(registry, "string", ignore_rules=True, **use)
+    assert await made(knowing, "x") == prefix(1) + b"\x02x"
+
+
+@pytest.mark.parametrize("use", USES, ids=str)
+@pytest.mark.parametrize("rules", INACTIVE, ids=str)
+async def test_rules_that_are_not_for_writers_do_not_matter(
+    stub: StubSchemaRegistry, registry: SchemaRegistry, rules: Any, use: dict[str, Any]
+) -> None:
+    stub.register("orders-value", '"string"', ruleSet=rules)
+    assert await made(AvroSerializer(registry, "string", **use), "x") == prefix(1) + b"\x02x"
+
+
+async def test_rules_are_refused_by_every_format(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    rules = {"ruleSet": {"domainRules": [rule()]}}
+    stub.register("orders-value", {}, schemaType="JSON", **rules)
+    for options in ({"use_latest_version": True}, {}):
+        with pytest.raises(SchemaRegistryError, match="protect"):
+            await made(JsonSchemaSerializer(registry, {}, **options), {})
+    assert await made(JsonSchemaSerializer(registry, {}, ignore_rules=True), {})
+    text = base64.b64encode(Second.DESCRIPTOR.file.serialized_pb).decode()
+    stub.register("orders-value", text, schemaType="PROTOBUF", **rules)
+    latest = {"use_latest_version": True}
+    with pytest.raises(SchemaRegistryError, match="protect"):
+        await made(ProtobufSerializer(registry, Second, **latest), Second(n=1))
+    knowing = ProtobufSerializer(registry, Second, ignore_rules=True, **latest)
+    assert await made(knowing, Second(n=1))
+
+
+@pytest.mark.parametrize("rules", ["text", {"domainRules": "text"}, {"domainRules": [1]}], ids=str)
+async def test_rules_that_are_not_understood_are_refused(
+    stub: StubSchemaRegistry, registry: SchemaRegistry, rules: Any
+) -> None:
+    stub.register("orders-value", '"string"', ruleSet=rules)
+    with pytest.raises(SchemaRegistryError, match="rules of the schema are not understood"):
+        await made(AvroSerializer(registry, "string"), "x")
+
+
+async def test_a_new_version_with_rules_ends_the_use_of_the_old_one() -> None:
+    held = Held()
+    held.stub.register("orders-value", ADDRESS)
+    async with held.registry() as registry:
+        serializer = AvroSerializer(registry, use_latest_version=True)
+        old = await made(serializer, {"street": "s"})
+        held.stub.register("orders-value", WIDER, ruleSet={"domainRules": [rule()]})
+        await grown_old()
+        assert serializer.serialize({"street": "s"}, VALUE) == old
+        await until(lambda: held.asked == 2)
+        await until(lambda: not serializer._plans)
+        with pytest.raises(SchemaRegistryError, match="protect"):
+            await made(serializer, {"street": "s"})
 
 
 # -- JSON Schema -----------------------------------------------------------------------------------
