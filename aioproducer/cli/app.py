@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from aioproducer import __version__
-from aioproducer.cli import cluster, doctor, load, option_help, perf, produce, topics
+from aioproducer.cli import cluster, doctor, load, option_help, perf, produce, topic_reading, topics
 from aioproducer.cli.commands import Command, Group
 from aioproducer.cli.console import OutputClosedError, abandon_stdout, say, write_line
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
@@ -42,6 +42,7 @@ app.command(epilog=doctor.EXAMPLES, cls=Command)(doctor.doctor)
 app.command(epilog=perf.EXAMPLES, cls=Command)(perf.perf)
 app.command(epilog=cluster.EXAMPLES, cls=Command)(cluster.cluster)
 app.command("options", epilog=option_help.EXAMPLES, cls=Command)(option_help.show_options)
+topics.app.command("read", epilog=topic_reading.EXAMPLES, cls=Command)(topic_reading.read)
 app.add_typer(topics.app, name="topics")
 
 

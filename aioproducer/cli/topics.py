@@ -1,4 +1,4 @@
-"""`aioproducer topics`: list, create, describe, delete.
+"""`aioproducer topics`: list, create, describe, delete; `topic_reading` has read.
 
 Owns: the commands' options and tables. Must not know: the wire; `testing` has the small client for
 looking at a cluster from outside.
@@ -36,6 +36,7 @@ EXAMPLES = options.examples(
     "aioproducer topics list",
     "aioproducer topics create orders -p 12 -r 3 --topic-config retention.ms=86400000",
     "aioproducer topics describe orders --json",
+    "aioproducer topics read orders --max 10",
     "aioproducer topics delete orders --missing-ok",
 )
 
@@ -52,7 +53,7 @@ def list_topics(
 ) -> int:
     """Print the names of all topics, a line each."""
 
-    async def act(cluster: _Cluster) -> None:
+    async def act(cluster: Cluster) -> None:
         topics = await cluster.topics(None)
         names = sorted(topic.name or "" for topic in topics if internal or not topic.is_internal)
         if as_json:
@@ -61,7 +62,7 @@ def list_topics(
             for name in names:
                 write_line(name)
 
-    return _run(act, connection)
+    return run_on(connection, act)
 
 
 @app.command(epilog=EXAMPLES, cls=Command)
@@ -93,7 +94,7 @@ def create(
     """Create a topic and wait until every broker knows it."""
     configs = dict(options.pair(text, "--topic-config") for text in settings or ())
 
-    async def act(cluster: _Cluster) -> None:
+    async def act(cluster: Cluster) -> None:
         await create_topic(
             cluster.servers,
             name,
@@ -108,7 +109,7 @@ def create(
         else:
             say(f"created {name}")
 
-    return _run(act, connection)
+    return run_on(connection, act)
 
 
 @app.command(epilog=EXAMPLES, cls=Command)
@@ -121,7 +122,7 @@ def describe(
 ) -> int:
     """Print a topic's partitions, leaders and replicas."""
 
-    async def act(cluster: _Cluster) -> None:
+    async def act(cluster: Cluster) -> None:
         topic = (await cluster.topics([name]))[0]
         if topic.error_code:
             raise error_from_code(topic.error_code, topic=name)
@@ -130,7 +131,7 @@ def describe(
         else:
             _print_partitions(topic)
 
-    return _run(act, connection)
+    return run_on(connection, act)
 
 
 @app.command(epilog=EXAMPLES, cls=Command)
@@ -146,7 +147,7 @@ def delete(
 ) -> int:
     """Delete a topic and wait until no broker knows it."""
 
-    async def act(cluster: _Cluster) -> None:
+    async def act(cluster: Cluster) -> None:
         deleted = True
         try:
             await delete_topic(
@@ -161,27 +162,36 @@ def delete(
         else:
             say(f"deleted {name}" if deleted else f"{name} does not exist")
 
-    return _run(act, connection)
+    return run_on(connection, act)
 
 
 @dataclass(frozen=True, slots=True)
-class _Cluster:
+class Cluster:
+    """A cluster, and how to connect to it.
+
+    Attributes:
+        servers: where to start from.
+        open_link: connects as the producer would, by TLS and SASL where they are asked for.
+    """
+
     servers: str
     open_link: OpenLink
 
     async def topics(self, names: Iterable[str] | None) -> list[MetadataResponseTopic]:
+        """What the cluster says of topics, or of all of them."""
         async with WireClient(
             self.servers, timeout_s=_TIMEOUT_S, open_link=self.open_link
         ) as client:
             return (await client.metadata(names)).topics
 
 
-def _run(act: Callable[[_Cluster], Awaitable[None]], connection: options.Connection) -> int:
+def run_on(connection: options.Connection, act: Callable[[Cluster], Awaitable[None]]) -> int:
+    """Runs a command that asks a cluster; returns its exit code."""
     config = connection.config()
 
     async def command(_: Interrupts) -> int:
         await wait_for_listener(config)
-        await act(_Cluster(",".join(config.bootstrap_servers), link_opener(config)))
+        await act(Cluster(",".join(config.bootstrap_servers), link_opener(config)))
         return ExitCode.OK
 
     return run_command(command)

@@ -7,19 +7,23 @@ Invariants:
 - Each record comes once and in offset order per partition; every batch's CRC is checked.
 - Control records are never among the records; what belongs to an aborted or an undecided
   transaction is not either where `isolation_level` is "read_committed" (KIP-98).
-- All waiting ends at `timeout_s`.
+- All waiting ends at `timeout_s`; in `stream_part` that is the time without an answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
+from enum import Enum
 from typing import Literal, Self, cast
 
 from aioproducer.errors import (
     FencedLeaderEpochError,
+    InvalidPartitionError,
     KafkaConnectionError,
     LeaderNotAvailableError,
     NotLeaderOrFollowerError,
@@ -29,7 +33,7 @@ from aioproducer.errors import (
 from aioproducer.records.batch import DecodedRecord, read_batches
 from aioproducer.records.committed import CommittedView
 from aioproducer.testing.admin import create_topic, delete_topic, list_topics
-from aioproducer.testing.wire_client import WireClient, raise_for_code
+from aioproducer.testing.wire_client import OpenLink, WireClient, raise_for_code
 from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.fetch import (
     FetchPartition,
@@ -46,12 +50,16 @@ from aioproducer.wire.messages.list_offsets import (
 )
 
 __all__ = [
+    "BEGINNING",
+    "ReadFrom",
+    "Start",
     "create_topic",
     "delete_topic",
     "end_offsets",
     "list_topics",
     "read_topic",
     "stream_batches",
+    "stream_part",
     "stream_topic",
 ]
 
@@ -62,6 +70,29 @@ _LATEST, _EARLIEST = -1, -2
 _MAX_WAIT_MS = 500
 _FETCH_BYTES = 8 * 1024 * 1024
 _PARTITION_BYTES = 1024 * 1024
+
+
+class Start(Enum):
+    """What the number of a `ReadFrom` counts."""
+
+    BEGINNING = "beginning"
+    END = "end"
+    OFFSET = "offset"
+    LAST = "last"
+    """So many records before the end of each partition."""
+    TIME = "time"
+    """The first record that is not older than so many ms since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFrom:
+    """Where the reading of each partition begins."""
+
+    start: Start
+    number: int = 0
+
+
+BEGINNING = ReadFrom(Start.BEGINNING)
 
 _LEADER_MOVED = (
     NotLeaderOrFollowerError,
@@ -126,6 +157,42 @@ async def stream_batches(
     async with WireClient(bootstrap, timeout_s=timeout_s) as client:
         reading = await _Reading.begin(client, topic, isolation_level)
         async with aclosing(reading.batches()) as batches:
+            async for found in batches:
+                yield found
+
+
+async def stream_part(
+    bootstrap: str,
+    topic: str,
+    *,
+    read_from: ReadFrom = BEGINNING,
+    partition: int | None = None,
+    follow: bool = False,
+    timeout_s: float = 60.0,
+    isolation_level: IsolationLevel = "read_uncommitted",
+    open_link: OpenLink | None = None,
+) -> AsyncGenerator[tuple[TopicPartition, list[DecodedRecord]], None]:
+    """Yield records of a topic from a place on, batch by batch.
+
+    Args:
+        bootstrap: As `read_topic`.
+        topic: The topic.
+        read_from: Where to begin; a place outside of a partition means its nearest end.
+        partition: The only partition to read; all of them if left out.
+        follow: Go on with records that arrive later, without end.
+        timeout_s: How long brokers may be silent.
+        isolation_level: As `read_topic`.
+        open_link: How to connect; without TLS and SASL if left out.
+
+    Raises:
+        InvalidPartitionError: The topic has no such partition.
+        KafkaError: As `read_topic`, and whatever `open_link` raises.
+    """
+    async with WireClient(bootstrap, timeout_s=timeout_s, open_link=open_link) as client:
+        reading = await _Reading.begin(client, topic, isolation_level, read_from, partition)
+        if follow:
+            reading.follow()
+        async with aclosing(reading.batches(postpone=True)) as batches:
             async for found in batches:
                 yield found
 
@@ -209,6 +276,17 @@ def _by_leader(leaders: Mapping[int, int]) -> dict[int, list[int]]:
     return led
 
 
+def _places(
+    read_from: ReadFrom, starts: Mapping[int, int], ends: Mapping[int, int]
+) -> dict[int, int]:
+    """Where partitions are read from, by their ends alone."""
+    if read_from.start is Start.BEGINNING:
+        return {index: starts.get(index, 0) for index in ends}
+    if read_from.start is Start.OFFSET:
+        return dict.fromkeys(ends, read_from.number)
+    return {index: end - read_from.number for index, end in ends.items()}
+
+
 class _Reading:
     """One pass over a topic: where each partition stands, and where it ends."""
 
@@ -228,19 +306,58 @@ class _Reading:
         self._end = ends
 
     @classmethod
-    async def begin(cls, client: WireClient, topic: str, isolation_level: IsolationLevel) -> Self:
+    async def begin(
+        cls,
+        client: WireClient,
+        topic: str,
+        isolation_level: IsolationLevel,
+        read_from: ReadFrom = BEGINNING,
+        partition: int | None = None,
+    ) -> Self:
         # Ends first: records that arrive meanwhile belong to a later reading.
         ends = await _list_offsets(client, topic, _LATEST, isolation_level)
         starts = await _list_offsets(client, topic, _EARLIEST, isolation_level)
+        if read_from.start is Start.TIME:
+            later = await _list_offsets(client, topic, read_from.number, isolation_level)
+            # -1: no record is as young.
+            places = {index: later[index] if later[index] >= 0 else ends[index] for index in ends}
+        else:
+            places = _places(read_from, starts, ends)
+        # A partition that was created meanwhile belongs to a later reading, too.
+        starts = {
+            index: min(max(places[index], starts.get(index, 0)), end) for index, end in ends.items()
+        }
+        if partition is not None:
+            if partition not in ends:
+                raise InvalidPartitionError(
+                    f"there is no partition {partition}: the topic has {len(ends)}, from 0 to "
+                    f"{len(ends) - 1}",
+                    topic=topic,
+                )
+            starts, ends = {partition: starts[partition]}, {partition: ends[partition]}
         return cls(client, topic, isolation_level, starts, ends)
 
-    async def batches(self) -> AsyncGenerator[tuple[TopicPartition, list[DecodedRecord]], None]:
+    def follow(self) -> None:
+        """Never end: records that arrive later are read, too."""
+        self._end = dict.fromkeys(self._end, sys.maxsize)
+
+    async def batches(
+        self, *, postpone: bool = False
+    ) -> AsyncGenerator[tuple[TopicPartition, list[DecodedRecord]], None]:
+        """Yield what is read.
+
+        Args:
+            postpone: Whether the client's deadline begins anew with every answer.
+        """
         while self._unread():
             leaders = await self._client.retry(lambda: _leaders(self._client, self._topic))
             try:
                 while by_leader := _by_leader({index: leaders[index] for index in self._unread()}):
                     for node_id, indexes in by_leader.items():
-                        for data in await self._fetch(node_id, indexes):
+                        fetched = await self._fetch(node_id, indexes)
+                        if postpone:
+                            self._client.postpone()
+                        for data in fetched:
                             for found in self._decode(data):
                                 yield found
                                 # Decoding is all CPU: let others run between two batches.

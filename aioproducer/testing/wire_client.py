@@ -230,6 +230,10 @@ class WireClient:
                 failure: KafkaError = error
             await self.pause(failure)
 
+    def postpone(self) -> None:
+        """Start the time for everything that is asked anew."""
+        self._deadline = asyncio.get_running_loop().time() + self._timeout_s
+
     async def pause(self, failure: KafkaError | None = None) -> None:
         """Wait a moment before another try.
 

@@ -16,10 +16,19 @@ from aioproducer.errors import (
     UnknownTopicOrPartitionError,
 )
 from aioproducer.records.codecs import CompressionType
-from aioproducer.testing import EmbeddedCluster, TopicSpec
+from aioproducer.records.reader import DecodedRecord
+from aioproducer.testing import EmbeddedCluster, TopicSpec, VirtualKafka, run_virtual
 from aioproducer.testing.admin import create_topic, delete_topic, list_topics
-from aioproducer.testing.reader import end_offsets, read_topic, stream_topic
+from aioproducer.testing.reader import (
+    ReadFrom,
+    Start,
+    end_offsets,
+    read_topic,
+    stream_part,
+    stream_topic,
+)
 from aioproducer.testing.wire_client import Link, WireClient, parse_bootstrap
+from aioproducer.types import TopicPartition
 from aioproducer.wire.api_keys import ApiKey
 
 from .support import make_batch, produce
@@ -197,3 +206,33 @@ async def test_creation_waits_until_every_partition_has_a_leader(cluster: Embedd
     fault = cluster.state.faults.error(ApiKey.METADATA, 5, topic="new", partition=0, times=3)
     await create_topic(cluster.bootstrap_servers, "new")
     assert fault.struck == 3
+
+
+def test_postponing_starts_a_clients_time_anew() -> None:
+    async def wait_twice(_: VirtualKafka) -> None:
+        async with WireClient("localhost:1", timeout_s=10) as client:
+            for _ in range(3):
+                await asyncio.sleep(8)
+                await client.pause()
+                client.postpone()
+            await asyncio.sleep(10)
+            with pytest.raises(KafkaTimeoutError):
+                await client.pause()
+
+    run_virtual(wait_twice)
+
+
+async def test_part_of_a_topic_is_read_from_a_place_on(cluster: EmbeddedCluster) -> None:
+    fill(cluster, 1)
+    read_from = ReadFrom(Start.LAST, 3)
+    part = stream_part(cluster.bootstrap_servers, "t", read_from=read_from, partition=2)
+    found = [(where.partition, each.offset) async for where, each in flat(part)]
+    assert found == [(2, 17), (2, 18), (2, 19)]
+
+
+async def flat(
+    part: AsyncIterator[tuple[TopicPartition, list[DecodedRecord]]],
+) -> AsyncIterator[tuple[TopicPartition, DecodedRecord]]:
+    async for where, records in part:
+        for record in records:
+            yield where, record

@@ -1,0 +1,186 @@
+"""`aioproducer topics read`: the records of a topic, to look at or for a pipe.
+
+Owns: the command's options, how a record is printed. Must not know: how a topic is read.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Annotated, Any, Optional
+
+import typer
+
+from aioproducer.cli import options
+from aioproducer.cli.console import say, write_line
+from aioproducer.cli.groups import grouped
+from aioproducer.cli.topics import Cluster, Name, run_on
+from aioproducer.errors import ConfigError
+from aioproducer.records.reader import DecodedRecord
+from aioproducer.testing.reader import ReadFrom, Start, stream_part
+from aioproducer.types import TopicPartition
+
+EXAMPLES = options.examples(
+    "aioproducer topics read orders --max 10",
+    "aioproducer topics read orders --from -5 --partition 0 --key-separator :",
+    "aioproducer topics read orders --from 2026-01-31T12:00:00Z --format json | jq .value",
+    "aioproducer topics read orders --from end --follow",
+)
+_WORDS = {
+    "beginning": Start.BEGINNING,
+    "earliest": Start.BEGINNING,
+    "end": Start.END,
+    "latest": Start.END,
+}
+_PLACES = "beginning, end, an offset, -N for the last N, a time as 2026-01-31T12:00Z, or @MS"
+_SILENCE_S = 30.0
+
+Number = Optional[int]  # noqa: UP045
+
+
+@grouped
+def read(
+    *,
+    name: Name,
+    from_: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="PLACE",
+            help="Where each partition is read from: beginning, end, an offset, -N for the last N "
+            "records, a time in ISO 8601 (UTC unless it has an offset), or @MS since 1970.",
+            autocompletion=options.choices(*_WORDS),
+        ),
+    ] = "beginning",
+    most: Annotated[
+        Number,
+        typer.Option(
+            "--max", "-n", metavar="COUNT", min=1, help="At most so many records; without: all."
+        ),
+    ] = None,
+    partition: Annotated[
+        Number,
+        typer.Option(
+            "--partition", "-p", metavar="NUMBER", min=0, help="Only this partition; without: all."
+        ),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with records that arrive later, until Ctrl-C.")
+    ] = False,
+    committed: Annotated[
+        bool, typer.Option("--committed", help="Only what is committed (read_committed).")
+    ] = False,
+    key_separator: Annotated[
+        options.Text,
+        typer.Option(
+            "--key-separator",
+            "-K",
+            metavar="TEXT",
+            help="Print each key and this before its value; without: the value alone.",
+        ),
+    ] = None,
+    format_: options.OutputFormat = "text",
+    as_json: options.AsJson = False,
+    connection: options.Connection,
+) -> int:
+    """Print the records that a topic has now, in the order of offsets per partition.
+
+    As text, a record's value is a line; a null is an empty one. As JSON, a record is a line with
+    topic, partition, offset, timestamp, key, value and headers; bytes that are no UTF-8 are under
+    key_base64 and value_base64 then. No consumer group is involved, and nothing is committed.
+    """
+    place = _place(from_)
+    shown = _Json() if options.wants_json(format_, as_json=as_json) else _Text(key_separator)
+
+    async def act(cluster: Cluster) -> None:
+        count = 0
+        reading = stream_part(
+            cluster.servers,
+            name,
+            read_from=place,
+            partition=partition,
+            follow=follow,
+            timeout_s=_SILENCE_S,
+            isolation_level="read_committed" if committed else "read_uncommitted",
+            open_link=cluster.open_link,
+        )
+        async with aclosing(reading) as batches:
+            async for where, records in batches:
+                wanted = records if most is None else records[: most - count]
+                write_line("\n".join(shown.line(where, record) for record in wanted))
+                count += len(wanted)
+                if count == most:
+                    return
+        if not count:
+            say(f"no record in {name} from {from_} on")
+
+    return run_on(connection, act)
+
+
+def _place(text: str) -> ReadFrom:
+    word = _WORDS.get(text)
+    if word is not None:
+        return ReadFrom(word)
+    try:
+        if text.startswith("@"):
+            return _at(int(text[1:]))
+        if text.removeprefix("-").isdecimal():
+            number = int(text)
+            return ReadFrom(Start.LAST, -number) if number < 0 else ReadFrom(Start.OFFSET, number)
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"--from takes {_PLACES}, not {text!r}") from None
+    time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return _at(round(time.timestamp() * 1000))
+
+
+def _at(timestamp_ms: int) -> ReadFrom:
+    # Negative ones have meanings of their own in Kafka.
+    if timestamp_ms < 0:
+        raise ConfigError("--from takes no time before 1970")
+    return ReadFrom(Start.TIME, timestamp_ms)
+
+
+class _Text:
+    """Records as lines of text, as `produce` takes them."""
+
+    def __init__(self, key_separator: str | None) -> None:
+        self._key_separator = key_separator
+
+    def line(self, _: TopicPartition, record: DecodedRecord) -> str:
+        value = _text(record.value)
+        if self._key_separator is None:
+            return value
+        return f"{_text(record.key)}{self._key_separator}{value}"
+
+
+class _Json:
+    """Records as lines of JSON."""
+
+    def line(self, where: TopicPartition, record: DecodedRecord) -> str:
+        content = {
+            "topic": where.topic,
+            "partition": where.partition,
+            "offset": record.offset,
+            "timestamp_ms": record.timestamp_ms,
+            **dict(_named("key", record.key)),
+            **dict(_named("value", record.value)),
+            "headers": [
+                {"name": name, **dict(_named("value", value))} for name, value in record.headers
+            ],
+        }
+        return json.dumps(content, ensure_ascii=False)
+
+
+def _text(data: bytes | None) -> str:
+    return "" if data is None else data.decode("utf-8", "replace")
+
+
+def _named(name: str, data: bytes | None) -> Iterator[tuple[str, Any]]:
+    try:
+        yield name, None if data is None else data.decode("utf-8")
+    except UnicodeDecodeError:
+        yield f"{name}_base64", base64.b64encode(data or b"").decode("ascii")
