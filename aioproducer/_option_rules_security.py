@@ -40,9 +40,11 @@ def _check_protocol(chosen: frozenset[str]) -> None:
     """Security that is configured and not used is worse than none."""
     security = sorted(name for name in chosen if name.startswith(("sasl_", "ssl_")))
     if security and "security_protocol" not in chosen:
+        logs_in = any(name.startswith("sasl_") for name in security)
         raise ConfigError(
             f"{security[0]} needs security_protocol, whose default is PLAINTEXT",
-            advice="set security_protocol to SSL, SASL_SSL or SASL_PLAINTEXT",
+            advice="set security_protocol to "
+            + ("SASL_SSL (or SASL_PLAINTEXT, without TLS)" if logs_in else "SSL"),
         )
 
 

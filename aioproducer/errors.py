@@ -171,11 +171,15 @@ class InvalidPartitionError(KafkaError):
     """The partition asked for, or chosen by the partitioner, does not exist."""
 
 
-class BufferFullError(KafkaError):
-    """`send_nowait()` would have had to wait for memory or for metadata."""
+class WouldBlockError(KafkaError):
+    """`send_nowait()` or a callback would have to wait: for metadata, memory or a serializer."""
 
     retriable: bool = True
     advice: str | None = "Await send() instead: it waits its turn."
+
+
+class BufferFullError(WouldBlockError):
+    """There is no memory for the record, and the call does not wait for it."""
 
 
 class KafkaTimeoutError(KafkaError, TimeoutError):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioproducer._arguments import timeout_of
 from aioproducer.bulk_calls import BulkCalls
 from aioproducer.config import ConfigInput, configured
-from aioproducer.errors import BufferFullError, InvalidTopicError
+from aioproducer.errors import InvalidTopicError, WouldBlockError
 from aioproducer.life import check_in_task
 from aioproducer.measuring import MeasuringCalls
 from aioproducer.serializers.calling import (
@@ -121,7 +121,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Like `send`, but raises `BufferFullError` where `send` would wait."""
+        """Like `send`, but raises `WouldBlockError` where `send` would wait."""
         if self._lane is not None:
             delivery: Delivery | None = self._lane.append_nowait(
                 topic, value, key, headers, partition, timestamp_ms
@@ -311,9 +311,9 @@ SHORTENED: Final = (("send", Producer.send, False), ("send_and_wait", Producer.s
 """Methods of `Producer` as they are written, see `runtime.lane.shorten`."""
 
 
-def _would_wait(record: UnfinishedRecord | UnfinishedParts, topic: str | None) -> BufferFullError:
+def _would_wait(record: UnfinishedRecord | UnfinishedParts, topic: str | None) -> WouldBlockError:
     """Gives a record up whose serializer waits where nothing can."""
     record.close()
-    return BufferFullError(
+    return WouldBlockError(
         f"the {record.part}_serializer has to wait", topic=topic, advice="use send(), which waits"
     )

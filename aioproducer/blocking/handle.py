@@ -67,7 +67,7 @@ class DeliveryHandle:
     def add_done_callback(self, callback: Callable[[DeliveryHandle], object]) -> None:
         """Calls `callback(handle)` once the outcome is known, in the thread of the loop.
 
-        It must not wait: its `send()` raises `BufferFullError` where another one would wait, the
+        It must not wait: its `send()` raises `WouldBlockError` where another one would wait, the
         calls that always wait raise `IllegalStateError`. When the outcome is known already it is
         called at once, in this thread.
         """

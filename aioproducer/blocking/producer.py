@@ -31,10 +31,10 @@ from aioproducer.blocking.started import Started
 from aioproducer.blocking.transactions import TransactionalCalls
 from aioproducer.config import ConfigInput, ProducerConfig
 from aioproducer.errors import (
-    BufferFullError,
     IllegalStateError,
     ProducerClosedError,
     SerializationError,
+    WouldBlockError,
 )
 from aioproducer.records import record_size_bound
 from aioproducer.records.layout import HEADER_SIZE
@@ -238,8 +238,8 @@ class Producer(TransactionalCalls):
         Raises:
             MetadataTimeoutError: the topic or partition did not appear in time.
             BufferExhaustedError: no memory became free in time.
-            BufferFullError: in a callback, where nothing can wait; or there is no room, and
-                `enqueue_timeout_ms` is 0.
+            WouldBlockError: in a callback, where nothing can wait.
+            BufferFullError: there is no room, and `enqueue_timeout_ms` is 0.
             RecordTooLargeError: larger than `max_request_size` or `buffer_memory`.
             SerializationError: a serializer failed, or the types cannot be sent.
             IllegalStateError: not started, closed or after `fork()`; outside a transaction
@@ -469,7 +469,7 @@ class Producer(TransactionalCalls):
                 serializing.check_free(topic)
             else:
                 made.close()
-                raise BufferFullError(
+                raise WouldBlockError(
                     f"the {made.part}_serializer has to wait, and a callback cannot",
                     topic=topic,
                     advice="send in another thread",
@@ -488,14 +488,14 @@ class Producer(TransactionalCalls):
     def _send_seen(self, inside: Inside, record: tuple[Any, ...]) -> DeliveryHandle:
         """Interceptors live in the loop: so do the records they see, one by one."""
         if self._thread.is_here:
-            raise BufferFullError("a callback cannot wait for the interceptors")
+            raise WouldBlockError("a callback cannot wait for the interceptors")
         handle = DeliveryHandle(self._thread)
         return self._thread.call(inside.in_order(lambda: inside.send(handle, *record)))
 
     def _send_through_loop(self, inside: Inside, entry: Entry) -> DeliveryHandle:
         """Appends before it returns, so that whatever is wrong is raised here."""
         if self._thread.is_here:
-            raise BufferFullError(
+            raise WouldBlockError(
                 "the record's topic or partition is new, and a callback cannot wait for it",
                 topic=entry[1],
                 advice="call warm_up([topic]) and send one record first",

@@ -33,6 +33,7 @@ from aioproducer.errors import (
     KafkaError,
     KafkaTimeoutError,
     RecordTooLargeError,
+    WouldBlockError,
 )
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.runtime.lane import FastLane
@@ -232,7 +233,8 @@ class RecordAppender:
         """Appends without waiting.
 
         Raises:
-            BufferFullError: metadata or memory would have to be waited for.
+            WouldBlockError: metadata would have to be waited for.
+            BufferFullError: memory would.
         """
         ticket = self._ticket()
         if partition is not None:
@@ -343,7 +345,7 @@ class RecordAppender:
         self._metadata.request_topic(topic, self._loop.time())
         if failure is not None:
             raise failure.with_context()
-        raise BufferFullError(
+        raise WouldBlockError(
             "the topic's metadata is not known yet",
             topic=topic,
             partition=partition,

@@ -30,11 +30,11 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from aioproducer.errors import (
-    BufferFullError,
     IllegalStateError,
     InvalidTopicError,
     KafkaError,
     KafkaTimeoutError,
+    WouldBlockError,
 )
 from aioproducer.records.bulk import Rows, Share
 from aioproducer.runtime.bulk_result import (
@@ -304,7 +304,7 @@ class BulkRun:
     async def _finished(self, topic: str, row: RowParts | UnfinishedParts) -> RowParts:
         if not self._patient:
             discard(row)
-            raise BufferFullError("a serializer has to wait, and one has timed out before")
+            raise WouldBlockError("a serializer has to wait, and one has timed out before")
         return await self._waiting(self._appender.finished(topic, row))
 
     def _target(self, topic: str | None) -> BulkTarget:

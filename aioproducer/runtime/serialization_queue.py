@@ -12,7 +12,7 @@ from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from aioproducer.errors import BufferFullError, KafkaError, KafkaTimeoutError
+from aioproducer.errors import KafkaError, KafkaTimeoutError, WouldBlockError
 
 if TYPE_CHECKING:
     from aioproducer.runtime.appender_needs import Unfinished
@@ -49,10 +49,10 @@ class SerializationQueue:
         """Raises where a caller cannot wait.
 
         Raises:
-            BufferFullError: an earlier record of the topic is being serialized.
+            WouldBlockError: an earlier record of the topic is being serialized.
         """
         if topic in self._topics:
-            raise BufferFullError(
+            raise WouldBlockError(
                 "an earlier record of the topic is being serialized",
                 topic=topic,
                 advice="use send(), which waits",

@@ -23,13 +23,13 @@ from uuid import UUID
 
 from aioproducer._arguments import seconds_of, timeout_of
 from aioproducer.errors import (
-    BufferFullError,
     IllegalStateError,
     KafkaError,
     ProducerClosedError,
     ProducerFencedError,
     RecordsPurgedError,
     TransactionAbortedError,
+    WouldBlockError,
 )
 from aioproducer.life import State
 from aioproducer.producer import Producer
@@ -258,7 +258,7 @@ class MockProducer(Producer):
         if not isinstance(parts, tuple):
             parts.close()
             with self._interception.telling(parts.known):
-                raise BufferFullError(f"the {parts.part}_serializer has to wait", topic=topic)
+                raise WouldBlockError(f"the {parts.part}_serializer has to wait", topic=topic)
         with self._interception.telling(parts):
             self._serializing.check_free(parts[0])
         return self._take(parts)

@@ -16,6 +16,7 @@ from aioproducer.errors import (
     MetadataTimeoutError,
     RecordTooLargeError,
     SerializationError,
+    WouldBlockError,
 )
 from aioproducer.records import murmur2_partition
 from aioproducer.testing.reader import read_topic
@@ -209,8 +210,9 @@ async def test_send_nowait_raises_where_send_would_wait(cluster: ClusterUnderTes
         linger_ms=60_000,
         delivery_timeout_ms=120_000,
     ) as producer:
-        with pytest.raises(BufferFullError, match="metadata"):
+        with pytest.raises(WouldBlockError, match="metadata") as caught:
             producer.send_nowait(topic, b"v")
+        assert not isinstance(caught.value, BufferFullError)
         await producer.warm_up([topic])
         delivery = producer.send_nowait(topic, b"v" * 16_000)
         with pytest.raises(BufferFullError, match="buffer_memory"):

@@ -300,3 +300,18 @@ async def test_an_unsigned_token_is_never_from_the_future_of_a_broker_that_count
         issued = json.loads(urlsafe_b64decode(body + "=" * (-len(body) % 4)))["iat"]
         assert issued == round(issued, 3)
         assert issued * 1000 < time.time_ns() // 1_000_000 + 0.5
+
+
+@pytest.mark.parametrize(
+    ("option", "protocol"),
+    [
+        ({"sasl_username": "u", "sasl_password": "p"}, "SASL_SSL"),
+        ({"ssl_truststore_location": "ca.pem"}, "SSL"),
+    ],
+)
+def test_security_without_a_protocol_advises_the_one_that_fits(
+    option: dict[str, str], protocol: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config(**option)
+    assert f"set security_protocol to {protocol}" in str(caught.value)

@@ -25,7 +25,7 @@ _CLIENT_ERRORS: Final[tuple[tuple[type[Exception], type[Exception]], ...]] = (
     (ours.TransactionAbortedError, errors.TransactionAbortedError),
     (ours.BootstrapError, errors.KafkaTimeoutError),
     (ours.KafkaTimeoutError, errors.KafkaTimeoutError),
-    (ours.BufferFullError, errors.KafkaTimeoutError),
+    (ours.WouldBlockError, errors.KafkaTimeoutError),
     (ours.TlsError, errors.KafkaConnectionError),
     (ours.KafkaConnectionError, errors.KafkaConnectionError),
     (ours.ProtocolError, errors.KafkaProtocolError),

@@ -18,6 +18,7 @@ _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN ((?:[A-Z0-9]+ )*PRIVATE KEY)-----(.*?)-----END \1-----", re.DOTALL
 )
+_TRUSTED = "-----BEGIN TRUSTED CERTIFICATE-----"
 _LINE = 64
 _JKS_MAGIC = b"\xfe\xed\xfe\xed"
 _DER_SEQUENCE = b"\x30"
@@ -36,8 +37,18 @@ class PemStore:
 def parse_pem(text: str, password: str | None = None) -> PemStore:
     """The certificates and the first private key in a text, whatever stands between them.
 
-    Line ends may be missing: properties files tend to join the lines.
+    Line ends may be missing, or be written as a backslash and an n: properties files and
+    environment variables tend to have them so.
+
+    Raises:
+        ConfigError: the certificates are in OpenSSL's own form.
     """
+    text = text.replace("\\r", "").replace("\\n", "\n")
+    if _TRUSTED in text:
+        raise ConfigError(
+            "the certificates are TRUSTED CERTIFICATE blocks, which only OpenSSL reads",
+            advice="convert each: openssl x509 -in OLD.pem -out NEW.pem",
+        )
     key = _PRIVATE_KEY.search(text)
     return PemStore(
         tuple(_block("CERTIFICATE", found[1]) for found in _CERTIFICATE.finditer(text)),
@@ -87,6 +98,11 @@ def _read_pkcs12(path: str, data: bytes, password: str | None) -> PemStore:
     try:
         store = pkcs12.load_pkcs12(data, None if password is None else password.encode())
     except ValueError:
+        if _is_der_certificate(data):
+            raise ConfigError(
+                f"{path} is a certificate in DER, not a store",
+                advice="convert it: openssl x509 -inform DER -in OLD -out NEW.pem",
+            ) from None
         raise ConfigError(f"{path} cannot be read with the password given for it") from None
     own = [] if store.cert is None else [store.cert]
     certificates = [entry.certificate for entry in (*own, *store.additional_certs)]
@@ -94,6 +110,16 @@ def _read_pkcs12(path: str, data: bytes, password: str | None) -> PemStore:
     if store.key is not None:
         key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     return PemStore(tuple(c.public_bytes(Encoding.PEM).decode() for c in certificates), key)
+
+
+def _is_der_certificate(data: bytes) -> bool:
+    from cryptography.x509 import load_der_x509_certificate
+
+    try:
+        load_der_x509_certificate(data)
+    except ValueError:
+        return False
+    return True
 
 
 def _block(label: str, body: str) -> str:

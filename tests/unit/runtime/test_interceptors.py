@@ -14,13 +14,13 @@ from support.stage import Stage, play
 from aioproducer import Record, RecordMetadata, blocking
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import (
-    BufferFullError,
     ConfigError,
     KafkaError,
     MetadataTimeoutError,
     RecordTooLargeError,
     SerializationError,
     TopicAuthorizationFailedError,
+    WouldBlockError,
 )
 from aioproducer.interceptors import ClusterInfo
 from aioproducer.testing.broker import ErrorAnswer, Fault
@@ -130,7 +130,7 @@ def test_records_that_are_never_accepted_are_told_of_once_with_their_headers():
 
     async def act(stage: Stage) -> None:
         async with stage.producer as producer:
-            with pytest.raises(BufferFullError):
+            with pytest.raises(WouldBlockError):
                 producer.send_nowait("t", b"v", headers={"a": b""})
             with pytest.raises(SerializationError):
                 await producer.send("t", 5, partition=0)
@@ -143,7 +143,7 @@ def test_records_that_are_never_accepted_are_told_of_once_with_their_headers():
                     await producer.send("unknown", b"v")
         kinds = [type(error) for _, error, _ in witness.told]
         assert kinds == [
-            BufferFullError,
+            WouldBlockError,
             SerializationError,
             RecordTooLargeError,
             MetadataTimeoutError,

@@ -18,7 +18,6 @@ from support.transactional_acts import committed, perform, settled
 
 from aioproducer import Producer, TopicPartition
 from aioproducer.errors import (
-    BufferFullError,
     CommitOutcomeUnknownError,
     FatalTransactionError,
     IllegalStateError,
@@ -30,6 +29,7 @@ from aioproducer.errors import (
     TopicAuthorizationFailedError,
     TransactionAbortableError,
     TransactionAbortedError,
+    WouldBlockError,
 )
 from aioproducer.types import Persistence
 from aioproducer.wire.api_keys import ApiKey
@@ -515,7 +515,7 @@ def test_a_topic_that_does_not_wait_either_to_be_refused_fails_the_transaction(n
         producer = stage.producer
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"x")
-        with pytest.raises((BufferFullError, InvalidTopicError)):
+        with pytest.raises((WouldBlockError, InvalidTopicError)):
             producer.send_nowait(name, b"x")
         await asyncio.sleep(1)
         with pytest.raises((TopicAuthorizationFailedError, TransactionAbortableError)):

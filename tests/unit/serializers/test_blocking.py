@@ -12,10 +12,10 @@ from support.waiting import until
 
 from aioproducer.blocking import Producer
 from aioproducer.errors import (
-    BufferFullError,
     KafkaTimeoutError,
     ProducerClosedError,
     SerializationError,
+    WouldBlockError,
 )
 from aioproducer.serializers import BytesSerializer, in_thread
 from aioproducer.testing import ThreadedCluster
@@ -50,7 +50,7 @@ def test_serializers_that_wait_are_waited_for() -> None:
                 producer.send("t", 5, "k")
             assert producer.send_many("t", [("k", 6), ("k", 7)]).delivered == 2
             refusal = _refusal_in_a_callback(producer, 9)
-            assert isinstance(refusal, BufferFullError)
+            assert isinstance(refusal, WouldBlockError)
             assert "serializer has to wait" in str(refusal)
         assert cluster.values("t") == [b"0", b"1", b"2", b"3", b"4", b"6", b"7"]
         assert threads[0] == threading.current_thread().name
@@ -127,7 +127,7 @@ def test_threads_queue_behind_a_serialization_of_another_one(second: Any) -> Non
         assert producer._started is not None
         queue = producer._started.inside.engine.appender.serializing
         asyncio.run(until(lambda: after.done() or len(queue._topics["t"].waiting) == 2))
-        assert isinstance(_refusal_in_a_callback(producer, "c"), BufferFullError)
+        assert isinstance(_refusal_in_a_callback(producer, "c"), WouldBlockError)
         producer._thread.post(go_on[0].set)
         first.result(30)
         after.result(30)

@@ -9,11 +9,11 @@ import pytest
 from support.stage import Stage, play
 
 from aioproducer.errors import (
-    BufferFullError,
     IllegalStateError,
     KafkaTimeoutError,
     ProducerClosedError,
     SerializationError,
+    WouldBlockError,
 )
 from aioproducer.serializers import (
     BytesSerializer,
@@ -148,7 +148,7 @@ def test_send_nowait_refuses_a_serializer_that_waits() -> None:
     async def act(stage: Stage) -> None:
         await stage.producer.start()
         await stage.producer.warm_up(["t"])
-        with pytest.raises(BufferFullError, match="the value_serializer has to wait"):
+        with pytest.raises(WouldBlockError, match="the value_serializer has to wait"):
             stage.producer.send_nowait("t", 1)
         await stage.producer.close()
         assert records(stage) == []
@@ -302,7 +302,7 @@ def test_interceptors_are_told_of_records_whose_serializer_waits() -> None:
         await producer.send_and_wait("t", "good")
         with pytest.raises(SerializationError):
             await producer.send("t", "bad")
-        with pytest.raises(BufferFullError, match="has to wait"):
+        with pytest.raises(WouldBlockError, match="has to wait"):
             producer.send_nowait("t", "good")
         result = await producer.send_many("t", ["good", "bad", "good"])
         assert (result.delivered, [failed.index for failed in result.failed]) == (2, [1])
@@ -314,7 +314,7 @@ def test_interceptors_are_told_of_records_whose_serializer_waits() -> None:
         [
             (0, None),
             (None, "SerializationError"),
-            (None, "BufferFullError"),
+            (None, "WouldBlockError"),
             (1, None),
             (None, "SerializationError"),
             (2, None),

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from support.stage import Stage, play
 
 from aioproducer.errors import (
-    BufferFullError,
     IllegalStateError,
     KafkaTimeoutError,
     ProducerClosedError,
     SerializationError,
+    WouldBlockError,
 )
 from aioproducer.serializers import SerializationContext
 from aioproducer.testing import MockProducer
@@ -175,7 +175,7 @@ def test_send_nowait_does_not_overtake() -> None:
         await producer.start()
         await producer.warm_up(["t"])
         (sending,) = await started(producer.send("t", ("a", 3)))
-        with pytest.raises(BufferFullError, match="earlier record of the topic is being"):
+        with pytest.raises(WouldBlockError, match="earlier record of the topic is being"):
             producer.send_nowait("t", "b")
         await sending
         producer.send_nowait("t", "c")
@@ -211,12 +211,12 @@ def test_with_interceptors_the_topic_they_leave_counts() -> None:
             producer.send("u", "b"),
             producer.send_many("u", ["c"]),
         )
-        with pytest.raises(BufferFullError, match="is being serialized"):
+        with pytest.raises(WouldBlockError, match="is being serialized"):
             producer.send_nowait("u", "d")
         await asyncio.gather(*tasks)
         await producer.close()
         assert stage.values("t") == [b"a", b"b", b"c"]
-        assert interceptor.refused == ["BufferFullError"]
+        assert interceptor.refused == ["WouldBlockError"]
 
     in_order(act, interceptor_classes=[interceptor])
 
@@ -385,7 +385,7 @@ async def test_the_mock_producer_keeps_the_order_as_well() -> None:
             producer.send("t", ("b", 0)),
             producer.send_many("t", ["c"]),
         )
-        with pytest.raises(BufferFullError, match="is being serialized"):
+        with pytest.raises(WouldBlockError, match="is being serialized"):
             producer.send_nowait("t", "d")
         await asyncio.gather(*tasks)
         assert [record.value for record in producer.history] == [b"a", b"b", b"c"]

@@ -20,12 +20,12 @@ from support.stage import Stage, play
 from support.waiting import until
 
 from aioproducer.errors import (
-    BufferFullError,
     ConfigError,
     IncompatibleSchemaError,
     SchemaNotFoundError,
     SchemaRegistryError,
     SerializationError,
+    WouldBlockError,
 )
 from aioproducer.serializers import (
     AvroSerializer,
@@ -583,7 +583,7 @@ def test_a_producer_waits_for_the_first_record_only(
         producer = stage.producer
         await producer.start()
         await producer.warm_up(["t"])
-        with pytest.raises(BufferFullError, match="value_serializer has to wait"):
+        with pytest.raises(WouldBlockError, match="value_serializer has to wait"):
             producer.send_nowait("t", {"name": "a"})
         await producer.send_and_wait("t", {"name": "a"})
         producer.send_nowait("t", {"name": "b"})

@@ -59,6 +59,7 @@ def trust_forms(authority: Authority, directory: Path) -> dict[str, dict[str, An
     return {
         "text": {"ssl_truststore_certificates": authority.pem},
         "text in one line": {"ssl_truststore_certificates": authority.pem.replace("\n", " ")},
+        "text with escapes": {"ssl_truststore_certificates": authority.pem.replace("\n", "\\r\\n")},
         "PEM file": {"ssl_truststore_location": str(pem), "ssl_truststore_type": "PEM"},
         "PKCS12 file": {
             "ssl_truststore_location": str(store),
@@ -68,7 +69,10 @@ def trust_forms(authority: Authority, directory: Path) -> dict[str, dict[str, An
     }
 
 
-@pytest.mark.parametrize("form", ["text", "text in one line", "PEM file", "PKCS12 file", "context"])
+@pytest.mark.parametrize(
+    "form",
+    ["text", "text in one line", "text with escapes", "PEM file", "PKCS12 file", "context"],
+)
 async def test_trust_may_be_given_in_every_form(
     brokers: Brokers, authority: Authority, tmp_path: Path, evidence: Evidence, form: str
 ) -> None:
@@ -241,6 +245,10 @@ async def test_a_refusal_does_not_make_a_storm_of_connections(
     [
         ({"ssl_truststore_location": "/nowhere/ca.pem"}, "/nowhere/ca.pem cannot be read"),
         ({"ssl_truststore_certificates": "nothing"}, "holds no certificate"),
+        (
+            {"ssl_truststore_certificates": "-----BEGIN TRUSTED CERTIFICATE-----\nMII=\n"},
+            "which only OpenSSL reads -> convert each: openssl x509",
+        ),
         ({"ssl_cipher_suites": ["NO-SUCH-SUITE"]}, "ssl_cipher_suites: none is known"),
         ({"ssl_cipher_suites": ["TLS_AES_128_GCM_SHA256"]}, "name all of them or none"),
         ({"ssl_enabled_protocols": ["TLSv1.3"], "ssl_protocol": "TLSv1.2"}, "is below every"),
@@ -382,3 +390,15 @@ async def test_what_was_sent_without_acknowledgement_gets_out_before_the_end(
             for _ in range(39):
                 await producer.send("t", b"x" * 100_000)
         await until(lambda: cluster.state.topics["t"].partition(0).log.end_offset == 40)
+
+
+async def test_a_certificate_in_der_is_called_so(authority: Authority, tmp_path: Path) -> None:
+    path = tmp_path / "ca.der"
+    path.write_bytes(ssl.PEM_cert_to_DER_cert(authority.pem))
+    with pytest.raises(ConfigError, match=r"is a certificate in DER.*openssl x509 -inform DER"):
+        async with Producer(
+            bootstrap_servers="127.0.0.1:1",
+            security_protocol="SSL",
+            ssl_truststore_location=str(path),
+        ):
+            pass
