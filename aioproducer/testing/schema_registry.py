@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote
+from uuid import NAMESPACE_OID, uuid5
 
 from aioproducer._extras import SCHEMA_REGISTRY, needed
 
@@ -69,7 +70,14 @@ class StubSchemaRegistry:
         return httpx.MockTransport(handle)
 
     def register(self, subject: str, schema: Mapping[str, Any] | str, **more: Any) -> int:
-        """Adds a version to a subject, compatible or not; its schema's id."""
+        """Adds a version to a subject, compatible or not; its schema's id.
+
+        Args:
+            subject: where it is registered.
+            schema: the schema, as text or as Python has its JSON.
+            more: what else the registry knows of it, by the API's names: `schemaType`,
+                `references`, `ruleSet`, `guid`.
+        """
         text = schema if isinstance(schema, str) else json.dumps(schema)
         return self._add(subject, {"schema": text, **more})
 
@@ -214,7 +222,13 @@ def _identity(body: Mapping[str, Any]) -> str:
 
 
 def _described(subject: str, number: int, version: _Version) -> dict[str, Any]:
-    return {"subject": subject, "id": version.id, "version": number, **version.body}
+    place = {"subject": subject, "id": version.id, "version": number}
+    return {**place, "guid": _guid(version.body), **version.body}
+
+
+def _guid(body: Mapping[str, Any]) -> str:
+    """The same content has the same GUID in every registry."""
+    return str(uuid5(NAMESPACE_OID, _identity(body)))
 
 
 def _no_subject(subject: str) -> Answer:

@@ -20,7 +20,12 @@ from aioproducer.serializers.registry.avro_leaves import Misfit
 from aioproducer.serializers.registry.avro_schema import AvroSchemaError, resolve
 from aioproducer.serializers.registry.avro_values import Typed, class_of
 from aioproducer.serializers.registry.avro_writer import AvroWriter
-from aioproducer.serializers.registry.base import Encode, RegistrySerializer, SchemaUse
+from aioproducer.serializers.registry.base import (
+    Encode,
+    RegistrySerializer,
+    SchemaIdPlace,
+    SchemaUse,
+)
 from aioproducer.serializers.registry.client import SchemaRegistry
 from aioproducer.serializers.registry.schema import Schema, SchemaReference
 from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
@@ -47,6 +52,9 @@ class AvroSerializer(RegistrySerializer):
         ignore_rules: whether records are written although the registered schema has rules for
             writers, such as the encryption of fields. No rule is executed here, so without this
             option such a schema is refused.
+        schema_id_in: `payload` puts the schema's id in front of the payload; `header` puts its
+            GUID into the header `__key_schema_id` or `__value_schema_id`, and the payload has
+            nothing in front. That needs a registry with GUIDs (Confluent's from 8.0).
         ignore_unknown_fields: whether what the schema has no field for is left out, instead of
             refused.
 
@@ -66,9 +74,12 @@ class AvroSerializer(RegistrySerializer):
         use_latest_version: bool = False,
         normalize: bool = False,
         ignore_rules: bool = False,
+        schema_id_in: SchemaIdPlace = "payload",
         ignore_unknown_fields: bool = False,
     ) -> None:
-        use = SchemaUse(subject, auto_register, use_latest_version, normalize, ignore_rules)
+        use = SchemaUse(
+            subject, auto_register, use_latest_version, normalize, ignore_rules, schema_id_in
+        )
         super().__init__(registry, use)
         with needed("fastavro", "for AvroSerializer", install=SCHEMA_REGISTRY):
             import fastavro

@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from aioproducer import log
 from aioproducer.errors import ConfigError, SchemaRegistryError
@@ -37,10 +37,13 @@ from aioproducer.serializers.registry.schema import (
     schema_refusal,
 )
 from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
-from aioproducer.serializers.registry.wire_format import prefix
+from aioproducer.serializers.registry.wire_format import header_content, prefix
 
 Encode = Callable[[Any, SerializationContext], bytes]
-"""Writes what follows the schema's id."""
+"""Writes the payload: what follows the schema's id and Protobuf's message indexes."""
+
+SchemaIdPlace = Literal["payload", "header"]
+"""Where a record says which schema it has."""
 
 _MOST_PLANS: Final = 10_000
 _SHORTEST_REFRESH_S: Final = 1.0
@@ -57,8 +60,11 @@ class SchemaUse:
     use_latest_version: bool = False
     normalize: bool = False
     ignore_rules: bool = False
+    schema_id_in: SchemaIdPlace = "payload"
 
     def __post_init__(self) -> None:
+        if self.schema_id_in not in ("payload", "header"):
+            raise ConfigError(f"schema_id_in is 'payload' or 'header', not {self.schema_id_in!r}")
         if self.auto_register and self.use_latest_version:
             raise ConfigError("auto_register and use_latest_version contradict each other")
 
@@ -66,6 +72,7 @@ class SchemaUse:
 @dataclass(frozen=True, slots=True)
 class _Plan:
     prefix: bytes
+    header: bytes | None
     encode: Encode
     good_until: float
 
@@ -94,7 +101,7 @@ class RegistrySerializer(ABC):
         is_old = plan.good_until != inf and time.monotonic() >= plan.good_until
         if is_old and not self._refresh_soon(plan, context, subject):
             return self._serialize_later(data, context, subject)
-        return plan.prefix + plan.encode(data, context)
+        return _written(plan, data, context)
 
     def _refresh_soon(self, plan: _Plan, context: SerializationContext, subject: str) -> bool:
         """Asks for a new plan in the background; False when that cannot be or is not wanted."""
@@ -130,7 +137,7 @@ class RegistrySerializer(ABC):
         if len(self._plans) >= _MOST_PLANS:
             self._plans.clear()
         self._plans[subject] = plan
-        return plan.prefix + plan.encode(data, context)
+        return _written(plan, data, context)
 
     @cached_property
     def _full_name(self) -> str | None:
@@ -140,20 +147,28 @@ class RegistrySerializer(ABC):
         use, registry = self._use, self._registry
         if use.use_latest_version:
             latest = await registry.latest(subject)
-            self._check_rules(latest)
-            encode = await self._encoder(latest.schema)
-            return _Plan(prefix(latest.id), encode, time.monotonic() + registry.latest_ttl)
+            return await self._plan_of(latest, time.monotonic() + registry.latest_ttl)
         schema = await self._schema(context)
         if use.auto_register:
             found = await registry.ensure(subject, schema, normalize=use.normalize)
         else:
             found = await registry.lookup(subject, schema, normalize=use.normalize)
-        self._check_rules(found)
-        return _Plan(prefix(found.id), await self._encoder(schema), inf)
+        return await self._plan_of(found, inf)
 
-    def _check_rules(self, found: RegisteredSchema) -> None:
+    async def _plan_of(self, found: RegisteredSchema, good_until: float) -> _Plan:
         if not self._use.ignore_rules:
             refuse_rules(found, "`ignore_rules=True`")
+        encode = await self._encoder(found.schema)
+        indexes = self._indexes(found.schema)
+        if self._use.schema_id_in == "payload":
+            return _Plan(prefix(found.id) + indexes, None, encode, good_until)
+        if found.guid is None:
+            raise SchemaRegistryError(
+                f"the registry gives no GUID for version {found.version} of subject "
+                f"{found.subject}, which `schema_id_in='header'` needs",
+                advice="use Confluent Schema Registry 8.0 or later, or `schema_id_in='payload'`",
+            )
+        return _Plan(b"", header_content(found.guid) + indexes, encode, good_until)
 
     @abstractmethod
     def _name(self) -> str | None:
@@ -166,3 +181,19 @@ class RegistrySerializer(ABC):
     @abstractmethod
     async def _encoder(self, schema: Schema) -> Encode:
         """What writes payloads of a schema."""
+
+    def _indexes(self, schema: Schema) -> bytes:
+        """What follows the schema's id: Protobuf's path to the message's type."""
+        del schema
+        return b""
+
+
+def _written(plan: _Plan, data: Any, context: SerializationContext) -> bytes:
+    payload = plan.encode(data, context)
+    headers, name = context.headers, f"__{context.part}_schema_id"
+    if headers:
+        # Readers prefer the header: one of a record that was read elsewhere names another schema.
+        headers[:] = [header for header in headers if header[0] != name]
+    if plan.header is not None:
+        headers.append((name, plan.header))
+    return plan.prefix + payload

@@ -22,6 +22,7 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import quote
+from uuid import UUID
 
 from aioproducer.backoff import ExponentialBackoff
 from aioproducer.errors import (
@@ -472,7 +473,16 @@ def _number(answer: Any, name: str, what: str) -> int:
 
 def _registered(answer: Any, subject: str, schema: Schema, what: str) -> RegisteredSchema:
     schema_id, version = _number(answer, "id", what), _number(answer, "version", what)
-    return RegisteredSchema(schema_id, subject, version, schema, write_rules_in(answer, what))
+    rules = write_rules_in(answer, what)
+    return RegisteredSchema(schema_id, subject, version, schema, _guid(answer, what), rules)
+
+
+def _guid(answer: Any, what: str) -> UUID | None:
+    guid = answer.get("guid")
+    try:
+        return None if guid is None else UUID(guid)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise SchemaRegistryError(f"{what}: the guid in the answer is none") from error
 
 
 def _schema(answer: Any, what: str) -> Schema:

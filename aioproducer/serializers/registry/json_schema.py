@@ -16,7 +16,12 @@ from aioproducer._extras import SCHEMA_REGISTRY, needed
 from aioproducer.errors import ConfigError
 from aioproducer.serializers.json_text import JsonLibrary, JsonSerializer
 from aioproducer.serializers.protocol import SerializationContext, refusal
-from aioproducer.serializers.registry.base import Encode, RegistrySerializer, SchemaUse
+from aioproducer.serializers.registry.base import (
+    Encode,
+    RegistrySerializer,
+    SchemaIdPlace,
+    SchemaUse,
+)
 from aioproducer.serializers.registry.client import SchemaRegistry
 from aioproducer.serializers.registry.schema import Schema, SchemaReference, schema_refusal
 from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
@@ -37,6 +42,7 @@ class JsonSchemaSerializer(RegistrySerializer):
         use_latest_version: see there.
         normalize: see there.
         ignore_rules: see there.
+        schema_id_in: see there.
 
     Raises:
         ConfigError: jsonschema is not installed, the schema is none, or options contradict.
@@ -55,8 +61,11 @@ class JsonSchemaSerializer(RegistrySerializer):
         use_latest_version: bool = False,
         normalize: bool = False,
         ignore_rules: bool = False,
+        schema_id_in: SchemaIdPlace = "payload",
     ) -> None:
-        use = SchemaUse(subject, auto_register, use_latest_version, normalize, ignore_rules)
+        use = SchemaUse(
+            subject, auto_register, use_latest_version, normalize, ignore_rules, schema_id_in
+        )
         super().__init__(registry, use)
         with needed("jsonschema", "for JsonSchemaSerializer", install=SCHEMA_REGISTRY):
             import jsonschema

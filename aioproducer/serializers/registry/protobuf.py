@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING, Any
 from aioproducer._extras import SCHEMA_REGISTRY, needed
 from aioproducer.errors import ConfigError
 from aioproducer.serializers.protocol import SerializationContext, refusal, type_refusal
-from aioproducer.serializers.registry.base import Encode, RegistrySerializer, SchemaUse
+from aioproducer.serializers.registry.base import (
+    Encode,
+    RegistrySerializer,
+    SchemaIdPlace,
+    SchemaUse,
+)
 from aioproducer.serializers.registry.client import SchemaRegistry
 from aioproducer.serializers.registry.schema import Schema, SchemaReference
 from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
@@ -42,6 +47,7 @@ class ProtobufSerializer(RegistrySerializer):
             newest schema.
         normalize: see there.
         ignore_rules: see there.
+        schema_id_in: see there.
 
     Raises:
         ConfigError: protobuf is not installed, this is no generated class, or options contradict.
@@ -57,8 +63,11 @@ class ProtobufSerializer(RegistrySerializer):
         use_latest_version: bool = False,
         normalize: bool = False,
         ignore_rules: bool = False,
+        schema_id_in: SchemaIdPlace = "payload",
     ) -> None:
-        use = SchemaUse(subject, auto_register, use_latest_version, normalize, ignore_rules)
+        use = SchemaUse(
+            subject, auto_register, use_latest_version, normalize, ignore_rules, schema_id_in
+        )
         super().__init__(registry, use)
         with needed("protobuf", "for ProtobufSerializer", install=SCHEMA_REGISTRY):
             from google.protobuf.message import EncodeError
@@ -67,7 +76,7 @@ class ProtobufSerializer(RegistrySerializer):
         self._type = message_type
         self._descriptor: Descriptor = message_type.DESCRIPTOR
         self._refused = EncodeError
-        self._indexes = message_indexes(index_path(self._descriptor))
+        self._path = message_indexes(index_path(self._descriptor))
 
     def _name(self) -> str | None:
         return str(self._descriptor.full_name)
@@ -95,12 +104,16 @@ class ProtobufSerializer(RegistrySerializer):
         del schema
         return self._encode
 
+    def _indexes(self, schema: Schema) -> bytes:
+        del schema
+        return self._path
+
     def _encode(self, data: Any, context: SerializationContext) -> bytes:
         if not isinstance(data, self._type):
             raise type_refusal(context, f"a {self._descriptor.full_name}", data)
         try:
             payload: bytes = data.SerializeToString()
-            return self._indexes + payload
+            return payload
         except self._refused:
             missing = data.FindInitializationErrors()
             path = missing[0] if missing else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Literal
+from uuid import UUID
 
 from aioproducer.errors import SchemaRegistryError
 from aioproducer.serializers.protocol import SerializationContext
@@ -81,6 +82,7 @@ class RegisteredSchema:
         subject: where it is registered.
         version: its number there, from 1.
         schema: the schema.
+        guid: what identifies it in a header; None if the registry gives none.
         write_rules: the active rules that a serializer has to execute before it writes a record.
     """
 
@@ -88,6 +90,7 @@ class RegisteredSchema:
     subject: str
     version: int
     schema: Schema
+    guid: UUID | None = None
     write_rules: tuple[SchemaRule, ...] = ()
 
 

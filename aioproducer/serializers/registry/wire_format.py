@@ -7,23 +7,35 @@ Owns: Confluent's wire format. Must not know: schemas, the registry.
 
 The indexes lead to the message's type inside of its file: how many, then each, as zigzag varints;
 the most usual path, `[0]`, is a single 0.
+
+With the id in a header, the payload has nothing in front, and `__key_schema_id` or
+`__value_schema_id` is
+
+    1 | the schema's GUID, 16 bytes | message indexes, for Protobuf only
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
+from uuid import UUID
 
 from aioproducer._varints import varint, zigzag
 from aioproducer.errors import SerializationError
 
 _FRAME = Struct(">bI")
 _MAGIC = 0
+_MAGIC_OF_GUID = b"\x01"
 
 
 def prefix(schema_id: int) -> bytes:
     """What stands in front of every payload of a schema."""
     return _FRAME.pack(_MAGIC, schema_id)
+
+
+def header_content(guid: UUID) -> bytes:
+    """What a header says of a schema, in place of a prefix."""
+    return _MAGIC_OF_GUID + guid.bytes
 
 
 def message_indexes(path: Sequence[int]) -> bytes:

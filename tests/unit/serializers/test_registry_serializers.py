@@ -9,6 +9,7 @@ import json
 import time
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import httpx
@@ -44,6 +45,7 @@ from aioproducer.serializers.registry.wire_format import (
     split,
     split_indexes,
 )
+from aioproducer.testing import MockProducer
 from aioproducer.testing.schema_registry import StubSchemaRegistry
 
 from .messages import Money, Order, Second
@@ -458,6 +460,123 @@ async def test_a_new_version_with_rules_ends_the_use_of_the_old_one() -> None:
             await made(serializer, {"street": "s"})
 
 
+# -- the schema's id in a header -------------------------------------------------------------------
+
+GUID = UUID("12345678-9abc-def0-1234-56789abcdef0")
+IN_HEADER = b"\x01\x12\x34\x56\x78\x9a\xbc\xde\xf0\x12\x34\x56\x78\x9a\xbc\xde\xf0"
+
+
+async def made_with_headers(
+    serializer: Serializer, data: Any, part: Any = "value", *headers: tuple[str, bytes | None]
+) -> tuple[bytes, list[tuple[str, bytes | None]]]:
+    context = SerializationContext("orders", part, list(headers))
+    return await made(serializer, data, context), context.headers
+
+
+@pytest.mark.parametrize("use", USES, ids=str)
+@pytest.mark.parametrize("part", ["key", "value"])
+async def test_the_schemas_guid_may_be_in_a_header(
+    stub: StubSchemaRegistry, registry: SchemaRegistry, part: str, use: dict[str, Any]
+) -> None:
+    stub.register(f"orders-{part}", '"string"', guid=str(GUID))
+    serializer = AvroSerializer(registry, "string", schema_id_in="header", **use)
+    for _ in range(2):  # the first one waits for the registry
+        found = await made_with_headers(serializer, "x", part, ("h", b"v"))
+        assert found == (b"\x02x", [("h", b"v"), (f"__{part}_schema_id", IN_HEADER)])
+
+
+async def test_a_null_has_no_schema_in_a_header(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    stub.register("orders-value", '"string"')
+    context = SerializationContext("orders", "value", [])
+    serializer = AvroSerializer(registry, "string", schema_id_in="header")
+    await made(serializer, "x")
+    assert serializer.serialize(None, context) is None
+    assert context.headers == []
+
+
+async def test_a_record_that_is_refused_gets_no_header(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    stub.register("orders-value", '"string"')
+    serializer = AvroSerializer(registry, "string", schema_id_in="header")
+    context = SerializationContext("orders", "value", [])
+    for _ in range(2):
+        with pytest.raises(SerializationError):
+            await made(serializer, 5, context)
+    assert context.headers == []
+
+
+async def test_headers_lead_to_protobufs_type_and_json_stays_json(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    text = base64.b64encode(Second.DESCRIPTOR.file.serialized_pb).decode()
+    stub.register("orders-key", text, schemaType="PROTOBUF", guid=str(GUID))
+    stub.register("orders-value", {}, schemaType="JSON", guid=str(GUID))
+    latest: dict[str, Any] = {"use_latest_version": True, "schema_id_in": "header"}
+    protobuf = ProtobufSerializer(registry, Second, **latest)
+    for _ in range(2):
+        assert await made_with_headers(protobuf, Second(n=1), "key") == (
+            b"\x08\x01",
+            [("__key_schema_id", IN_HEADER + b"\x04\x02\x02")],
+        )
+    found = await made_with_headers(JsonSchemaSerializer(registry, **latest), {"a": 1})
+    assert found == (b'{"a":1}', [("__value_schema_id", IN_HEADER)])
+
+
+async def test_a_header_of_another_schema_is_replaced(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    stub.register("orders-value", '"string"', guid=str(GUID))
+    other = ("__key_schema_id", b"the key's")
+    stale = [("__value_schema_id", b"old"), other, ("__value_schema_id", None)]
+    in_header = AvroSerializer(registry, "string", schema_id_in="header")
+    in_payload = AvroSerializer(registry, "string")
+    for _ in range(2):
+        _, headers = await made_with_headers(in_header, "x", "value", *stale)
+        assert headers == [other, ("__value_schema_id", IN_HEADER)]
+        # A reader would believe the header and read the prefix as data.
+        assert await made_with_headers(in_payload, "x", "value", *stale) == (
+            prefix(1) + b"\x02x",
+            [other],
+        )
+
+
+@pytest.mark.parametrize(
+    ("guid", "reason"),
+    [(None, "needs.*8.0 or later"), ("no", "guid .*is none"), (5, "guid .*is none")],
+)
+async def test_a_registry_without_guids_is_refused_for_headers(
+    stub: StubSchemaRegistry, registry: SchemaRegistry, guid: Any, reason: str
+) -> None:
+    stub.register("orders-value", '"string"', guid=guid)
+    with pytest.raises(SchemaRegistryError, match=reason):
+        await made(AvroSerializer(registry, "string", schema_id_in="header"), "x")
+
+
+def test_headers_with_schemas_are_sent(stub: StubSchemaRegistry, registry: SchemaRegistry) -> None:
+    stub.register("t-key", '"string"', guid=str(GUID))
+    stub.register("t-value", '"long"', guid=str(GUID))
+    producer = MockProducer(
+        key_serializer=AvroSerializer(registry, "string", schema_id_in="header"),
+        value_serializer=AvroSerializer(registry, "long", schema_id_in="header"),
+    )
+
+    async def send() -> None:
+        async with producer, registry:
+            await producer.send_and_wait("t", 1, key="k", headers=[("h", b"v")])
+            await producer.send_many("t", [2, None])
+
+    asyncio.run(send())
+    in_value = ("__value_schema_id", IN_HEADER)
+    assert [(record.value, list(record.headers)) for record in producer.history] == [
+        (b"\x02", [("h", b"v"), ("__key_schema_id", IN_HEADER), in_value]),
+        (b"\x04", [in_value]),
+        (None, []),
+    ]
+
+
 # -- JSON Schema -----------------------------------------------------------------------------------
 
 
@@ -606,6 +725,8 @@ def test_wrong_schemas_and_options_are_refused(registry: SchemaRegistry) -> None
         AvroSerializer(registry)
     with pytest.raises(ConfigError, match="contradict"):
         AvroSerializer(registry, "string", auto_register=True, use_latest_version=True)
+    with pytest.raises(ConfigError, match="schema_id_in is 'payload' or 'header'"):
+        AvroSerializer(registry, "string", schema_id_in="key")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="no JSON Schema"):
         JsonSchemaSerializer(registry, {"type": "thing"})
     with pytest.raises(ConfigError, match="no JSON Schema, and no Pydantic model"):
