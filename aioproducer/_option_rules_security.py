@@ -53,7 +53,7 @@ def _check_sasl(values: dict[str, Any]) -> None:
     login = jaas_login(values["sasl_jaas_config"], mechanism)
     for name in ("sasl_credentials", "sasl_oauthbearer_token"):
         if values[name] is not None and not callable(values[name]):
-            raise ConfigError(f"{name} must be an async function")
+            raise ConfigError(f"{name} must be a function, asynchronous or not")
     if mechanism in PASSWORD_MECHANISMS:
         _check_password(values, login, mechanism)
     elif mechanism == "OAUTHBEARER":

@@ -60,19 +60,26 @@ class SecurityOptions(CoreOptions):
     sasl_jaas_config: str | None = option(
         None, Kind.PASSWORD, "Java's JAAS line; its user name and password are taken from it."
     )
-    sasl_credentials: Callable[[], Awaitable[tuple[str, str] | SaslCredentials]] | None = option(
+    sasl_credentials: (
+        Callable[
+            [], tuple[str, str] | SaslCredentials | Awaitable[tuple[str, str] | SaslCredentials]
+        ]
+        | None
+    ) = option(
         None,
         Kind.OBJECT,
-        "An async function that returns user name and password, asked before each authentication.",
+        "A function, async or not, that returns user name and password; asked at each login.",
         source="KIP-86",
         kafka_name="sasl.client.callback.handler.class",
     )
-    sasl_oauthbearer_token: Callable[[], Awaitable[str | OAuthToken]] | None = option(
-        None,
-        Kind.OBJECT,
-        "An async function that returns a token, called when the last one is to be replaced.",
-        source="KIP-86",
-        kafka_name="sasl.login.callback.handler.class",
+    sasl_oauthbearer_token: Callable[[], str | OAuthToken | Awaitable[str | OAuthToken]] | None = (
+        option(
+            None,
+            Kind.OBJECT,
+            "A function, async or not, that returns a token; called when a new one is due.",
+            source="KIP-86",
+            kafka_name="sasl.login.callback.handler.class",
+        )
     )
     sasl_kerberos_service_name: str | None = option(
         None, Kind.STRING, "The brokers' Kerberos service name."

@@ -11,14 +11,21 @@ from __future__ import annotations
 import json
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable
+from inspect import isawaitable
 from math import floor
 from random import Random
 from time import time
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from aioproducer import log
 from aioproducer._option_rules_security import PASSWORD_MECHANISMS, jaas_login
-from aioproducer.errors import AuthenticationError, ConfigError
+from aioproducer.errors import (
+    AuthenticationError,
+    ConfigError,
+    KafkaConnectionError,
+    KafkaError,
+)
 from aioproducer.net.security.sasl import CredentialsSource, Mechanism, fixed
 from aioproducer.net.security.tokens import CachedTokens, RefreshPolicy, as_token
 from aioproducer.types import OAuthToken, SaslCredentials
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
     from aioproducer.net.security.oidc import Assertions
     from aioproducer.net.security.tls import TlsContexts
 
+_log = log.get("runtime")
 _EXTENSION = "extension_"
 _UNSECURED_CLAIM = "unsecuredLoginStringClaim_"
 _UNSECURED_EXTENSION = "unsecuredLoginExtension_"
@@ -122,13 +130,12 @@ def _credentials(config: ProducerConfig, login: JaasLogin) -> CredentialsSource:
     return fixed(SaslCredentials(options["username"], options["password"], extensions))
 
 
-def _asked(
-    function: Callable[[], Awaitable[tuple[str, str] | SaslCredentials]],
-) -> CredentialsSource:
+def _asked(function: Callable[[], object]) -> CredentialsSource:
     """A source that asks the user's function."""
+    call = _calls("sasl_credentials", function)
 
     async def ask() -> SaslCredentials:
-        given: object = await function()
+        given = await call()
         if isinstance(given, tuple) and len(given) == 2:
             given = SaslCredentials(*given)
         if not isinstance(given, SaslCredentials) or not all(
@@ -140,6 +147,36 @@ def _asked(
         return given
 
     return ask
+
+
+def _calls(name: str, function: Callable[[], object]) -> Callable[[], Awaitable[object]]:
+    """Calls a user's function, asynchronous or not, and makes errors of ours of what it raises.
+
+    An `OSError`, such as a timeout, is tried again later; anything else is a mistake that lasts. It
+    is logged with its traceback once.
+    """
+    was_logged = False
+
+    async def call() -> object:
+        nonlocal was_logged
+        try:
+            given = function()
+            return await given if isawaitable(given) else given
+        except KafkaError:
+            raise
+        except OSError as error:
+            raise KafkaConnectionError(f"{name} raised {error!r}") from error
+        except Exception as error:
+            if not was_logged:
+                was_logged = True
+                _log.error("%s raised an exception", name, exc_info=error)
+            raise AuthenticationError(
+                f"{name} raised {error!r}",
+                advice=f"correct the function given as {name}; what may pass by itself should be "
+                "an OSError",
+            ) from error
+
+    return call
 
 
 def _kerberos(config: ProducerConfig, login: JaasLogin) -> Mechanism:
@@ -185,9 +222,10 @@ def _fetch(
     function = config.sasl_oauthbearer_token
     extensions = _prefixed(login, _EXTENSION)
     if function is not None:
+        call = _calls("sasl_oauthbearer_token", function)
 
         async def ask() -> OAuthToken:
-            return as_token(await function(), extensions)
+            return as_token(await call(), extensions)
 
         return ask
     url = config.sasl_oauthbearer_token_endpoint_url

@@ -102,7 +102,7 @@ def test_what_a_mechanism_needs_makes_one(options: dict[str, Any]) -> None:
             },
             "sasl_username and sasl_credentials are too many",
         ),
-        ("PLAIN", {"sasl_credentials": SECRET}, "must be an async function"),
+        ("PLAIN", {"sasl_credentials": SECRET}, "must be a function"),
         ("PLAIN", {"sasl_jaas_config": f'{SCRAM} required username="x";'}, "is for SCRAM-SHA-256"),
         ("PLAIN", {"sasl_jaas_config": f'{PLAIN} required username="x";'}, "username and password"),
         ("OAUTHBEARER", {}, "OAUTHBEARER needs one of"),

@@ -63,6 +63,7 @@ CLIENT: Final[dict[str, tuple[str, str]]] = {
     "SchemaNotFoundError": (_NEVER, "Register the schema when you deploy."),
     "IncompatibleSchemaError": (_NEVER, "Change the schema so that readers can follow: `details`."),
     "InvalidPartitionError": (_NEVER, "Choose one of `partitions_for(topic)`."),
+    "WouldBlockError": (_NEVER, ""),
     "BufferFullError": (_NEVER, ""),
     "KafkaTimeoutError": (_ASK, "The text says which wait; try again, or give it more time."),
     "BufferExhaustedError": (_NEVER, ""),

@@ -244,6 +244,34 @@ async def test_credentials_that_cannot_be_had_are_asked_for_again(evidence: Evid
         assert isinstance(await attempt(evidence, **options), RecordMetadata)
 
 
+@pytest.mark.parametrize("option", ["sasl_credentials", "sasl_oauthbearer_token"])
+async def test_what_a_function_of_the_user_raises_is_the_cause_and_logged_once(
+    caplog: pytest.LogCaptureFixture, evidence: Evidence, option: str
+) -> None:
+    mistake = TypeError("the vault's client wants a region")
+
+    async def broken() -> Any:
+        raise mistake
+
+    mechanism = "PLAIN" if option == "sasl_credentials" else "OAUTHBEARER"
+    async with brokers(mechanism) as cluster:
+        options = sasl(cluster, mechanism, **{option: broken})
+        error = await attempt(evidence, **options, max_block_ms=60_000)
+    assert isinstance(error, AuthenticationError)
+    assert f'{option} raised TypeError("the vault\'s client wants a region")' in str(error)
+    assert error.__cause__ is mistake
+    told = [record for record in caplog.records if record.exc_info]
+    assert [record.exc_info[1] for record in told if record.exc_info] == [mistake]
+
+
+async def test_credentials_may_come_from_a_function_that_is_not_asynchronous(
+    evidence: Evidence,
+) -> None:
+    async with brokers() as cluster:
+        options = sasl(cluster, "PLAIN", sasl_credentials=lambda: (NAME, PASSWORD))
+        assert isinstance(await attempt(evidence, **options), RecordMetadata)
+
+
 @pytest.mark.parametrize("given", [None, ("only one",), ("name", b"bytes"), "text"])
 async def test_credentials_of_a_wrong_shape_are_refused(evidence: Evidence, given: object) -> None:
     async def wrong() -> Any:
