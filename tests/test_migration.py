@@ -20,6 +20,7 @@ import pytest
 
 from aioproducer import Producer, ProducerConfig, blocking
 from aioproducer.compat.aiokafka import AIOKafkaProducer
+from aioproducer.compat.confluent import Producer as ConfluentProducer
 from aioproducer.compat.kafka import KafkaProducer
 from aioproducer.errors import ConfigError, TransactionAbortableError
 from aioproducer.testing import ClusterSettings, EmbeddedCluster, TopicSpec, read_topic
@@ -396,3 +397,4 @@ def test_one_import_is_all_that_changes() -> None:
     assert scope["AIOKafkaProducer"] is AIOKafkaProducer
     assert scope["AIOKafkaConsumer"] is aiokafka.AIOKafkaConsumer
     assert scope["KafkaProducer"] is KafkaProducer
+    assert scope["Producer"] is ConfluentProducer

@@ -98,7 +98,7 @@ class Producer(TransactionalCalls):
         self._thread = LoopThread(f"aioproducer {settings.client_id}")
         self._state = _State.NEW
         self._life = threading.Lock()
-        self._started: Started | None = None
+        self._started: Started[Inside] | None = None
         self._admit: Callable[[], object] | None = None
 
     @property

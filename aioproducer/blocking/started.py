@@ -6,16 +6,26 @@ It ends both: on `close()`, when the `Producer` was dropped, and at the interpre
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Generic, Protocol, TypeVar
 
 from aioproducer.blocking import lives
-from aioproducer.blocking.inside import Inside
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.errors import ProducerClosedError
 
 _JOIN_S = 5.0
 
 
-class Started:
+class Closing(Protocol):
+    """What runs in the thread."""
+
+    async def close(self, timeout: float | None) -> None:
+        """Deliver what was handed over, at most for `timeout` seconds, and release everything."""
+
+
+AnyInside = TypeVar("AnyInside", bound=Closing)
+
+
+class Started(Generic[AnyInside]):
     """See the module; it is in `lives.live` until it has ended.
 
     Attributes:
@@ -23,8 +33,8 @@ class Started:
         exit_timeout: seconds that deliveries may take at the interpreter's exit.
     """
 
-    def __init__(self, thread: LoopThread, inside: Inside, exit_timeout: float) -> None:
-        self.inside: Inside = inside
+    def __init__(self, thread: LoopThread, inside: AnyInside, exit_timeout: float) -> None:
+        self.inside: AnyInside = inside
         self.exit_timeout: float = exit_timeout
         self._thread = thread
         lives.live.add(self)

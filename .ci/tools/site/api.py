@@ -127,4 +127,11 @@ MODULES = (
         only=("KafkaProducer",),
         whole=True,
     ),
+    Module(
+        "confluent-kafka's interface",
+        "compat-confluent",
+        "aioproducer.compat.confluent",
+        only=("KafkaError", "KafkaException", "Message", "Producer"),
+        whole=True,
+    ),
 )

@@ -1,0 +1,58 @@
+"""confluent-kafka's producer with one import changed.
+
+    from aioproducer.compat.confluent import Producer  # was: from confluent_kafka import Producer
+
+confluent-kafka need not be installed. Where it is, `import aioproducer.compat.confluent` serves for
+the whole module: names that are not here, such as `Consumer`, are confluent-kafka's own.
+
+In a program that has imported `confluent_kafka`, errors and messages are instances of its classes
+as well. Each exception has an `aioproducer.KafkaError` as its `__cause__`.
+
+What differs, on purpose:
+
+  confluent-kafka                                   here
+  ------------------------------------------------  ------------------------------------------------
+  `enable.idempotence` is false                     it is on, unless another option forbids it
+  a record without a callback counts in `len()`     it counts until its outcome is known
+  until `poll()` was called
+  the delivered message has no headers              it has those of the record
+  a dropped producer loses what is not sent         it is closed in the background, and delivers
+  `error_cb` has every broken connection            it has what keeps the producer from starting
+  `stats_cb` has all of librdkafka's statistics     it has the totals; see `aioproducer.metrics`
+  `oauth_cb` is called in a thread of librdkafka    in a worker thread
+  `logger` gets librdkafka's log                    no effect: logs go to the logger `aioproducer`
+  `send_offsets_to_transaction` with the object of  as well; without an installed client, an
+  `consumer_group_metadata()`                       `aioproducer.ConsumerGroupMetadata`
+
+Not here: `list_topics`, `set_sasl_credentials` and `cluster_id`. Ask confluent-kafka's
+`AdminClient` for topics, and make a new producer for new credentials.
+"""
+
+from typing import Any
+
+from aioproducer.compat._forwarding import forwarded
+from aioproducer.compat.confluent import errors, message
+from aioproducer.compat.confluent.errors import KafkaError, KafkaException
+from aioproducer.compat.confluent.message import (
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    TIMESTAMP_NOT_AVAILABLE,
+    Message,
+)
+from aioproducer.compat.confluent.producer import Producer
+
+__all__ = [
+    "TIMESTAMP_CREATE_TIME",
+    "TIMESTAMP_LOG_APPEND_TIME",
+    "TIMESTAMP_NOT_AVAILABLE",
+    "KafkaError",
+    "KafkaException",
+    "Message",
+    "Producer",
+    "errors",
+    "message",
+]
+
+
+def __getattr__(name: str) -> Any:
+    return forwarded(name, __name__, "confluent_kafka", "confluent-kafka")

@@ -1,0 +1,289 @@
+"""The part of the producer that runs in the loop of its thread: starting, handing over, flushing.
+
+Nothing here waits for another thread, and no thread waits for the cluster in `produce()`. Records
+of a topic whose metadata is unknown, or that find no memory, wait in a queue of that topic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from aioproducer import log
+from aioproducer import producer as asynchronous
+from aioproducer.blocking.loop_thread import LoopThread
+from aioproducer.compat.confluent._reports import Record, Reports
+from aioproducer.config import ProducerConfig
+from aioproducer.errors import (
+    BootstrapError,
+    BufferExhaustedError,
+    DeliveryTimeoutError,
+    KafkaError,
+    MetadataTimeoutError,
+    ProducerClosedError,
+    RecordsPurgedError,
+    SerializationError,
+    WouldBlockError,
+)
+
+_log = log.get("producer")
+_PER_TURN: Final = 1000
+_RETRY_S: Final = 1.0
+_SILENCE_S: Final = 2.0
+
+T = TypeVar("T")
+
+
+class Inside:
+    """An asynchronous producer that is being started until a broker answers.
+
+    Attributes:
+        producer: The producer; None until it has started, and when it is closed.
+        check_send: Raises unless a transaction is open; None until the producer has started.
+        lost: Why a record of this transaction was not handed on.
+    """
+
+    def __init__(self, config: ProducerConfig, thread: LoopThread, reports: Reports) -> None:
+        self.producer: asynchronous.Producer | None = None
+        self.lost: KafkaError | None = None
+        self.check_send: Callable[[], object] | None = None
+        self._config = config
+        self._thread = thread
+        self._reports = reports
+        self._inbox: deque[Record] = deque()
+        self._waiting: dict[str, deque[Record]] = {}
+        self._feeders: set[asyncio.Task[None]] = set()
+        self._draining = False
+        self._started = asyncio.Event()
+        self._starter: asyncio.Task[None] | None = None
+
+    # -- called in other threads -----------------------------------------------------------------
+
+    def put(self, record: Record) -> None:
+        """Hand a record over."""
+        self._inbox.append(record)
+        # `_drain` looks at the records and clears the flag the other way round: one sees the other.
+        if not self._draining:
+            self._draining = True
+            if not self._thread.post(self._drain):
+                self._thread.check_alive()
+                raise ProducerClosedError("the producer is closed")
+
+    # -- in the loop -----------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start connecting."""
+        self._starter = asyncio.ensure_future(self._start())
+
+    async def usable(self) -> asynchronous.Producer:
+        """Return the producer, once it has started and has what was handed over before."""
+        await self._started.wait()
+        await self._fed()
+        if self.producer is None:
+            raise ProducerClosedError("the producer is closed")
+        return self.producer
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction."""
+        await (await self.usable()).begin_transaction()
+        self.lost = None
+
+    async def run(self, work: Callable[[asynchronous.Producer], Coroutine[Any, Any, T]]) -> T:
+        """Run a call of the producer after what was handed over before."""
+        return await work(await self.usable())
+
+    async def flush(self) -> None:
+        """Return when what was handed over has its outcome."""
+        await (await self.usable()).flush()
+        await asyncio.sleep(0)  # its callbacks
+
+    async def abort(self) -> None:
+        """Abort the transaction; what waits for metadata fails as well."""
+        await self._started.wait()
+        self.fail_waiting(RecordsPurgedError("the record's transaction was aborted"))
+        await (await self.usable()).abort_transaction()
+        self.lost = None
+        await asyncio.sleep(0)  # callbacks of its records
+
+    async def purge(self, queued: bool, in_flight: bool) -> None:
+        """Give records up."""
+        if queued:
+            self.fail_waiting(RecordsPurgedError("the record was purged before it was sent"))
+        if self.producer is not None:
+            self.producer.purge(queued=queued, in_flight=in_flight)
+        await asyncio.sleep(0)  # their callbacks
+
+    def fail_waiting(self, error: KafkaError) -> None:
+        """Fail the records that no producer has yet."""
+        self._take(len(self._inbox))
+        for feeder in self._feeders:
+            feeder.cancel()
+        queues = list(self._waiting.values())
+        self._waiting.clear()
+        for queue in queues:
+            while queue:
+                self._fail(queue.popleft(), error)
+
+    async def close(self, timeout: float | None) -> None:
+        """Deliver what was handed over, at most for `timeout` seconds, then release everything."""
+        with suppress(TimeoutError, ProducerClosedError):
+            async with asyncio.timeout(timeout):
+                while self._inbox or self._feeders:
+                    await self._fed()
+        if self._starter is not None:
+            self._starter.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._starter
+        self.fail_waiting(ProducerClosedError("the producer was closed before the record was sent"))
+        producer, self.producer = self.producer, None
+        self._started.set()
+        if producer is not None:
+            await producer.close(timeout)
+        await asyncio.sleep(0)  # the last callbacks
+
+    # -- private ---------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        while True:
+            producer = asynchronous.Producer(self._config)
+            starting = asyncio.ensure_future(producer.start(init_transactions=False))
+            try:
+                done, _ = await asyncio.wait({starting}, timeout=_SILENCE_S)
+                if not done:
+                    self._reports.error(_silence(self._config))
+                await starting
+            except KafkaError as error:
+                _log.warning("no connection to the cluster yet: %s", error)
+                self._reports.error(error)
+                await asyncio.sleep(_RETRY_S)
+            except asyncio.CancelledError:
+                starting.cancel()
+                raise
+            else:
+                transactions = producer._usable().transactions
+                if transactions is not None:
+                    self.check_send = transactions.check_send
+                self.producer = producer
+                self._started.set()
+                return
+
+    def _drain(self) -> None:
+        """Take what was handed over, in turns that leave time for the network."""
+        self._take(_PER_TURN)
+        if not self._inbox:
+            self._draining = False
+            if not self._inbox:
+                return
+            self._draining = True
+        asyncio.get_running_loop().call_soon(self._drain)
+
+    def _take(self, count: int) -> None:
+        inbox, waiting, producer = self._inbox, self._waiting, self.producer
+        for _ in range(min(count, len(inbox))):
+            record = inbox.popleft()
+            queue = waiting.get(record.topic)
+            if queue is not None:
+                queue.append(record)
+            elif producer is None or not self._sent(producer, record):
+                waiting[record.topic] = queue = deque((record,))
+                feeder = asyncio.ensure_future(self._feed(record.topic, queue))
+                self._feeders.add(feeder)
+                feeder.add_done_callback(self._feeders.discard)
+
+    def _sent(self, producer: asynchronous.Producer, record: Record) -> bool:
+        """Hand a record on without waiting, or return False."""
+        try:
+            delivery = producer.send_nowait(
+                record.topic,
+                record.value,
+                record.key,
+                headers=record.headers,
+                partition=record.partition,
+                timestamp_ms=record.timestamp_ms,
+            )
+        except WouldBlockError:
+            return False
+        except (KafkaError, TypeError, ValueError) as error:
+            self._fail(record, _own(error))
+        else:
+            self._reports.watch(record, delivery)
+        return True
+
+    async def _feed(self, topic: str, queue: deque[Record]) -> None:
+        """Hand on a topic's records, each when the producer takes it."""
+        try:
+            while queue:
+                record = queue[0]
+                error = await self._hand_on(record)
+                if isinstance(error, MetadataTimeoutError):
+                    # The others wait for the same: they do not wait as long once more.
+                    for each in list(queue):
+                        if error.partition in (None, each.partition):
+                            queue.remove(each)
+                            self._fail(each, error)
+                else:
+                    queue.popleft()
+                    if error is not None:
+                        self._fail(record, error)
+        finally:
+            if self._waiting.get(topic) is queue:
+                del self._waiting[topic]
+
+    async def _hand_on(self, record: Record) -> KafkaError | None:
+        """Return None when the producer has the record, or why it cannot have it."""
+        limit = self._config.delivery_timeout_ms / 1000
+        left = record.since + limit - time.monotonic()
+        try:
+            async with asyncio.timeout(max(0.0, left)):
+                await self._started.wait()
+                while (producer := self.producer) is not None:
+                    try:
+                        delivery = await producer.send(
+                            record.topic,
+                            record.value,
+                            record.key,
+                            headers=record.headers,
+                            partition=record.partition,
+                            timestamp_ms=record.timestamp_ms,
+                        )
+                    except MetadataTimeoutError as error:
+                        if producer.health().ready:
+                            return error
+                    except BufferExhaustedError:
+                        continue
+                    else:
+                        self._reports.watch(record, delivery)
+                        return None
+        except (KafkaError, TypeError, ValueError) as error:
+            return _own(error)
+        except TimeoutError:
+            return DeliveryTimeoutError(
+                f"not sent within message.timeout.ms={limit * 1000:.0f}: the topic's metadata or "
+                "memory did not come",
+                topic=record.topic,
+            )
+        return ProducerClosedError("the producer is closed")
+
+    def _fail(self, record: Record, error: KafkaError) -> None:
+        """Fail a record that the producer never had; its transaction must not be committed."""
+        self.lost = error
+        self._reports.failed(record, error)
+
+    async def _fed(self) -> None:
+        """Return when what was handed over until now is the producer's."""
+        self._take(len(self._inbox))
+        if self._feeders:
+            await asyncio.wait(list(self._feeders))
+
+
+def _own(error: Exception) -> KafkaError:
+    return error if isinstance(error, KafkaError) else SerializationError(str(error))
+
+
+def _silence(config: ProducerConfig) -> KafkaError:
+    servers = ", ".join(config.bootstrap_servers)
+    return BootstrapError(f"no broker of {servers} has answered yet")

@@ -1,0 +1,118 @@
+"""From confluent-kafka's configuration to the options of this producer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from aioproducer.compat.confluent import errors
+from aioproducer.compat.confluent.errors import KafkaError
+from aioproducer.config import ProducerConfig
+from aioproducer.errors import ConfigError
+from aioproducer.types import OAuthToken
+
+_CALLABLES: Final = ("error_cb", "stats_cb", "oauth_cb", "on_delivery", "dr_cb")
+_HERE: Final = {*_CALLABLES, "default.topic.config", "logger", "statistics.interval.ms"}
+_DEFAULTS: Final = {
+    "buffer_memory": 1_048_576 * 1024,
+    "partitioner": "consistent_random",
+}
+_MAX_RECORDS: Final = 100_000
+_MESSAGE_TIMEOUT_MS: Final = 300_000
+"""librdkafka's defaults, where they differ from this producer's."""
+_SERVERS: Final = ("bootstrap.servers", "metadata.broker.list", "bootstrap_servers")
+_TIME_LIMITS: Final = ("message.timeout.ms", "delivery.timeout.ms", "delivery_timeout_ms")
+
+
+class Settings(NamedTuple):
+    """What a configuration asks for.
+
+    Attributes:
+        config: The options of this producer.
+        max_records: How many records may be without an outcome that was served.
+        max_bytes: How many bytes of them.
+        statistics_s: Seconds between two calls of `stats_cb`; 0 calls it never.
+    """
+
+    config: ProducerConfig
+    max_records: int
+    max_bytes: int
+    on_delivery: Any
+    error_cb: Any
+    stats_cb: Any
+    statistics_s: float
+
+
+def settings_of(given: Mapping[str, Any]) -> Settings:
+    """Read a configuration.
+
+    Raises:
+        KafkaException: `_INVALID_ARG`: an option is unknown or has a wrong value.
+        TypeError: A callback is not callable.
+    """
+    for name in _CALLABLES:
+        if given.get(name) is not None and not callable(given[name]):
+            raise TypeError(f"expected {name} property as a callable function")
+    rest = {name: value for name, value in given.items() if name not in _HERE}
+    rest = {**given.get("default.topic.config", {}), **rest}
+    text = str(rest.pop("sasl.oauthbearer.config", "")) if given.get("oauth_cb") else ""
+    try:
+        for name in _SERVERS:
+            if isinstance(rest.get(name), str):
+                rest[name] = ",".join(map(_with_port, rest[name].split(",")))
+        times: dict[str, Any] = {name: rest.pop(name) for name in _TIME_LIMITS if name in rest}
+        read = ProducerConfig.from_properties(rest)
+        options: dict[str, Any] = {
+            name: value for name, value in _DEFAULTS.items() if name not in read.explicitly_set
+        }
+        options |= _time_limits(read, times)
+        # What is handed over is counted here, so that a full queue is told by `produce()`.
+        records = read.buffer_max_records or _MAX_RECORDS
+        if given.get("oauth_cb") is not None:
+            options["sasl_oauthbearer_token"] = _token_source(given["oauth_cb"], text)
+        options["buffer_max_records"] = None
+        config = read.replace(**options)
+        interval = float(given.get("statistics.interval.ms", 0))
+    except (ConfigError, ValueError) as error:
+        raise errors.exception(KafkaError._INVALID_ARG, str(error)) from error
+    return Settings(
+        config,
+        records,
+        config.buffer_memory,
+        given.get("on_delivery") or given.get("dr_cb"),
+        given.get("error_cb"),
+        given.get("stats_cb"),
+        interval / 1000,
+    )
+
+
+def _time_limits(read: ProducerConfig, times: Mapping[str, Any]) -> dict[str, int | float]:
+    """Return the time limits: librdkafka's for a message shortens the others where it is short."""
+    if not times:
+        limit = _MESSAGE_TIMEOUT_MS
+    else:
+        alone = {"bootstrap.servers": "any:1", "linger.ms": 0, "request.timeout.ms": 0}
+        limit = ProducerConfig.from_properties({**alone, **times}).delivery_timeout_ms
+    request = min(read.request_timeout_ms, max(1, limit // 2))
+    return {
+        "delivery_timeout_ms": limit,
+        "request_timeout_ms": request,
+        "linger_ms": min(read.linger_ms, max(0, limit - request)),
+    }
+
+
+def _with_port(server: str) -> str:
+    """Return an address as host:port; librdkafka takes one with a protocol or without a port."""
+    address = server.strip().rpartition("://")[2]
+    has_port = "]:" in address if address.startswith("[") else ":" in address
+    return address if has_port or not address else f"{address}:9092"
+
+
+def _token_source(callback: Any, text: str) -> Callable[[], Awaitable[OAuthToken]]:
+    async def token() -> OAuthToken:
+        value, expires_at, *more = await asyncio.to_thread(callback, text)
+        extensions = more[1] if len(more) > 1 else {}
+        return OAuthToken(value, float(expires_at), dict(extensions or {}))
+
+    return token

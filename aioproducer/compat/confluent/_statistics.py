@@ -1,0 +1,52 @@
+"""`stats_cb`: a JSON text, at most every `statistics.interval.ms`, from a call of the producer."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from aioproducer.compat.confluent._inside import Inside
+from aioproducer.compat.confluent._reports import Reports
+from aioproducer.compat.confluent._settings import Settings
+
+
+class Clock:
+    """Makes the text when it is due."""
+
+    def __init__(self, settings: Settings, reports: Reports) -> None:
+        self._settings = settings
+        self._reports = reports
+        self._begun = time.monotonic()
+        self._due = (
+            self._begun + settings.statistics_s
+            if settings.stats_cb is not None and settings.statistics_s > 0
+            else None
+        )
+
+    def look(self, inside: Inside) -> None:
+        """Report statistics if they are due."""
+        now = time.monotonic()
+        if self._due is None or now < self._due:
+            return
+        self._due = now + self._settings.statistics_s
+        callback, text = self._settings.stats_cb, self._text(now, inside)
+        self._reports.add(lambda: callback(text))
+
+    def _text(self, now: float, inside: Inside) -> str:
+        reports, settings = self._reports, self._settings
+        client_id = settings.config.client_id
+        return json.dumps(
+            {
+                "name": f"{client_id}#producer",
+                "client_id": client_id,
+                "type": "producer",
+                "ts": int(now * 1_000_000),
+                "time": int(time.time()),
+                "age": int((now - self._begun) * 1_000_000),
+                "msg_cnt": reports.count,
+                "msg_size": reports.bytes,
+                "msg_max": settings.max_records,
+                "msg_size_max": settings.max_bytes,
+                "connected": inside.producer is not None,
+            }
+        )

@@ -1,0 +1,179 @@
+"""confluent-kafka's `KafkaError` and `KafkaException`.
+
+In a program that has imported `confluent_kafka`, both are instances of its classes as well.
+"""
+
+from __future__ import annotations
+
+from functools import cache, total_ordering
+from typing import Any, Final
+
+from aioproducer.compat._forwarding import forwarded
+from aioproducer.compat._kin import counterpart
+from aioproducer.compat._kin import kin as _kin
+from aioproducer.compat.confluent._codes import NAMES, Codes
+
+__all__ = ["KafkaError", "KafkaException"]
+
+_TEXTS: Final = {
+    "INVALID_MSG": "Invalid message",
+    "MSG_SIZE_TOO_LARGE": "Message size too large",
+    "NO_ERROR": "Success",
+    "TOPIC_EXCEPTION": "Invalid topic",
+    "UNKNOWN": "Unknown broker error",
+    "UNKNOWN_TOPIC_OR_PART": "Unknown topic or partition",
+    "_ALL_BROKERS_DOWN": "All broker connections are down",
+    "_AUTHENTICATION": "Authentication failure",
+    "_BAD_MSG": "Bad message format",
+    "_DESTROY": "Broker handle destroyed for termination",
+    "_FAIL": "Communication failure with broker",
+    "_FATAL": "Fatal error",
+    "_FENCED": "This instance has been fenced by a newer instance",
+    "_INVALID_ARG": "Invalid argument or configuration",
+    "_KEY_SERIALIZATION": "Key serialization error",
+    "_MSG_TIMED_OUT": "Message timed out",
+    "_NOT_CONFIGURED": "Functionality not configured",
+    "_PURGE_INFLIGHT": "Purged in flight",
+    "_PURGE_QUEUE": "Purged in queue",
+    "_RESOLVE": "Host resolution failure",
+    "_SSL": "SSL error",
+    "_STATE": "Erroneous state",
+    "_TRANSPORT": "Broker transport failure",
+    "_VALUE_SERIALIZATION": "Value serialization error",
+}
+"""Texts that do not follow from the name."""
+
+Text = str
+"""`str` is a method below."""
+
+
+@total_ordering
+class KafkaError(Codes):
+    """What went wrong; equal to its code and to errors of the same code.
+
+    It is no exception: callbacks get it, and a `KafkaException` has it as `args[0]`.
+
+    Args:
+        error: The code, one of the constants of this class.
+        reason: A text; librdkafka's for the code when left out.
+        fatal: Whether the producer cannot go on.
+        retriable: Whether the same call may succeed when it is made again.
+        txn_requires_abort: Whether the transaction has to be aborted.
+    """
+
+    def __init__(
+        self,
+        error: int,
+        reason: Text | None = None,
+        fatal: bool = False,
+        retriable: bool = False,
+        txn_requires_abort: bool = False,
+    ) -> None:
+        self._code = int(error)
+        self._reason = _text_of(self._code) if reason is None else reason
+        self._fatal = fatal
+        self._retriable = retriable
+        self._txn_requires_abort = txn_requires_abort
+
+    def code(self) -> int:
+        """Return the number: a broker's on the wire, or one of librdkafka's below zero."""
+        return self._code
+
+    def name(self) -> Text:
+        """Return the name of the code, as the constant of this class."""
+        return _name_of(self._code)
+
+    def str(self) -> Text:
+        """Return the text."""
+        return self._reason
+
+    def fatal(self) -> bool:
+        """Return whether the producer cannot go on."""
+        return self._fatal
+
+    def retriable(self) -> bool:
+        """Return whether the same call may succeed when it is made again."""
+        return self._retriable
+
+    def txn_requires_abort(self) -> bool:
+        """Return whether the transaction has to be aborted."""
+        return self._txn_requires_abort
+
+    def __eq__(self, other: object) -> bool:
+        code = _code_of(other)
+        return NotImplemented if code is None else self._code == code
+
+    def __lt__(self, other: object) -> bool:
+        code = _code_of(other)
+        return NotImplemented if code is None else self._code < code
+
+    def __hash__(self) -> int:
+        return hash(self._code)
+
+    def __repr__(self) -> Text:
+        fatal = "FATAL," if self._fatal else ""
+        return f'KafkaError{{{fatal}code={self.name()},val={self._code},str="{self._reason}"}}'
+
+    def __str__(self) -> Text:
+        return repr(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        flags = (self._fatal, self._retriable, self._txn_requires_abort)
+        return KafkaError, (self._code, self._reason, *flags)
+
+
+class KafkaException(Exception):  # noqa: N818 - its name there
+    """What calls raise; `args[0]` is the `KafkaError`.
+
+    Where this producer knows more (whether the record may be written, which broker, what to do), it
+    is in `__cause__`, an `aioproducer.KafkaError`.
+    """
+
+
+def kin(own: Any) -> Any:
+    """Return the class to make instances of: also confluent-kafka's, where that is loaded."""
+    if issubclass(own, BaseException):
+        return _kin(own, "confluent_kafka")
+    theirs = counterpart("confluent_kafka", own.__name__)
+    return own if theirs is None else _joined(own, theirs)
+
+
+@cache
+def _joined(own: Any, theirs: Any) -> type:
+    return type(own.__name__, (own, theirs), {"__module__": own.__module__, "__doc__": own.__doc__})
+
+
+def error(code: int, reason: str | None = None, **flags: bool) -> KafkaError:
+    """Return a `KafkaError`, also confluent-kafka's where that is loaded."""
+    made: KafkaError = kin(KafkaError)(code, reason, **flags)
+    return made
+
+
+def exception(code: int, reason: str | None = None, **flags: bool) -> KafkaException:
+    """Return a `KafkaException` to raise."""
+    made: KafkaException = kin(KafkaException)(error(code, reason, **flags))
+    return made
+
+
+def _name_of(code: int) -> str:
+    return NAMES.get(code, f"ERR_{code}?")
+
+
+def _text_of(code: int) -> str:
+    name = _name_of(code)
+    text = _TEXTS.get(name) or name.strip("_").replace("_", " ").capitalize()
+    if code in (0, -1):
+        return text
+    return f"{'Local' if code < -1 else 'Broker'}: {text}"
+
+
+def _code_of(other: object) -> int | None:
+    if isinstance(other, int):
+        return other
+    code = getattr(other, "code", None)
+    number = code() if callable(code) else None
+    return number if isinstance(number, int) else None
+
+
+def __getattr__(name: str) -> Any:
+    return forwarded(name, __name__, "confluent_kafka.error", "confluent-kafka")

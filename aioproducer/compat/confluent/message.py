@@ -1,0 +1,96 @@
+"""confluent-kafka's `Message`: a record with its outcome, as delivery callbacks get it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aioproducer.compat.confluent.errors import KafkaError
+
+TIMESTAMP_NOT_AVAILABLE: Final = 0
+TIMESTAMP_CREATE_TIME: Final = 1
+TIMESTAMP_LOG_APPEND_TIME: Final = 2
+
+Headers = list[tuple[str, bytes | None]]
+
+
+class Message:
+    """A record and what became of it; `len()` is the size of its value."""
+
+    def __init__(
+        self,
+        topic: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+        key: bytes | None = None,
+        value: bytes | None = None,
+        headers: Headers | None = None,
+        error: KafkaError | None = None,
+        timestamp: tuple[int, int] = (TIMESTAMP_NOT_AVAILABLE, -1),
+        latency: float | None = None,
+        leader_epoch: int | None = None,
+    ) -> None:
+        self._topic = topic
+        self._partition = partition
+        self._offset = offset
+        self._key = key
+        self._value = value
+        self._headers = headers
+        self._error = error
+        self._timestamp = timestamp
+        self._latency = latency
+        self._leader_epoch = leader_epoch
+
+    def topic(self) -> str | None:
+        """Return the topic's name."""
+        return self._topic
+
+    def partition(self) -> int | None:
+        """Return the partition; None while none was chosen."""
+        return self._partition
+
+    def offset(self) -> int | None:
+        """Return the offset; None where the broker gives none (`acks=0`), and of a failure."""
+        return self._offset
+
+    def key(self) -> bytes | None:
+        """Return the key as it was sent."""
+        return self._key
+
+    def value(self) -> bytes | None:
+        """Return the value as it was sent."""
+        return self._value
+
+    def headers(self) -> Headers | None:
+        """Return the headers as pairs; None if there are none."""
+        return self._headers
+
+    def error(self) -> KafkaError | None:
+        """Return why the record failed; None if it did not."""
+        return self._error
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the kind (`TIMESTAMP_CREATE_TIME`, ...) and milliseconds since the epoch."""
+        return self._timestamp
+
+    def latency(self) -> float | None:
+        """Return the seconds from `produce()` to the outcome."""
+        return self._latency
+
+    def leader_epoch(self) -> int | None:
+        """Return None: the answer to a Produce request has no epoch."""
+        return self._leader_epoch
+
+    def set_headers(self, value: Headers | None) -> None:
+        """Replace the headers."""
+        self._headers = value
+
+    def set_value(self, value: bytes | None) -> None:
+        """Replace the value."""
+        self._value = value
+
+    def set_key(self, value: bytes | None) -> None:
+        """Replace the key."""
+        self._key = value
+
+    def __len__(self) -> int:
+        return 0 if self._value is None else len(self._value)

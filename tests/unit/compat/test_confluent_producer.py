@@ -1,0 +1,682 @@
+"""confluent-kafka's producer here: its calls, callbacks and errors, on an embedded cluster."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from aioproducer import ConsumerGroupMetadata
+from aioproducer.compat import confluent
+from aioproducer.compat.confluent import KafkaError, KafkaException, Message, Producer
+from aioproducer.compat.confluent._settings import settings_of
+from aioproducer.testing import ThreadedCluster, TopicSpec
+
+WAIT_S = 20.0
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ThreadedCluster]:
+    topics = {"t": 2, "one": 1, "small": TopicSpec(1, 1, {"max.message.bytes": "200"})}
+    with ThreadedCluster(brokers=1, topics=topics) as running:
+        yield running
+
+
+@pytest.fixture
+def producer(cluster: ThreadedCluster) -> Iterator[Producer]:
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as running:
+        yield running
+
+
+class Outcomes:
+    """A delivery callback that keeps what it gets, and in which threads."""
+
+    def __init__(self) -> None:
+        self.errors: list[Any] = []
+        self.messages: list[Any] = []
+        self.threads: set[int] = set()
+
+    def __call__(self, error: Any, message: Any) -> None:
+        self.errors.append(error)
+        self.messages.append(message)
+        self.threads.add(threading.get_ident())
+
+
+# -- callbacks -------------------------------------------------------------------------------------
+
+
+def test_message_has_what_was_sent_and_where_it_is(producer: Producer) -> None:
+    seen = Outcomes()
+    producer.produce(
+        "t", "value", b"key", 1, seen, timestamp=1_700_000_000_000, headers={"h": "x", "n": None}
+    )
+    assert producer.flush(WAIT_S) == 0
+    (message,) = seen.messages
+    assert seen.errors == [None]
+    assert message.error() is None
+    assert (message.topic(), message.partition()) == ("t", 1)
+    assert message.offset() >= 0
+    assert (message.key(), message.value(), len(message)) == (b"key", b"value", 5)
+    assert message.headers() == [("h", b"x"), ("n", None)]
+    assert message.timestamp() == (confluent_kafka.TIMESTAMP_CREATE_TIME, 1_700_000_000_000)
+    assert 0 < message.latency() < WAIT_S
+    assert message.leader_epoch() is None
+    assert isinstance(message, Message)
+    assert isinstance(message, confluent_kafka.Message)
+
+
+def test_callbacks_come_in_the_order_of_offsets_in_the_thread_that_polls(
+    producer: Producer,
+) -> None:
+    seen = Outcomes()
+    for number in range(500):
+        producer.produce("t", str(number), partition=number % 2, on_delivery=seen)
+    assert producer.flush(WAIT_S) == 0
+    assert seen.threads == {threading.get_ident()}
+    for partition in (0, 1):
+        here = [m for m in seen.messages if m.partition() == partition]
+        assert [int(m.value()) for m in here] == list(range(partition, 500, 2))
+        assert [m.offset() for m in here] == list(range(here[0].offset(), here[0].offset() + 250))
+
+
+def test_no_callback_is_called_before_poll(cluster: ThreadedCluster, producer: Producer) -> None:
+    seen = Outcomes()
+    before = len(cluster.values("one"))
+    producer.produce("one", "v", callback=seen)
+    deadline = time.monotonic() + WAIT_S
+    while len(cluster.values("one")) == before:
+        assert time.monotonic() < deadline
+    assert seen.messages == []
+    assert len(producer) == 1
+    assert producer.poll(WAIT_S) == 1
+    assert len(seen.messages) == 1
+    assert len(producer) == 0
+
+
+def test_poll_returns_at_once_when_nothing_is_due(producer: Producer) -> None:
+    assert producer.poll(0) == 0
+
+
+def test_poll_ends_with_the_outcome_of_a_record_without_callback(producer: Producer) -> None:
+    producer.produce("one", "v")
+    assert producer.poll() == 1
+    assert len(producer) == 0
+
+
+def test_callback_of_the_configuration_is_called_for_records_without_one(
+    cluster: ThreadedCluster,
+) -> None:
+    seen, own = Outcomes(), Outcomes()
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers}, on_delivery=seen) as producer:
+        producer.produce("one", "a")
+        producer.produce("one", "b", on_delivery=own)
+    assert [m.value() for m in seen.messages] == [b"a"]
+    assert [m.value() for m in own.messages] == [b"b"]
+
+
+def test_exception_of_a_callback_leaves_poll_and_the_others_are_called(producer: Producer) -> None:
+    seen = Outcomes()
+
+    def failing(error: Any, message: Any) -> None:
+        raise ZeroDivisionError("in a callback")
+
+    producer.produce("one", "a", on_delivery=failing)
+    producer.produce("one", "b", on_delivery=seen)
+    with pytest.raises(ZeroDivisionError, match="in a callback"):
+        producer.flush(WAIT_S)
+    assert producer.flush(WAIT_S) == 0
+    assert [m.value() for m in seen.messages] == [b"b"]
+
+
+def test_callback_may_produce_and_flush_waits_for_that_too(producer: Producer) -> None:
+    seen = Outcomes()
+
+    def again(error: Any, message: Any) -> None:
+        producer.produce("one", "again", on_delivery=seen)
+
+    producer.produce("one", "first", on_delivery=again)
+    assert producer.flush(WAIT_S) == 0
+    assert [m.value() for m in seen.messages] == [b"again"]
+
+
+def test_threads_produce_while_another_polls(producer: Producer) -> None:
+    seen = Outcomes()
+
+    def produce(tag: int) -> None:
+        for number in range(200):
+            producer.produce("one", f"{tag}:{number}", on_delivery=seen)
+
+    threads = [threading.Thread(target=produce, args=(tag,)) for tag in range(3)]
+    for thread in threads:
+        thread.start()
+    while len(seen.messages) < 600:
+        assert producer.poll(WAIT_S) > 0
+    for thread in threads:
+        thread.join()
+    assert seen.threads == {threading.get_ident()}
+    for tag in range(3):
+        values = [m.value().decode() for m in seen.messages if m.value().startswith(b"%d:" % tag)]
+        assert values == [f"{tag}:{number}" for number in range(200)]
+
+
+def test_flush_of_one_thread_ends_when_another_has_served_the_callbacks(
+    producer: Producer,
+) -> None:
+    seen = Outcomes()
+    for _ in range(200):
+        producer.produce("one", "v", on_delivery=seen)
+    other = threading.Thread(target=producer.flush, args=(WAIT_S,))
+    other.start()
+    producer.flush(WAIT_S)
+    other.join(WAIT_S)
+    assert not other.is_alive()
+    assert len(seen.messages) == 200
+
+
+# -- failures --------------------------------------------------------------------------------------
+
+
+def test_record_that_no_broker_takes_in_time_fails_with_msg_timed_out() -> None:
+    seen = Outcomes()
+    producer = Producer(NOWHERE | {"message.timeout.ms": 100, "linger.ms": 0})
+    producer.produce("t", "v", "k", on_delivery=seen)
+    assert len(producer) == 1
+    assert producer.flush(WAIT_S) == 0
+    (error,), (message,) = seen.errors, seen.messages
+    assert error.code() == confluent_kafka.KafkaError._MSG_TIMED_OUT
+    assert (error.name(), error.fatal()) == ("_MSG_TIMED_OUT", False)
+    assert message.error() is error
+    assert (message.offset(), message.partition(), message.key()) == (None, None, b"k")
+    producer.close()
+
+
+def test_record_that_the_broker_refuses_fails_with_its_code(producer: Producer) -> None:
+    seen = Outcomes()
+    producer.produce("small", b"x" * 1000, on_delivery=seen)
+    producer.produce("small", b"x", on_delivery=seen)
+    assert producer.flush(WAIT_S) == 0
+    pairs = zip(seen.errors, seen.messages, strict=True)
+    codes = {len(message): error and error.code() for error, message in pairs}
+    assert codes == {1000: confluent_kafka.KafkaError.MSG_SIZE_TOO_LARGE, 1: None}
+
+
+def test_partition_that_does_not_exist_is_told_in_the_callback(cluster: ThreadedCluster) -> None:
+    seen = Outcomes()
+    options = {"bootstrap.servers": cluster.bootstrap_servers, "max.block.ms": 100}
+    with Producer(options) as producer:
+        producer.produce("one", "v", partition=7, on_delivery=seen)
+        producer.produce("one", "v", partition=0, on_delivery=seen)
+        assert producer.flush(WAIT_S) == 0
+    assert [e and e.code() for e in seen.errors] == [KafkaError._UNKNOWN_PARTITION, None]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ({"topic": ""}, KafkaError.TOPIC_EXCEPTION),
+        ({"topic": "a/b"}, KafkaError.TOPIC_EXCEPTION),
+        ({"partition": -5}, KafkaError._UNKNOWN_PARTITION),
+        ({"timestamp": -5}, KafkaError._INVALID_ARG),
+        ({"timestamp": 2**70}, KafkaError._INVALID_ARG),
+    ],
+    ids=str,
+)
+def test_value_that_cannot_be_sent_is_told_in_the_callback(
+    producer: Producer, wrong: dict[str, Any], code: int
+) -> None:
+    seen = Outcomes()
+    producer.produce(**({"topic": "one", "value": "v", "on_delivery": seen} | wrong))
+    producer.produce("one", "v", on_delivery=seen)
+    assert producer.flush(WAIT_S) == 0
+    assert sorted(error.code() if error else 0 for error in seen.errors) == sorted([code, 0])
+
+
+def test_records_that_were_purged_do_not_take_later_ones_along() -> None:
+    producer = Producer(NOWHERE)
+    for _ in range(50):
+        producer.produce("t", "v")
+        producer.purge(blocking=False)
+    producer.produce("t", "v")
+    producer.purge()
+    assert producer.flush(WAIT_S) == 0
+    producer.close()
+
+
+def test_topic_that_does_not_appear_in_time_is_told_in_the_callback(
+    cluster: ThreadedCluster,
+) -> None:
+    seen = Outcomes()
+    options = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "max.block.ms": 200,
+        "allow.auto.create.topics": False,
+    }
+    with Producer(options) as producer:
+        for _ in range(3):
+            producer.produce("missing", "v", on_delivery=seen)
+        assert producer.flush(WAIT_S) == 0
+    assert [error.code() for error in seen.errors] == [KafkaError._UNKNOWN_TOPIC] * 3
+
+
+def test_topic_that_does_not_exist_does_not_hold_up_others(cluster: ThreadedCluster) -> None:
+    seen = Outcomes()
+    options = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "message.timeout.ms": 1000,
+        "allow.auto.create.topics": False,
+    }
+    with Producer(options) as producer:
+        for _ in range(3):
+            producer.produce("missing", "v", on_delivery=seen)
+        producer.produce("one", "v", on_delivery=seen)
+        assert producer.flush(WAIT_S) == 0
+    assert [m.topic() for m in seen.messages] == ["one", "missing", "missing", "missing"]
+    assert seen.errors[0] is None
+    assert all(error.code() < 0 for error in seen.errors[1:])
+
+
+def test_full_queue_is_a_buffer_error_until_outcomes_were_served() -> None:
+    producer = Producer(NOWHERE | {"queue.buffering.max.messages": 2, "message.timeout.ms": 100})
+    seen = Outcomes()
+    for _ in range(2):
+        producer.produce("t", "v", on_delivery=seen)
+    with pytest.raises(BufferError, match="Local: Queue full"):
+        producer.produce("t", "v")
+    assert len(producer) == 2
+    assert producer.flush(WAIT_S) == 0
+    producer.produce("t", "v")
+    producer.close()
+
+
+def test_full_memory_is_a_buffer_error() -> None:
+    producer = Producer(NOWHERE | {"queue.buffering.max.kbytes": 40, "message.timeout.ms": 100})
+    producer.produce("t", b"x" * 30_000)
+    with pytest.raises(BufferError, match="Queue full"):
+        producer.produce("t", b"x" * 30_000)
+    producer.close()
+
+
+def test_record_larger_than_allowed_is_refused_by_produce(producer: Producer) -> None:
+    with pytest.raises(confluent_kafka.KafkaException) as raised:
+        producer.produce("t", b"x" * 2_000_000)
+    assert raised.value.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+    assert len(producer) == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"value": 5},
+        {"key": 5},
+        {"topic": 5},
+        {"partition": "1"},
+        {"timestamp": "now"},
+        {"headers": 5},
+        {"headers": [("name", 5)]},
+    ],
+    ids=str,
+)
+def test_wrong_type_is_the_type_error_that_confluent_kafka_raises(
+    producer: Producer, wrong: dict[str, Any]
+) -> None:
+    theirs = confluent_kafka.Producer({})
+    raised = []
+    for each in (theirs, producer):
+        with pytest.raises(TypeError) as error:
+            each.produce(**({"topic": "t", "value": "v"} | wrong))
+        raised.append(str(error.value))
+    assert raised[0] == raised[1]
+
+
+# -- flush, purge, close ---------------------------------------------------------------------------
+
+
+def test_flush_returns_what_is_left_when_its_timeout_ends() -> None:
+    producer = Producer(NOWHERE)
+    for _ in range(3):
+        producer.produce("t", "v")
+    assert producer.flush(0.05) == 3
+    producer.purge()
+    assert producer.flush(WAIT_S) == 0
+    producer.close()
+
+
+def test_purged_record_is_told_so() -> None:
+    seen = Outcomes()
+    producer = Producer(NOWHERE)
+    producer.produce("t", "v", on_delivery=seen)
+    producer.purge(in_queue=False)
+    assert len(producer) == 1
+    producer.purge()
+    assert seen.errors == []
+    assert producer.poll(WAIT_S) == 1
+    assert seen.errors[0].code() == KafkaError._PURGE_QUEUE
+    producer.close()
+
+
+def test_close_delivers_calls_the_callbacks_and_ends_the_producer(
+    cluster: ThreadedCluster,
+) -> None:
+    seen = Outcomes()
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 60_000})
+    producer.produce("one", "v", on_delivery=seen)
+    assert producer.close() is True
+    assert seen.errors == [None]
+    assert producer.close() is True
+    for call in (producer.poll, producer.flush, lambda: producer.produce("one", "v")):
+        with pytest.raises(RuntimeError, match="Producer has been closed"):
+            call()
+
+
+def test_dropped_producer_delivers_in_the_background(cluster: ThreadedCluster) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 60_000})
+    producer.produce("t", "of a dropped producer")
+    del producer
+    deadline = time.monotonic() + WAIT_S
+    while b"of a dropped producer" not in cluster.values("t"):
+        assert time.monotonic() < deadline
+
+
+def test_producer_is_true_though_it_has_no_records(producer: Producer) -> None:
+    assert len(producer) == 0
+    assert producer
+
+
+def test_records_that_were_produced_before_the_cluster_was_there_are_delivered(
+    cluster: ThreadedCluster,
+) -> None:
+    cluster.freeze_broker(1)
+    try:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        producer.produce("one", "early")
+        assert producer.flush(0.05) == 1
+    finally:
+        cluster.thaw_broker(1)
+    assert producer.flush(WAIT_S) == 0
+    producer.close()
+    assert cluster.values("one")[-1] == b"early"
+
+
+# -- batches ---------------------------------------------------------------------------------------
+
+
+def test_batch_counts_what_was_taken_and_marks_the_rest(producer: Producer) -> None:
+    seen, own = Outcomes(), Outcomes()
+    messages: list[dict[str, Any]] = [
+        {"value": "a", "key": "k"},
+        {"value": "b", "callback": own, "headers": [("h", b"x")]},
+        {"value": b"x" * 2_000_000},
+    ]
+    assert producer.produce_batch("one", messages, 0, on_delivery=seen) == 2
+    assert producer.flush(WAIT_S) == 0
+    assert [m.value() for m in seen.messages] == [b"a"]
+    assert [m.value() for m in own.messages] == [b"b"]
+    assert [m.get("_error") for m in messages] == [None, None, KafkaError.MSG_SIZE_TOO_LARGE]
+
+
+def test_batch_marks_what_finds_no_room() -> None:
+    producer = Producer(NOWHERE | {"queue.buffering.max.messages": 1})
+    messages: list[dict[str, Any]] = [{"value": "a"}, {"value": "b"}]
+    assert producer.produce_batch("t", messages) == 1
+    assert messages[1]["_error"].code() == KafkaError._QUEUE_FULL
+    producer.purge()
+    producer.close()
+
+
+@pytest.mark.parametrize("wrong", [({"value": "a"},), ["a"]], ids=["tuple", "text"])
+def test_batch_is_a_list_of_mappings(producer: Producer, wrong: Any) -> None:
+    with pytest.raises(TypeError):
+        producer.produce_batch("t", wrong)
+
+
+# -- transactions ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def transactional(cluster: ThreadedCluster) -> Iterator[Producer]:
+    options = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "tx"}
+    with Producer(options) as running:
+        running.init_transactions(WAIT_S)
+        yield running
+
+
+def test_committed_records_stay_and_aborted_ones_do_not(
+    cluster: ThreadedCluster, transactional: Producer
+) -> None:
+    seen = Outcomes()
+    transactional.begin_transaction()
+    transactional.produce("t", "committed", on_delivery=seen)
+    transactional.commit_transaction(WAIT_S)
+    assert seen.errors == [None]
+    transactional.begin_transaction()
+    transactional.produce("t", "aborted", on_delivery=seen)
+    transactional.abort_transaction()
+    assert len(seen.errors) == 2
+    assert seen.errors[1] in (None, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+    values = cluster.values("t")
+    assert b"committed" in values
+    assert b"aborted" not in values
+
+
+def test_record_outside_a_transaction_is_refused_by_produce(transactional: Producer) -> None:
+    with pytest.raises(confluent_kafka.KafkaException) as raised:
+        transactional.produce("t", "v")
+    assert raised.value.args[0].code() == KafkaError._STATE
+    assert len(transactional) == 0
+
+
+def test_commit_after_a_record_has_failed_requires_an_abort(transactional: Producer) -> None:
+    transactional.begin_transaction()
+    transactional.produce("small", b"x" * 1000)
+    with pytest.raises(KafkaException) as raised:
+        transactional.commit_transaction(WAIT_S)
+    assert raised.value.args[0].txn_requires_abort()
+    assert raised.value.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+    transactional.abort_transaction(WAIT_S)
+    transactional.begin_transaction()
+    transactional.produce("t", "after")
+    transactional.commit_transaction(WAIT_S)
+
+
+def test_commit_after_a_record_found_no_topic_requires_an_abort(cluster: ThreadedCluster) -> None:
+    options = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "transactional.id": "lost",
+        "message.timeout.ms": 300,
+        "allow.auto.create.topics": False,
+    }
+    with Producer(options) as producer:
+        producer.init_transactions(WAIT_S)
+        producer.begin_transaction()
+        producer.produce("missing", "v")
+        with pytest.raises(KafkaException) as raised:
+            producer.commit_transaction(WAIT_S)
+        assert raised.value.args[0].txn_requires_abort()
+        producer.abort_transaction(WAIT_S)
+        producer.begin_transaction()
+        producer.produce("t", "after the lost one")
+        producer.commit_transaction(WAIT_S)
+
+
+def test_fenced_producer_is_told_so(cluster: ThreadedCluster, transactional: Producer) -> None:
+    options = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "tx"}
+    transactional.begin_transaction()
+    with Producer(options) as other:
+        other.init_transactions(WAIT_S)
+        transactional.produce("t", "v")
+        with pytest.raises(KafkaException) as raised:
+            transactional.commit_transaction(WAIT_S)
+    assert raised.value.args[0].code() == KafkaError._FENCED
+    assert raised.value.args[0].fatal()
+
+
+def test_offsets_are_part_of_the_transaction(transactional: Producer) -> None:
+    transactional.begin_transaction()
+    transactional.produce("t", "v")
+    positions = [
+        confluent_kafka.TopicPartition("one", 0, 5),
+        confluent_kafka.TopicPartition("one", 1),
+    ]
+    transactional.send_offsets_to_transaction(positions, ConsumerGroupMetadata("group"), WAIT_S)
+    transactional.commit_transaction(WAIT_S)
+
+
+def test_transactional_call_ends_with_its_timeout_and_may_be_repeated() -> None:
+    producer = Producer(NOWHERE | {"transactional.id": "nowhere"})
+    for _ in range(2):
+        with pytest.raises(KafkaException) as raised:
+            producer.init_transactions(0.05)
+        assert raised.value.args[0].code() == KafkaError._TIMED_OUT
+        assert raised.value.args[0].retriable()
+    producer.close()
+
+
+def test_transactional_call_needs_a_transactional_id(producer: Producer) -> None:
+    theirs = confluent_kafka.Producer({})
+    raised = []
+    for each in (theirs, producer):
+        with pytest.raises(confluent_kafka.KafkaException) as error:
+            each.begin_transaction()
+        raised.append(str(error.value.args[0]))
+    assert raised[0] == raised[1]
+
+
+# -- configuration ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [{"foo": 1}, {"acks": "7x"}, {"linger.ms": "soon"}], ids=str)
+def test_wrong_property_is_an_invalid_argument(wrong: dict[str, Any]) -> None:
+    with pytest.raises(confluent_kafka.KafkaException) as raised:
+        Producer(NOWHERE | wrong)
+    assert raised.value.args[0].code() == KafkaError._INVALID_ARG
+
+
+@pytest.mark.parametrize("arguments", [(), (5,), ("127.0.0.1:1",)], ids=str)
+def test_configuration_is_a_mapping(arguments: Any) -> None:
+    with pytest.raises(TypeError, match="expected configuration dict"):
+        Producer(*arguments)
+
+
+def test_callback_of_the_configuration_is_callable() -> None:
+    with pytest.raises(TypeError, match="error_cb"):
+        Producer(NOWHERE, error_cb=5)
+
+
+def test_keys_go_where_librdkafka_puts_them(producer: Producer) -> None:
+    seen = Outcomes()
+    for key in (b"a", b"b", b"c", b"some key"):
+        producer.produce("t", "v", key, on_delivery=seen)
+    producer.flush(WAIT_S)
+    for message in seen.messages:
+        assert message.partition() == confluent_kafka.consistent(message.key(), 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("broker", ["broker:9092"]),
+        ("PLAINTEXT://broker:9093, other", ["broker:9093", "other:9092"]),
+        ("[::1]", ["[::1]:9092"]),
+        ("[::1]:9093", ["[::1]:9093"]),
+    ],
+)
+def test_addresses_are_those_of_librdkafka(given: str, read: list[str]) -> None:
+    settings = settings_of({"bootstrap.servers": given})
+    assert list(settings.config.bootstrap_servers) == read
+
+
+@pytest.mark.parametrize(
+    ("given", "limits"),
+    [
+        ({}, (300_000, 30_000, 5)),
+        ({"message.timeout.ms": 0}, (2**31 - 1, 30_000, 5)),
+        ({"message.timeout.ms": 100}, (100, 50, 5)),
+        ({"delivery.timeout.ms": "10", "linger.ms": 100}, (10, 5, 5)),
+        ({"message.timeout.ms": 100_000, "request.timeout.ms": 60_000}, (100_000, 50_000, 5)),
+    ],
+    ids=str,
+)
+def test_time_limit_of_messages_shortens_the_others(
+    given: dict[str, Any], limits: tuple[int, int, int]
+) -> None:
+    config = settings_of(NOWHERE | given).config
+    assert (config.delivery_timeout_ms, config.request_timeout_ms, config.linger_ms) == limits
+
+
+def test_error_callback_tells_that_no_broker_answers() -> None:
+    told: list[Any] = []
+    producer = Producer(NOWHERE | {"error_cb": told.append, "logger": None})
+    while not told:
+        producer.poll(WAIT_S)
+    assert told[0].code() == confluent_kafka.KafkaError._ALL_BROKERS_DOWN
+    assert isinstance(told[0], confluent_kafka.KafkaError)
+    producer.close()
+
+
+def test_statistics_are_json_and_come_from_poll() -> None:
+    told: list[str] = []
+    producer = Producer(NOWHERE | {"stats_cb": told.append, "statistics.interval.ms": 1})
+    producer.produce("t", b"v")
+    deadline = time.monotonic() + WAIT_S
+    while not told or json.loads(told[-1])["msg_cnt"] != 1:
+        producer.poll(0.01)
+        assert time.monotonic() < deadline
+    producer.purge()
+    producer.close()
+
+
+def test_other_names_come_from_confluent_kafka() -> None:
+    assert confluent.Consumer is confluent_kafka.Consumer
+    with pytest.raises(AttributeError, match="has 'Nothing'"):
+        confluent.Nothing  # noqa: B018
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+def test_constants_are_those_of_confluent_kafka() -> None:
+    theirs = confluent_kafka.KafkaError
+    for name in dir(theirs):
+        if isinstance(getattr(theirs, name), int):
+            assert getattr(KafkaError, name) == getattr(theirs, name)
+            assert KafkaError(getattr(theirs, name)).name() == name
+
+
+@pytest.mark.parametrize(
+    "code",
+    (
+        *(0, -1, 2, 3, 10, 17, 29, -144, -145, -150, -151, -152, -161, -162, -169, -172, -181),
+        *(-184, -185, -186, -187, -188, -190, -192, -193, -195, -196, -197, -199),
+    ),
+)
+def test_text_of_an_error_is_that_of_confluent_kafka(code: int) -> None:
+    assert str(KafkaError(code)) == str(confluent_kafka.KafkaError(code))
+
+
+def test_error_has_flags_is_equal_to_its_code_and_pickles() -> None:
+    error = KafkaError(3, "reason", fatal=True, retriable=True, txn_requires_abort=True)
+    theirs = confluent_kafka.KafkaError(3, "reason", True, True, True)
+    assert (error.fatal(), error.retriable(), error.txn_requires_abort()) == (True, True, True)
+    assert error.str() == "reason"
+    assert str(error) == str(theirs)
+    assert error == 3
+    assert error == theirs
+    assert error < 4
+    assert len({error, KafkaError(3)}) == 1
+    copy = pickle.loads(pickle.dumps(error))
+    assert (copy, copy.str(), copy.fatal()) == (error, "reason", True)
+
+
+def test_exception_pickles_with_its_error(producer: Producer) -> None:
+    with pytest.raises(KafkaException) as raised:
+        producer.begin_transaction()
+    copy = pickle.loads(pickle.dumps(raised.value))
+    assert isinstance(copy, KafkaException)
+    assert copy.args[0].code() == KafkaError._NOT_CONFIGURED
