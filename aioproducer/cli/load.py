@@ -17,9 +17,9 @@ from aioproducer.cli import options
 from aioproducer.cli.console import say
 from aioproducer.cli.engines import Engine, Wanted, choose
 from aioproducer.cli.groups import grouped
-from aioproducer.cli.interrupts import run_command
 from aioproducer.cli.load_options import EngineOptions, InputOptions, RecordOptions, RunOptions
 from aioproducer.cli.loading import LoadJob, run_load
+from aioproducer.cli.pointers import doctor_command, run_connected
 from aioproducer.cli.spark_loading import SparkJob, run_spark_load, without_identity
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError
@@ -79,23 +79,25 @@ def load(
         spark_job = SparkJob(
             config=config,
             options=_for_spark(files, given, connection, named, wanted, topic),
+            doctor=doctor_command(connection),
             master=work.master or "local[*]",
             settings=work.settings(),
             keep_state=keep_state,
             quiet=quiet,
             as_json=as_json,
         )
-        return run_command(partial(run_spark_load, spark_job))
+        return run_connected(partial(run_spark_load, spark_job), connection)
     job = LoadJob(
         config=named,
         source=given.source(files),
         topic=topic,
+        doctor=doctor_command(connection),
         options=wanted,
         keep_state=keep_state,
         quiet=quiet,
         as_json=as_json,
     )
-    return run_command(partial(run_load, job))
+    return run_connected(partial(run_load, job), connection)
 
 
 def _for_spark(

@@ -19,6 +19,7 @@ from aioproducer.cli.console import OutputClosedError, megabytes, print_facts, p
 from aioproducer.cli.display import display_for
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
 from aioproducer.cli.interrupts import Interrupts
+from aioproducer.cli.pointers import pointed_to_doctor
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError, KafkaError
 from aioproducer.loader import FileSource, Loader, LoadOptions, LoadState, Progress
@@ -29,6 +30,7 @@ class LoadJob:
     """What to load and how to talk about it.
 
     Attributes:
+        doctor: The command that examines the way to the cluster, for errors on it.
         keep_state: Leave the state file after a complete load, too.
         brief: One line instead of a table at the end, on standard error.
     """
@@ -37,6 +39,7 @@ class LoadJob:
     source: FileSource
     topic: str
     options: LoadOptions
+    doctor: str = ""
     keep_state: bool = False
     quiet: bool = False
     as_json: bool = False
@@ -59,7 +62,7 @@ async def run_load(job: LoadJob, interrupts: Interrupts) -> int:
             with display:
                 await loader.run()
         except KafkaError as failure:
-            error = failure
+            error = pointed_to_doctor(failure, job.doctor)
         except asyncio.CancelledError:
             _say_aborted(job, loader.progress)
             raise
@@ -200,7 +203,9 @@ def one_or_two_lines(error: BaseException) -> str:
     """An error for people: what happened, and on a second line what to do."""
     what, _, advice = str(error).partition(" -> ")
     headline = " ".join(what.split()) or type(error).__name__
-    return f"{headline}\n  {advice}" if advice else headline
+    notes: list[str] = getattr(error, "__notes__", [])
+    todo = "; ".join(part for part in (advice.rstrip("."), *notes) if part)
+    return f"{headline}\n  {todo}" if todo else headline
 
 
 def _counted(progress: Progress) -> str:

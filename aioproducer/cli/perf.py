@@ -18,9 +18,10 @@ from aioproducer.cli.connecting import started_producer
 from aioproducer.cli.console import megabytes, print_facts, print_json, say
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.cli.groups import grouped
-from aioproducer.cli.interrupts import Interrupts, run_command
+from aioproducer.cli.interrupts import Interrupts
 from aioproducer.cli.perf_display import check_picture, draw_picture, perf_display_for
 from aioproducer.cli.perf_run import Measurement, PerfPlan, PerfRun, percentiles_ms
+from aioproducer.cli.pointers import run_connected
 from aioproducer.config import ProducerConfig
 
 EXAMPLES = options.examples(
@@ -74,7 +75,7 @@ def perf(
         check_picture(histogram)
     plan = PerfPlan(topic, num_records, record_size, throughput)
     run = partial(_perf, connection.config(), plan, as_json=as_json, quiet=quiet, picture=histogram)
-    return run_command(run)
+    return run_connected(run, connection)
 
 
 async def _perf(

@@ -12,8 +12,8 @@ import typer
 
 from aioproducer.cli import options
 from aioproducer.cli.groups import grouped
-from aioproducer.cli.interrupts import run_command
 from aioproducer.cli.loading import LoadJob, run_load
+from aioproducer.cli.pointers import doctor_command, run_connected
 from aioproducer.loader import FileSource, LinesFormat, LoadOptions, RecordMapping
 from aioproducer.loader.formats import KEY_VALUE_COLUMNS
 
@@ -68,8 +68,9 @@ def produce(
         config=connection.config(),
         source=FileSource("-", format=LinesFormat(key_separator=key_separator or None)),
         topic=topic,
+        doctor=doctor_command(connection),
         options=LoadOptions(mapping=mapping, dead_letter=dead_letter),
         as_json=as_json,
         brief=True,
     )
-    return run_command(partial(run_load, job))
+    return run_connected(partial(run_load, job), connection)

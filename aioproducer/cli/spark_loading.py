@@ -21,6 +21,7 @@ from aioproducer.cli.display import Display, display_for
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
 from aioproducer.cli.interrupts import Interrupts
 from aioproducer.cli.loading import one_or_two_lines
+from aioproducer.cli.pointers import pointed_to_doctor
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import KafkaError
 from aioproducer.spark.loading.options import SparkLoadOptions
@@ -37,6 +38,7 @@ class SparkJob:
     Attributes:
         config: the producer's, to see whether there is a cluster before Spark starts.
         master: where Spark runs.
+        doctor: the command that examines the way to the cluster, for errors on it.
         settings: Spark's.
         keep_state: leave the state file after a complete load, too.
     """
@@ -44,6 +46,7 @@ class SparkJob:
     config: ProducerConfig
     options: SparkLoadOptions
     master: str
+    doctor: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
     keep_state: bool = False
     quiet: bool = False
@@ -105,7 +108,7 @@ class _Running:
             if not self._is_stopped:
                 self._load.run()
         except KafkaError as error:
-            self.error = error
+            self.error = pointed_to_doctor(error, job.doctor)
         finally:
             if self._load is not None:
                 self.result = self._load.result

@@ -19,7 +19,8 @@ from aioproducer.cli.connecting import wait_for_listener
 from aioproducer.cli.console import print_json, print_table, say, write_line
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.cli.groups import grouped
-from aioproducer.cli.interrupts import Interrupts, run_command
+from aioproducer.cli.interrupts import Interrupts
+from aioproducer.cli.pointers import run_connected
 from aioproducer.cli.sessions import link_opener
 from aioproducer.errors import UnknownTopicOrPartitionError, error_from_code
 from aioproducer.testing.admin import create_topic, delete_topic
@@ -194,7 +195,7 @@ def run_on(connection: options.Connection, act: Callable[[Cluster], Awaitable[No
         await act(Cluster(",".join(config.bootstrap_servers), link_opener(config)))
         return ExitCode.OK
 
-    return run_command(command)
+    return run_connected(command, connection)
 
 
 def _described(topic: MetadataResponseTopic) -> dict[str, Any]:

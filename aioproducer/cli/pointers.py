@@ -1,0 +1,87 @@
+"""Which errors `aioproducer doctor` explains, and how to ask it.
+
+Owns: the choice of errors, the command line that is shown. Must not know: commands.
+
+Invariant: no secret is shown, whichever client's name it was given under.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from aioproducer import errors
+from aioproducer._option_names import verdict_on
+from aioproducer._option_reading import option_set_by
+from aioproducer._option_verdicts import WithoutEffect
+from aioproducer.cli.interrupts import Interrupts, run_command
+from aioproducer.cli.options import Connection
+from aioproducer.config import ROWS
+
+_FOR_DOCTOR = (
+    errors.AuthenticationError,
+    errors.AuthorizationError,
+    errors.DeliveryTimeoutError,
+    errors.KafkaConnectionError,
+    errors.ProtocolError,
+    errors.RequestTimeoutError,
+)
+"""Trouble on the way to the cluster; a plain `KafkaTimeoutError` is, too."""
+
+_HIDDEN = "***"
+_USER_IN_URL = re.compile(r"://[^/@\s]+@")
+
+
+def doctor_command(connection: Connection) -> str:
+    """The command that examines the way to the same cluster, for a shell."""
+    return shlex.join(["aioproducer", "doctor", *_arguments(connection)])
+
+
+def pointed_to_doctor(error: errors.KafkaError, command: str) -> errors.KafkaError:
+    """The error, with a note of what examines its cause, if `doctor` can."""
+    is_timeout = type(error) is errors.KafkaTimeoutError
+    if command and (is_timeout or isinstance(error, _FOR_DOCTOR)):
+        note = f"to find the cause step by step: {command}"
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+    return error
+
+
+def run_connected(
+    command: Callable[[Interrupts], Coroutine[Any, Any, int]], connection: Connection
+) -> int:
+    """Runs a command's coroutine as `run_command`; its errors point to `doctor`."""
+    try:
+        return run_command(command)
+    except errors.KafkaError as error:
+        pointed_to_doctor(error, doctor_command(connection))
+        raise
+
+
+def _arguments(connection: Connection) -> list[str]:
+    found: list[str] = []
+    if connection.bootstrap_server is not None:
+        found += ["-b", connection.bootstrap_server]
+    if connection.config_file is not None:
+        found += ["--config", str(Path(connection.config_file))]
+    for name, value in _pairs(connection.properties or ()):
+        found += ["-X", f"{name}={_HIDDEN if _is_secret(name, value) else value}"]
+    return found
+
+
+def _pairs(texts: Sequence[str]) -> list[tuple[str, str]]:
+    return [(name, value) for name, _, value in (text.partition("=") for text in texts)]
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Whether a value is not shown: that of an option that is one, or of none that is known."""
+    if _USER_IN_URL.search(value):
+        return True
+    row = option_set_by(name, ROWS)
+    if row is not None:
+        return row.secret
+    # Another client's name that sets nothing here may be for a secret of its own.
+    return isinstance(verdict_on(name), WithoutEffect)
