@@ -212,6 +212,13 @@ class KafkaConnectionError(KafkaError):
     retriable: bool = True
 
 
+class NotKafkaError(KafkaConnectionError):
+    """Something answers at the broker's address that is no Kafka broker."""
+
+    retriable: bool = False
+    advice: str | None = "Correct the host and port: this one belongs to another service."
+
+
 class TlsError(AuthenticationError):
     """TLS with a broker failed: one side does not accept the other, or does not speak TLS."""
 

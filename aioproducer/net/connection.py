@@ -47,6 +47,7 @@ from aioproducer.net.answers import decode_answer, describe_end
 from aioproducer.net.frame_tap import FrameTap
 from aioproducer.net.in_flight import InFlightRequest
 from aioproducer.net.observers import ConnectionObserver, Unnoted
+from aioproducer.net.other_services import check_kafka
 from aioproducer.net.security.tls_failures import check_not_tls
 from aioproducer.net.traffic import NodeTraffic
 from aioproducer.wire.framing import SIZE_BYTES, frame_size
@@ -372,6 +373,7 @@ class Connection:
         read = self._reader.readexactly
         prefix = await read(SIZE_BYTES)
         check_not_tls(prefix)
+        check_kafka(prefix)
         size = frame_size(prefix)
         if not self._awaiting:
             raise ProtocolError(f"the broker sent a frame of {size} bytes nobody asked for")

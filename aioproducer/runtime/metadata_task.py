@@ -28,6 +28,7 @@ from aioproducer.errors import (
     KafkaError,
     NameResolutionError,
     NodeDisconnectedError,
+    NotKafkaError,
     ProducerClosedError,
     ProducerFailedError,
     ProtocolError,
@@ -255,6 +256,7 @@ class MetadataTask:
         if self._note_fatal_connection_errors(now):
             return self._due_at()
         self._note_unknown_names(now)
+        self._note_other_services(now)
         self._no_node_ready = True
         if node_id is not None:
             self._client.maybe_connect(node_id, now)
@@ -398,6 +400,21 @@ class MetadataTask:
                     "time with bootstrap_resolve_timeout_ms",
                 )
             )
+
+    def _note_other_services(self, now: float) -> None:
+        """Ends the start of a producer whose bootstrap servers are all other services."""
+        failures = map(self._client.connection_failures, self._bootstrap)
+        if self._metadata.version > 0 or not all(
+            isinstance(failure, NotKafkaError) for failure in failures
+        ):
+            return
+        self._waiters.fail(
+            BootstrapError(
+                f"no bootstrap server is a Kafka broker: {self._explain_connections()}",
+                elapsed_ms=round((now - self._started_at) * 1000),
+                advice=NotKafkaError.advice,
+            )
+        )
 
     def _rebootstrap(self, now: float, why: str) -> None:
         self.warnings.warning(

@@ -70,6 +70,7 @@ CLIENT: Final[dict[str, tuple[str, str]]] = {
     "MetadataTimeoutError": (_NEVER, "Create the topic, or check its name and the brokers."),
     "DeliveryTimeoutError": (_ASK, "The text says what it waited for: look at the brokers."),
     "RequestTimeoutError": (_ASK, "It was tried again; a broker is slow or cut off."),
+    "NotKafkaError": (_NEVER, ""),
     "KafkaConnectionError": (_ASK, "It was tried again; look at the network and the brokers."),
     "TlsError": (_ASK, ""),
     "NodeDisconnectedError": (

@@ -16,6 +16,7 @@ from aioproducer.errors import (
     IllegalSaslStateError,
     KafkaError,
     NodeDisconnectedError,
+    NotKafkaError,
     ProtocolError,
     RequestTimeoutError,
     SaslAuthenticationFailedError,
@@ -80,7 +81,7 @@ def of_exchange(error: KafkaError) -> TroubleError:
         return of_tls_refusal(error, ())
     if isinstance(error.__cause__, RequestTimeoutError):
         code = "no-answer"
-    elif isinstance(error, ProtocolError):
+    elif isinstance(error, ProtocolError | NotKafkaError):
         code = "not-kafka"
     elif isinstance(error, UnsupportedVersionError):
         return TroubleError("versions-unsupported", error.message)
@@ -101,6 +102,6 @@ def of_sasl(error: KafkaError, mechanism: str) -> TroubleError:
         return TroubleError("credentials-refused", f"{mechanism}: {error.message}")
     if isinstance(error, AuthenticationError):
         return TroubleError("authentication-failed", f"{mechanism}: {error.message}", error.advice)
-    if isinstance(error, NodeDisconnectedError | ProtocolError):
+    if isinstance(error, NodeDisconnectedError | ProtocolError | NotKafkaError):
         return of_exchange(error)
     return TroubleError("credentials-unavailable", error.message)

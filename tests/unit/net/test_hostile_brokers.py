@@ -15,6 +15,7 @@ from aioproducer.errors import (
     KafkaConnectionError,
     KafkaError,
     NodeDisconnectedError,
+    NotKafkaError,
     ProtocolError,
     RequestTimeoutError,
     UnsupportedVersionError,
@@ -30,7 +31,7 @@ SLACK_S = 1.5
 MISBEHAVIOURS = [
     (hostile.silent, NodeDisconnectedError),
     (hostile.deaf, NodeDisconnectedError),
-    (hostile.garbage, ProtocolError),
+    (hostile.garbage, NotKafkaError),
     (hostile.garbled_body, ProtocolError),
     (hostile.wrong_correlation_id, ProtocolError),
     (hostile.empty_frame, ProtocolError),

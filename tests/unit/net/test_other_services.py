@@ -1,0 +1,61 @@
+"""Another service at the address of a broker is named, and not asked again for a minute."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from aioproducer import Producer
+from aioproducer.errors import BootstrapError, NotKafkaError
+from aioproducer.net.other_services import check_kafka
+from aioproducer.testing import EmbeddedCluster
+
+HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
+SSH = b"SSH-2.0-OpenSSH_9.2\r\n"
+
+
+@asynccontextmanager
+async def service(says: bytes) -> AsyncIterator[str]:
+    """A server that says this to everybody; where it is."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(says)
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("says", "name"), [(HTTP, "an HTTP server"), (SSH, "an SSH server"), (b"220 mail\r\n", "mail")]
+)
+async def test_a_start_ends_at_once_where_another_service_answers(says: bytes, name: str) -> None:
+    async with service(says) as address:
+        with pytest.raises(BootstrapError) as caught:
+            async with asyncio.timeout(3), Producer(bootstrap_servers=address):
+                pass
+    assert name in str(caught.value)
+    assert "-> Correct the host and port" in str(caught.value)
+
+
+async def test_one_wrong_address_among_others_does_no_harm() -> None:
+    async with service(HTTP) as address, EmbeddedCluster(1, topics={"t": 1}) as cluster:
+        servers = [address, *cluster.bootstrap_servers.split(",")]
+        async with Producer(bootstrap_servers=servers) as producer:
+            assert (await producer.send_and_wait("t", b"v")).offset == 0
+
+
+@pytest.mark.parametrize("prefix", [b"\0\0\0\4", b"\0\0\1\0", b"\x05\xf5\xe1\x00"])
+def test_the_size_of_a_frame_is_no_service(prefix: bytes) -> None:
+    check_kafka(prefix)
+
+
+def test_the_error_is_not_worth_another_try() -> None:
+    with pytest.raises(NotKafkaError) as caught:
+        check_kafka(HTTP[:4])
+    assert not caught.value.retriable
