@@ -22,7 +22,7 @@ RETRIABLE_STATUSES: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 _WRITE_MODES: Final = frozenset({"WRITE", "WRITEREAD"})
 _CLIENT_PLACES: Final = frozenset({"ALL", "CLIENT"})
-"""Values of a rule's `enableAt` for which clients execute it."""
+"""Values of a rule set's `enableAt` for which clients execute it."""
 
 _ADVICE: Final = {
     401: "check the credentials given to SchemaRegistry",
@@ -72,6 +72,8 @@ def write_rules_in(answer: Any, what: str) -> tuple[SchemaRule, ...]:
     """
     rule_set = answer.get("ruleSet") or {}
     try:
+        if str(rule_set.get("enableAt") or "ALL").upper() not in _CLIENT_PLACES:
+            return ()
         rules = [*(rule_set.get("domainRules") or ()), *(rule_set.get("encodingRules") or ())]
         return tuple(
             SchemaRule(str(rule.get("name")), str(rule.get("type")))
@@ -84,11 +86,7 @@ def write_rules_in(answer: Any, what: str) -> tuple[SchemaRule, ...]:
 
 def _is_for_writers(rule: Mapping[str, Any]) -> bool:
     """Whether serializers execute a rule."""
-    return (
-        str(rule.get("mode")).upper() in _WRITE_MODES
-        and rule.get("disabled") is not True
-        and str(rule.get("enableAt") or "ALL").upper() in _CLIENT_PLACES
-    )
+    return str(rule.get("mode")).upper() in _WRITE_MODES and rule.get("disabled") is not True
 
 
 def _as_object(body: bytes) -> dict[str, Any]:

@@ -374,9 +374,9 @@ ACTIVE = [
     {"domainRules": [rule(mode="WRITEREAD")]},
     {"domainRules": [rule(mode="READ"), rule(type="CEL", kind="CONDITION")]},
     {"domainRules": None, "encodingRules": [rule(type="ENCRYPT_PAYLOAD", mode="WRITEREAD")]},
-    {"domainRules": [rule(disabled=False, enableAt=None)]},
-    {"domainRules": [rule(enableAt="ALL")]},
-    {"domainRules": [rule(enableAt="CLIENT")]},
+    {"domainRules": [rule(disabled=False)], "enableAt": None},
+    {"domainRules": [rule()], "enableAt": "ALL"},
+    {"domainRules": [rule()], "enableAt": "CLIENT"},
     {"domainRules": [rule(onFailure="NONE")]},
 ]
 INACTIVE = [
@@ -387,7 +387,7 @@ INACTIVE = [
     {"domainRules": [rule(mode="UPDOWN")]},
     {"migrationRules": [rule(mode="UPGRADE", type="JSONATA"), rule(mode="WRITE")]},
     {"domainRules": [rule(disabled=True)]},
-    {"encodingRules": [rule(enableAt="GATEWAY")]},
+    {"encodingRules": [rule()], "enableAt": "GATEWAY"},
 ]
 USES: list[dict[str, Any]] = [{}, {"use_latest_version": True}, {"auto_register": True}]
 
@@ -399,7 +399,7 @@ async def test_a_schema_with_rules_for_writers_is_refused_unless_told(
 ) -> None:
     stub.register("orders-value", '"string"', ruleSet=rules)
     serializer = AvroSerializer(registry, "string", **use)
-    kind = (rules["domainRules"] or rules["encodingRules"])[-1]["type"]
+    kind = (rules.get("domainRules") or rules["encodingRules"])[-1]["type"]
     for _ in range(2):  # the refusal is nothing that only the first record meets
         with pytest.raises(SchemaRegistryError, match=rf"orders-value .*'protect' \({kind}\)") as e:
             await made(serializer, "x")
