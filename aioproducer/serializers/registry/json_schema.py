@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aioproducer._extras import SCHEMA_REGISTRY, needed
-from aioproducer.errors import ConfigError
+from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.serializers.json_text import JsonLibrary, JsonSerializer
 from aioproducer.serializers.protocol import SerializationContext, refusal
 from aioproducer.serializers.registry.base import (
@@ -23,6 +23,7 @@ from aioproducer.serializers.registry.base import (
     SchemaUse,
 )
 from aioproducer.serializers.registry.client import SchemaRegistry
+from aioproducer.serializers.registry.json_references import linked
 from aioproducer.serializers.registry.schema import Schema, SchemaReference, schema_refusal
 from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
 
@@ -34,7 +35,8 @@ class JsonSchemaSerializer(RegistrySerializer):
         registry: where the schema stands.
         schema: as text, as a dict, or a Pydantic model to take it of; None only with
             `use_latest_version`.
-        references: schemas of the registry that it refers to by `$ref`.
+        references: schemas of the registry that it refers to by `$ref`; a relative name is
+            resolved against the schema's `$id`.
         validate: whether values are checked against the schema.
         library: what writes JSON, see `JsonSerializer`.
         subject: see `AvroSerializer`, as for the next three; the schema's name is its `title`.
@@ -101,23 +103,32 @@ class JsonSchemaSerializer(RegistrySerializer):
         write = self._json.encode
         if not self._validate:
             return write
-        from jsonschema.exceptions import best_match
+        from jsonschema.exceptions import SchemaError, best_match
         from jsonschema.validators import validator_for
+        from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
         from referencing import Registry, Resource
         from referencing.exceptions import Unresolvable
         from referencing.jsonschema import DRAFT7
 
-        content = json.loads(schema.text)
-        known: Registry[Any] = Registry().with_resources(
-            [
-                (
-                    reference.name,
-                    Resource.from_contents(json.loads(each.text), default_specification=DRAFT7),
-                )
-                for reference, each in await self._registry.referenced(schema)
-            ]
+        referenced = {
+            (reference.subject, reference.version): each
+            for reference, each in await self._registry.referenced(schema)
+        }
+        try:
+            found = linked(schema, referenced)
+            kind = validator_for(found.content, _usual())
+            kind.check_schema(found.content)
+        except (ValueError, SchemaError) as error:
+            reason = error.message if isinstance(error, SchemaError) else str(error)
+            raise SchemaRegistryError(
+                f"the registered schema is no JSON Schema: {reason}"
+            ) from None
+        # What schemas refer to is given; the only others that it finds are JSON Schema's own.
+        known: Registry[Any] = REGISTRY.with_resources(
+            (uri, Resource.from_contents(each, default_specification=DRAFT7))
+            for uri, each in found.documents.items()
         )
-        validator = validator_for(content, _usual())(content, registry=known)
+        validator = kind(found.content, registry=known)
 
         def encode(data: Any, context: SerializationContext) -> bytes:
             made = write(data, context)
@@ -130,13 +141,13 @@ class JsonSchemaSerializer(RegistrySerializer):
             if error is not None:
                 # Its message shows the data, so it is not passed on.
                 path = error.json_path.removeprefix("$").removeprefix(".")
-                raise refusal(context, _words(error), path=path or None)
+                raise refusal(context, _words(error, found.originals), path=path or None)
             return made
 
         return encode
 
 
-def _words(error: Any) -> str:
+def _words(error: Any, originals: Mapping[str, str]) -> str:
     if error.validator == "required":
         missing = [name for name in error.validator_value if name not in error.instance]
         return f"lacks {', '.join(map(repr, missing))}"
@@ -144,7 +155,10 @@ def _words(error: Any) -> str:
         known = error.schema.get("properties", {})
         more = [name for name in error.instance if name not in known]
         return f"has more than the schema knows: {', '.join(map(repr, more))}"
-    return f"violates {error.validator}: {json.dumps(error.validator_value)[:200]}"
+    rule = json.dumps(error.validator_value)
+    for uri, original in originals.items():
+        rule = rule.replace(json.dumps(uri), json.dumps(original))
+    return f"violates {error.validator}: {rule[:200]}"
 
 
 def _usual() -> Any:
