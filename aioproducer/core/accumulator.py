@@ -6,6 +6,8 @@ when a partition's turn comes (`readiness.py`), sockets, asyncio, what a respons
 Invariants
 - A retried batch goes back in front of every younger batch of its partition (`ordinal`).
 - A batch gives its memory back once it has its outcome and no transport holds it.
+- A batch is found among the incomplete ones until its listeners have been called, whatever raises
+  in between: `take_all` and the delivery timeout end what an exception has left.
 - The cost of `drain` grows with the partitions that are ready or linger, never with those known.
 """
 
@@ -344,12 +346,12 @@ class RecordAccumulator:
 
         Their memory is on top of the pool's, which keeps counting the whole until then.
         """
-        self._incomplete.discard(batch)
-        left = len(parts)
+        left = set(parts)
 
-        def on_part_done(_: object) -> None:
-            nonlocal left
-            left -= 1
+        def on_part_done(part: object) -> None:
+            if part not in left:
+                return  # called again after an exception
+            left.discard(part)
             if not left:
                 batch.complete(BatchOutcome())
             self.release(batch)
@@ -359,6 +361,7 @@ class RecordAccumulator:
             self._incomplete.add_part(part)
             part.add_listener(part, on_part_done)
             self.reenqueue(part, now)
+        self._incomplete.discard(batch)
 
     def unmute(self, topic_partition: TopicPartition) -> None:
         """The answer for a partition has come: whatever held it back may be over."""
@@ -381,18 +384,24 @@ class RecordAccumulator:
             self._deallocate(batch)
 
     def complete(self, batch: ProducerBatch, outcome: BatchOutcome) -> bool:
-        """Ends a batch; False when it had ended before."""
-        self._incomplete.discard(batch)
+        """End a batch; False when it had ended before."""
+        self.settle()
         first = batch.complete(outcome)
         if not batch.holds:
             self._deallocate(batch)
+        # Last: what an exception cuts off before is found here, and ended by the next call.
+        self._incomplete.discard(batch)
         return first
 
     def acknowledge(self, batch: ProducerBatch, outcome: BatchOutcome) -> None:
         """`complete`, `release` and `unmute` in one, for a batch without an outcome."""
+        self.settle()
+        batch.complete(outcome)
         batch.holds -= 1
         self._holds -= 1
-        self.complete(batch, outcome)
+        if not batch.holds:
+            self._deallocate(batch)
+        self._incomplete.discard(batch)
         self.unmute(batch.topic_partition)
 
     def expired(self, now: float) -> list[ProducerBatch]:
@@ -402,7 +411,6 @@ class RecordAccumulator:
     def withdraw(self, batches: Iterable[ProducerBatch]) -> None:
         """Take batches off their queues that are about to be completed."""
         for batch in batches:
-            self._incomplete.discard(batch)
             queue = self._queue_of(*batch.topic_partition)
             if not batch.holds and batch in queue.batches:
                 queue.batches.remove(batch)

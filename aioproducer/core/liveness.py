@@ -45,7 +45,7 @@ def wait_of(
     if batch.holds:
         return Wait(Obstacle.RESPONSE if batch.on_wire else Obstacle.PREPARATION, error)
     queue = accumulator.queue(*batch.topic_partition)
-    if queue is None or queue.ready_at < inf or batch.gathering:
+    if queue is None or not queue.batches or queue.ready_at < inf or batch.gathering:
         return Wait(Obstacle.RETRY if batch.attempts else Obstacle.TURN, error)
     if queue.is_leaderless:
         return Wait(Obstacle.LEADER, error)

@@ -274,17 +274,30 @@ class ProducerBatch:
         return len(keys)
 
     def complete(self, outcome: BatchOutcome) -> bool:
-        """Sets the outcome and tells the listeners; False when it was known already."""
-        if self.outcome is not None:
-            return False
-        self.outcome = outcome
+        """Set the outcome and call the listeners; False when it was known already.
+
+        After an exception (a signal handler's, MemoryError) another call does what is left: a
+        listener may be called twice then.
+        """
+        is_first = self.outcome is None
+        if is_first:
+            self.outcome = outcome
         self.done = True
         if not self.full:
             self.close()
-        listeners, self.listeners = self.listeners, {}
-        for key, callback in listeners.items():
-            callback(key)
-        return True
+        if self.listeners:
+            self._call_listeners()
+        return is_first
+
+    def _call_listeners(self) -> None:
+        listeners = self.listeners
+        try:
+            self.listeners = {}
+            for key, callback in listeners.items():
+                callback(key)
+        except BaseException:
+            self.listeners = listeners
+            raise
 
     def take_buffer(self) -> bytearray | None:
         """Gives up the memory, once; deliveries may keep the batch, not its records."""
@@ -343,7 +356,11 @@ class ProducerBatch:
         """The outcome that holds for one record, and the record's index in that batch."""
         if self._places:
             part, place = self._places[index]
-            return part.outcome_of(place)
+            found = part.outcome_of(place)
+            if found is not None or self.outcome is None or self.outcome.error is None:
+                return found
+            # An exception ended the split half-way: the whole batch failed, and this part with it.
+            return self.outcome, index
         return None if self.outcome is None else (self.outcome, index)
 
     def record_error(self, index: int) -> KafkaError | None:

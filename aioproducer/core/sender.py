@@ -212,6 +212,11 @@ class Sender:
             case IdentityFailure.FATAL:
                 self.fatal_error = error
 
+    def on_dispatching(self, batches: Sequence[ProducerBatch]) -> None:
+        """The request is about to be given to a transport: from now on it may be written."""
+        for batch in batches:
+            batch.on_wire = True
+
     def on_dispatched(self, node_id: int, batches: Sequence[ProducerBatch]) -> None:
         """The request is in the transport's hands; the node may get the next one."""
         self._preparing.discard(node_id)
@@ -540,8 +545,8 @@ class Sender:
                 continue
             stands = standing_at(*answer.places[batch.topic_partition.partition])
             self._on_written(batch, stands.base_offset, now)
-            batch.on_wire = False
             self.accumulator.acknowledge(batch, stands)
+            batch.on_wire = False
             self._stats.on_batch_acknowledged(batch.count, now - batch.created_at)
 
     def _count_response(self, batch: ProducerBatch, throttle_ms: int, now: float) -> None:

@@ -331,8 +331,8 @@ cdef class FastLane:
         if lone is not None:
             self.lone = lone
             self.alone = batch.builder
+        batch.builder.owner = batch  # before a record can find the builder
         lane.builders[<Py_ssize_t> batch.topic_partition.partition] = batch.builder
-        batch.builder.owner = batch
         if sticky is not None and self.sticks:
             lane.settle()
             lane.sticky = sticky

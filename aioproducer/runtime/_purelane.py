@@ -241,8 +241,8 @@ class FastLane:
             return
         if lone is not None:
             self._lone, self._alone, self._alone_room = lone, builder, batch.size
+        builder.owner = batch  # before a record can find the builder
         lane.builders[batch.topic_partition.partition] = builder
-        builder.owner = batch
         if sticky is not None and self._settings.sticks:
             lane.settle()
             lane.sticky = sticky

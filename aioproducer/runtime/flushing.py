@@ -52,7 +52,7 @@ class Flushing:
         done = self._loop.create_future()
 
         def on_done(key: object) -> None:
-            del waiting[key]
+            waiting.pop(key, None)
             if not waiting and not done.done():
                 done.set_result(None)
 

@@ -236,8 +236,8 @@ class LoneRecords:
         outcome = usual_outcome(data, flight.usual_answer, USUAL_END)
         if outcome is None:
             return False
+        self.answered.append(flight)  # before it leaves the other list: it is in one of them always
         self._air.remove(flight)
-        self.answered.append(flight)
         flight.received = len(data)
         flight.answered_at = self._loop_time()
         if self._air:
@@ -279,15 +279,18 @@ class LoneRecords:
         """Somebody is about to look: leaves everything as the sender would have left it."""
         self._give_up_ready()
         self._follow_up_all()
-        air, self._air = self._air, []
-        self._accumulator.watch(None)
-        for flight in air:
-            flight.connection.watch(None)
+        air = self._air
         try:
+            self._air = []
+            self._accumulator.watch(None)
+            for flight in air:
+                flight.connection.watch(None)
             while air:
-                flight = air.pop(0)
-                self._note(flight)
+                flight = air[0]
+                if not flight.batch.holds:  # else an exception came after it was noted
+                    self._note(flight)
                 self._track(flight)
+                air.pop(0)
         except BaseException as interrupt:
             if air:
                 self._air = air

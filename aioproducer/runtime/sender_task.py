@@ -363,6 +363,7 @@ class SenderTask:
                 transactional_id=None if transactions is None else transactions.transactional_id,
                 topics=self._topics(live, version),
             )
+            self._sender.on_dispatching(live)
             self._client.begin(
                 node_id,
                 PreparedRequest(ProduceRequest, encode, self._acks != 0, version=version),

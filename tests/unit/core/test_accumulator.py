@@ -260,8 +260,11 @@ def test_batches_expire_wherever_they_are() -> None:
     core.accumulator.hold(core.drain(1)[0])
     assert core.accumulator.next_expiry_at == core.now + 10
     core.now += 10
-    assert core.take_expired() == [in_flight, queued, leaderless]
+    expired = core.take_expired()
+    assert expired == [in_flight, queued, leaderless]
     assert core.drain(2) == []
+    for batch in expired:
+        core.accumulator.complete(batch, BatchOutcome())
     assert core.accumulator.next_expiry_at == inf
 
 
