@@ -131,7 +131,7 @@ MODULES = (
         "confluent-kafka's interface",
         "compat-confluent",
         "aioproducer.compat.confluent",
-        only=("KafkaError", "KafkaException", "Message", "Producer"),
+        only=("AIOProducer", "KafkaError", "KafkaException", "Message", "Producer"),
         whole=True,
     ),
 )

@@ -23,6 +23,9 @@ What differs, on purpose:
   `logger` gets librdkafka's log                    no effect: logs go to the logger `aioproducer`
   `send_offsets_to_transaction` with the object of  as well; without an installed client, an
   `consumer_group_metadata()`                       `aioproducer.ConsumerGroupMetadata`
+  `AIOProducer` has threads and a second buffer     it has neither: `linger.ms` makes batches
+  `AIOProducer.produce()` takes no headers          it does
+  a configuration without `bootstrap.servers`       refused
 
 Not here: `list_topics`, `set_sasl_credentials` and `cluster_id`. Ask confluent-kafka's
 `AdminClient` for topics, and make a new producer for new credentials.
@@ -32,6 +35,7 @@ from typing import Any
 
 from aioproducer.compat._forwarding import forwarded
 from aioproducer.compat.confluent import errors, message
+from aioproducer.compat.confluent.aio import AIOProducer
 from aioproducer.compat.confluent.errors import KafkaError, KafkaException
 from aioproducer.compat.confluent.message import (
     TIMESTAMP_CREATE_TIME,
@@ -45,6 +49,7 @@ __all__ = [
     "TIMESTAMP_CREATE_TIME",
     "TIMESTAMP_LOG_APPEND_TIME",
     "TIMESTAMP_NOT_AVAILABLE",
+    "AIOProducer",
     "KafkaError",
     "KafkaException",
     "Message",

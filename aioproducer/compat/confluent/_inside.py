@@ -11,11 +11,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from aioproducer import log
 from aioproducer import producer as asynchronous
-from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.compat.confluent._reports import Record, Reports
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import (
@@ -38,6 +37,16 @@ _SILENCE_S: Final = 2.0
 T = TypeVar("T")
 
 
+class Poster(Protocol):
+    """How other threads reach the loop; a `LoopThread` is one."""
+
+    def post(self, callback: Callable[[], object]) -> bool:
+        """Run a callback in the loop, soon; False when the loop has ended."""
+
+    def check_alive(self) -> None:
+        """Raise when the loop will never answer."""
+
+
 class Inside:
     """An asynchronous producer that is being started until a broker answers.
 
@@ -47,7 +56,7 @@ class Inside:
         lost: Why a record of this transaction was not handed on.
     """
 
-    def __init__(self, config: ProducerConfig, thread: LoopThread, reports: Reports) -> None:
+    def __init__(self, config: ProducerConfig, thread: Poster, reports: Reports) -> None:
         self.producer: asynchronous.Producer | None = None
         self.lost: KafkaError | None = None
         self.check_send: Callable[[], object] | None = None

@@ -68,11 +68,16 @@ class Reports:
             BufferError: There are too many.
         """
         with self._lock:
-            full = self.count >= self._max_records or self.bytes + size > self._max_bytes
-            if full and self.count:
+            if not self.has_room(size):
                 raise BufferError("Local: Queue full")
             self.count += 1
             self.bytes += size
+
+    def has_room(self, size: int) -> bool:
+        """Return whether a record would be admitted."""
+        return not self.count or (
+            self.count < self._max_records and self.bytes + size <= self._max_bytes
+        )
 
     def forget(self, record: Record) -> None:
         """Count a record no more."""

@@ -17,11 +17,8 @@ class Clock:
         self._settings = settings
         self._reports = reports
         self._begun = time.monotonic()
-        self._due = (
-            self._begun + settings.statistics_s
-            if settings.stats_cb is not None and settings.statistics_s > 0
-            else None
-        )
+        self.is_on: bool = settings.stats_cb is not None and settings.statistics_s > 0
+        self._due = self._begun + settings.statistics_s if self.is_on else None
 
     def look(self, inside: Inside) -> None:
         """Report statistics if they are due."""

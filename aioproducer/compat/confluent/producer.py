@@ -20,6 +20,7 @@ from aioproducer.compat.confluent._statistics import Clock
 from aioproducer.compat.confluent._translation import translated, translating
 from aioproducer.compat.confluent.errors import KafkaError
 from aioproducer.compat.confluent.message import Headers
+from aioproducer.errors import KafkaError as OwnError
 from aioproducer.records import record_size_bound
 
 Callback = Callable[[Any, Any], object]
@@ -95,35 +96,17 @@ class Producer:
             RuntimeError: The producer is closed.
         """
         self._check_open()
-        if not isinstance(topic, str):
-            raise TypeError(f"argument 1 must be str, not {type(topic).__name__}")
-        value_bytes, key_bytes = _bytes_of(value), _bytes_of(key)
-        pairs = None if headers is None else _pairs_of(headers)
         told = on_delivery or callback or self._settings.on_delivery
-        record = Record(
-            topic,
-            value_bytes,
-            key_bytes,
-            pairs,
-            None if partition == -1 else _number(partition),
-            _number(timestamp) or None,
-            record_size_bound(key_bytes, value_bytes, tuple(pairs or ())),
-            time.monotonic(),
-            told,
-        )
-        if record.size > self._limit:
-            raise errors.exception(
-                KafkaError.MSG_SIZE_TOO_LARGE,
-                "Unable to produce message: Broker: Message size too large",
-            )
+        record = record_of(topic, value, key, partition, timestamp, headers, told, self._limit)
         if self._transactional:
             self._check_transaction()
         self._reports.admit(record.size)
         try:
-            with translating():
-                self._inside.put(record)
-        except BaseException:
+            self._inside.put(record)
+        except BaseException as error:
             self._reports.forget(record)
+            if isinstance(error, OwnError):
+                raise errors.kin(errors.KafkaException)(translated(error)) from error
             raise
 
     def produce_batch(
@@ -191,7 +174,7 @@ class Producer:
             RuntimeError: The producer is closed.
         """
         self._check_open()
-        return self._reports.serve(_limit_of(timeout))
+        return self._reports.serve(limit_of(timeout))
 
     def flush(self, timeout: float = -1) -> int:
         """Send without lingering, wait for the outcomes and call the callbacks.
@@ -207,7 +190,7 @@ class Producer:
             RuntimeError: The producer is closed.
         """
         self._check_open()
-        return self._flush(_limit_of(timeout))
+        return self._flush(limit_of(timeout))
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
         """Give records up; their callbacks get `_PURGE_QUEUE` or `_PURGE_INFLIGHT`.
@@ -253,8 +236,8 @@ class Producer:
         """Flush, and commit. On a timeout call it again."""
         deadline = _deadline_of(timeout)
         self._check_transactional()
-        if self._flush(_limit_of(timeout)):
-            raise _timed_out(timeout)
+        if self._flush(limit_of(timeout)):
+            raise timed_out(timeout)
         if self._inside.lost is not None:
             told = translated(self._inside.lost)
             raise errors.exception(told.code(), told.str(), txn_requires_abort=True)
@@ -327,7 +310,8 @@ class Producer:
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError("Producer has been closed")
-        self._clock.look(self._inside)
+        if self._clock.is_on:
+            self._clock.look(self._inside)
 
     def _check_transactional(self) -> None:
         self._check_open()
@@ -382,31 +366,72 @@ class Producer:
 
     def _call(self, work: Callable[[], Coroutine[Any, Any, None]], timeout: float) -> None:
         self._check_transactional()
-        limit = _limit_of(timeout)
-
-        async def limited() -> bool:
-            try:
-                async with asyncio.timeout(limit) as scope:
-                    await work()
-            except TimeoutError:
-                if scope.expired():
-                    return False
-                raise
-            return True
-
         with translating():
-            in_time = self._thread.call(limited())
+            in_time = self._thread.call(is_in_time(work(), limit_of(timeout)))
         if not in_time:
-            raise _timed_out(timeout)
+            raise timed_out(timeout)
 
 
-def _timed_out(timeout: float) -> errors.KafkaException:
+def record_of(
+    topic: Any,
+    value: Any,
+    key: Any,
+    partition: Any,
+    timestamp: Any,
+    headers: Any,
+    on_delivery: Any,
+    limit: int,
+) -> Record:
+    """Return what was produced, checked.
+
+    Raises:
+        KafkaException: It is larger than `limit`.
+        TypeError: A part has a type that cannot be sent.
+    """
+    if not isinstance(topic, str):
+        raise TypeError(f"argument 1 must be str, not {type(topic).__name__}")
+    value_bytes, key_bytes = _bytes_of(value), _bytes_of(key)
+    pairs = None if headers is None else _pairs_of(headers)
+    record = Record(
+        topic,
+        value_bytes,
+        key_bytes,
+        pairs,
+        None if partition == -1 else _number(partition),
+        _number(timestamp) or None,
+        record_size_bound(key_bytes, value_bytes, tuple(pairs or ())),
+        time.monotonic(),
+        on_delivery,
+    )
+    if record.size > limit:
+        raise errors.exception(
+            KafkaError.MSG_SIZE_TOO_LARGE,
+            "Unable to produce message: Broker: Message size too large",
+        )
+    return record
+
+
+async def is_in_time(work: Coroutine[Any, Any, object], limit: float | None) -> bool:
+    """Run something; return whether that took at most `limit` seconds."""
+    try:
+        async with asyncio.timeout(limit) as scope:
+            await work
+    except TimeoutError:
+        if scope.expired():
+            return False
+        raise
+    return True
+
+
+def timed_out(timeout: float) -> errors.KafkaException:
+    """Return what a call raises whose time is over."""
     return errors.exception(
         KafkaError._TIMED_OUT, f"not done within {timeout} s; call it again", retriable=True
     )
 
 
-def _limit_of(timeout: float) -> float | None:
+def limit_of(timeout: float) -> float | None:
+    """Return a timeout of confluent-kafka, where a negative one is none."""
     return None if timeout < 0 else float(timeout)
 
 

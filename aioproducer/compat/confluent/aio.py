@@ -1,0 +1,286 @@
+"""`AIOProducer`: confluent-kafka's asyncio producer, without its threads.
+
+    from aioproducer.compat.confluent.aio import AIOProducer  # was: from confluent_kafka.aio import
+
+A delivery is awaited in two steps: `message = await (await producer.produce("orders", b"value"))`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Self
+
+from aioproducer.compat._forwarding import forwarded
+from aioproducer.compat.confluent import errors
+from aioproducer.compat.confluent._inside import Inside
+from aioproducer.compat.confluent._reports import Reports
+from aioproducer.compat.confluent._settings import settings_of
+from aioproducer.compat.confluent._translation import translated, translating
+from aioproducer.compat.confluent.errors import KafkaError
+from aioproducer.compat.confluent.message import Message
+from aioproducer.compat.confluent.producer import is_in_time, limit_of, record_of, timed_out
+
+__all__ = ["AIOProducer"]
+
+
+class AIOProducer:
+    """confluent-kafka's producer for asyncio; make it in the loop that it is used in.
+
+    It connects in the background. Records are batched by `linger.ms` and `batch.size`.
+
+    Args:
+        producer_conf: librdkafka's properties with confluent-kafka's callbacks, which are called
+            in the loop.
+        max_workers: No effect, as the other three: there are no threads and no second buffer.
+        executor: No effect.
+        batch_size: No effect.
+        buffer_timeout: No effect.
+
+    Raises:
+        KafkaException: A property is unknown or has a wrong value.
+        RuntimeError: No event loop runs.
+    """
+
+    def __init__(
+        self,
+        producer_conf: Mapping[str, Any],
+        max_workers: int = 4,
+        executor: Any = None,
+        batch_size: int = 1000,
+        buffer_timeout: float = 1.0,
+    ) -> None:
+        del max_workers, executor, batch_size, buffer_timeout
+        loop = asyncio.get_running_loop()
+        settings = settings_of(producer_conf)
+        self._settings = settings
+        self._limit = settings.config.max_request_size
+        self._transactional = settings.config.transactional_id is not None
+        self._reports = _Outcomes(settings.error_cb, settings.max_records, settings.max_bytes)
+        self._inside = Inside(settings.config, _Loop(loop), self._reports)
+        self._inside.begin()
+        self._closed = False
+
+    async def produce(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int = -1,
+        timestamp: int = 0,
+        headers: Mapping[str, Any] | list[tuple[str, Any]] | None = None,
+        on_delivery: Callable[[Any, Any], object] | None = None,
+    ) -> asyncio.Future[Message]:
+        """Hand a record over, waiting for room where `queue.buffering.max.messages` is reached.
+
+        Args:
+            topic: Topic name.
+            value: Text (as UTF-8) or bytes; None is a tombstone.
+            key: Text or bytes.
+            partition: A partition id; -1 leaves it to the partitioner.
+            timestamp: Milliseconds since the epoch; 0 is now.
+            headers: A mapping or pairs; values are text, bytes or None.
+            on_delivery: `on_delivery(error, message)`, called before the future is done.
+
+        Returns:
+            A future: the `Message`, or a `KafkaException`.
+
+        Raises:
+            KafkaException: The record is too large, or no transaction is open.
+            TypeError: A part has a type that cannot be sent.
+            RuntimeError: The producer is closed.
+        """
+        self._check_open()
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        callback = on_delivery or self._settings.on_delivery
+
+        def told(error: Any, message: Any) -> None:
+            try:
+                if callback is not None:
+                    callback(error, message)
+            except Exception as raised:
+                if not future.done():
+                    future.set_exception(raised)
+            if future.done():
+                return
+            if error is None:
+                future.set_result(message)
+            else:
+                future.set_exception(errors.kin(errors.KafkaException)(error))
+
+        record = record_of(topic, value, key, partition, timestamp, headers, told, self._limit)
+        while not self._reports.has_room(record.size):
+            await self._reports.next()
+            self._check_open()
+        if self._transactional:
+            check = self._inside.check_send
+            if check is None:
+                raise errors.exception(KafkaError._STATE, "call init_transactions() first")
+            with translating():
+                check()
+        self._reports.admit(record.size)
+        self._inside.put(record)
+        return future
+
+    async def poll(self, timeout: float = 0) -> int:
+        """Wait for an outcome; nothing depends on this call.
+
+        Args:
+            timeout: Seconds; 0 does not wait, a negative one waits without a limit.
+
+        Returns:
+            How many outcomes there were since the last call.
+        """
+        self._check_open()
+        if not self._reports.unseen and timeout:
+            await is_in_time(self._reports.next(), limit_of(timeout))
+        seen, self._reports.unseen = self._reports.unseen, 0
+        return seen
+
+    async def flush(self, timeout: float = -1) -> int:
+        """Send without lingering and wait for the outcomes.
+
+        Args:
+            timeout: Seconds; negative waits as long as the records' own time limits allow.
+
+        Returns:
+            How many records have no outcome yet.
+        """
+        self._check_open()
+        return await self._flush(timeout)
+
+    async def purge(
+        self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True
+    ) -> None:
+        """Give records up; their futures fail with `_PURGE_QUEUE` or `_PURGE_INFLIGHT`."""
+        self._check_open()
+        with translating():
+            await self._inside.purge(in_queue, in_flight)
+
+    async def init_transactions(self, timeout: float = -1) -> None:
+        """See `Producer.init_transactions`, as for all calls here."""
+        await self._call(
+            lambda: self._inside.run(lambda producer: producer.init_transactions()), timeout
+        )
+
+    async def begin_transaction(self, timeout: float = -1) -> None:
+        """Begin a transaction."""
+        await self._call(self._inside.begin_transaction, timeout)
+
+    async def commit_transaction(self, timeout: float = -1) -> None:
+        """Flush, and commit."""
+
+        async def commit() -> None:
+            await self._flush(-1)
+            if self._inside.lost is not None:
+                told = translated(self._inside.lost)
+                raise errors.exception(told.code(), told.str(), txn_requires_abort=True)
+            await self._inside.run(lambda producer: producer.commit_transaction())
+
+        await self._call(commit, timeout)
+
+    async def abort_transaction(self, timeout: float = -1) -> None:
+        """Abort; records that were not sent yet fail with `_PURGE_QUEUE`."""
+        await self._call(self._inside.abort, timeout)
+
+    async def send_offsets_to_transaction(
+        self, positions: list[Any], group_metadata: Any, timeout: float = -1
+    ) -> None:
+        """Make a consumer group's positions part of the transaction."""
+        offsets = [position for position in positions if position.offset >= 0]
+        if offsets:
+            await self._call(
+                lambda: self._inside.run(
+                    lambda producer: producer.send_offsets_to_transaction(offsets, group_metadata)
+                ),
+                timeout,
+            )
+
+    async def close(self) -> None:
+        """Deliver what was handed over, and release everything; safe to call again."""
+        self._closed = True
+        with translating():
+            await self._inside.close(None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    def __len__(self) -> int:
+        return 0 if self._closed else self._reports.count
+
+    def __bool__(self) -> bool:
+        return True
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("Producer has been closed")
+
+    async def _flush(self, timeout: float) -> int:
+        async def flush() -> None:
+            while self._reports.count:
+                await self._inside.flush()
+
+        with translating():
+            await is_in_time(flush(), limit_of(timeout))
+        return self._reports.count
+
+    async def _call(self, work: Callable[[], Coroutine[Any, Any, None]], timeout: float) -> None:
+        self._check_open()
+        if not self._transactional:
+            raise errors.exception(
+                KafkaError._NOT_CONFIGURED,
+                "The Transactional API requires transactional.id to be configured",
+            )
+        with translating():
+            in_time = await is_in_time(work(), limit_of(timeout))
+        if not in_time:
+            raise timed_out(timeout)
+
+
+class _Loop:
+    """Stands for the thread of the blocking producer: the loop is the caller's."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def post(self, callback: Callable[[], object]) -> bool:
+        """Run a callback in the loop, soon."""
+        self._loop.call_soon(callback)
+        return True
+
+    def check_alive(self) -> None:
+        """Nothing: it runs."""
+
+
+class _Outcomes(Reports):
+    """Tells outcomes at once."""
+
+    def __init__(self, error_cb: Any, max_records: int, max_bytes: int) -> None:
+        super().__init__(error_cb, max_records, max_bytes)
+        self.unseen: int = 0
+        self._next: asyncio.Future[None] | None = None
+
+    def add(self, report: Callable[[], object]) -> None:
+        """Call it."""
+        self.unseen += 1
+        try:
+            report()
+        finally:
+            waiting, self._next = self._next, None
+            if waiting is not None and not waiting.done():
+                waiting.set_result(None)
+
+    async def next(self) -> None:
+        """Return after the next outcome."""
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._next)
+
+
+def __getattr__(name: str) -> Any:
+    return forwarded(name, __name__, "confluent_kafka.aio", "confluent-kafka")

@@ -1,0 +1,191 @@
+"""confluent-kafka's asyncio producer here, on an embedded cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import confluent_kafka
+import confluent_kafka.aio
+import pytest
+
+from aioproducer.compat import confluent
+from aioproducer.compat.confluent import KafkaError
+from aioproducer.compat.confluent.aio import AIOProducer
+from aioproducer.testing import EmbeddedCluster, TopicSpec, read_topic
+
+WAIT_S = 20.0
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[EmbeddedCluster]:
+    topics = {"t": 1, "small": TopicSpec(1, 1, {"max.message.bytes": "200"})}
+    async with EmbeddedCluster(brokers=1, topics=topics) as running:
+        yield running
+
+
+@pytest.fixture
+async def producer(cluster: EmbeddedCluster) -> AsyncIterator[AIOProducer]:
+    async with AIOProducer({"bootstrap.servers": cluster.bootstrap_servers}) as running:
+        yield running
+
+
+async def values(cluster: EmbeddedCluster) -> list[bytes | None]:
+    partitions = await read_topic(cluster.bootstrap_servers, "t", isolation_level="read_committed")
+    return [record.value for record in partitions[0]]
+
+
+async def test_delivery_is_awaited_in_two_steps(producer: AIOProducer) -> None:
+    message = await (await producer.produce("t", "value", "key", headers={"h": "x"}))
+    assert isinstance(message, confluent_kafka.Message)
+    assert (message.topic(), message.offset(), message.value()) == ("t", 0, b"value")
+    assert (message.headers(), message.error()) == ([("h", b"x")], None)
+
+
+async def test_futures_are_done_in_the_order_of_offsets_without_poll(
+    producer: AIOProducer,
+) -> None:
+    futures = [await producer.produce("t", str(number)) for number in range(300)]
+    messages = await asyncio.gather(*futures)
+    assert [m.offset() for m in messages] == list(range(300))
+    assert [int(m.value() or b"-1") for m in messages] == list(range(300))
+    assert len(producer) == 0
+    assert await producer.poll(0) == 300
+    assert await producer.poll(0) == 0
+
+
+async def test_flush_waits_for_every_outcome(producer: AIOProducer) -> None:
+    futures = [await producer.produce("t", "v") for _ in range(10)]
+    assert len(producer) == 10
+    assert await producer.flush(WAIT_S) == 0
+    assert all(future.done() for future in futures)
+
+
+async def test_flush_returns_what_is_left_when_its_timeout_ends() -> None:
+    producer = AIOProducer(NOWHERE)
+    future = await producer.produce("t", "v")
+    assert await producer.flush(0.01) == 1
+    await producer.purge()
+    with pytest.raises(confluent_kafka.KafkaException) as raised:
+        await future
+    assert raised.value.args[0].code() == KafkaError._PURGE_QUEUE
+    await producer.close()
+
+
+async def test_refused_record_raises_what_confluent_kafka_raises(producer: AIOProducer) -> None:
+    future = await producer.produce("small", b"x" * 1000)
+    with pytest.raises(confluent_kafka.KafkaException) as raised:
+        await future
+    assert raised.value.args[0].code() == confluent_kafka.KafkaError.MSG_SIZE_TOO_LARGE
+
+
+async def test_callback_comes_before_the_future_is_done(producer: AIOProducer) -> None:
+    seen: list[Any] = []
+    future = await producer.produce("t", "v", on_delivery=lambda e, m: seen.append((e, m)))
+    message = await future
+    assert seen == [(None, message)]
+
+
+async def test_exception_of_a_callback_is_that_of_the_future(producer: AIOProducer) -> None:
+    def failing(error: Any, message: Any) -> None:
+        raise ZeroDivisionError
+
+    future = await producer.produce("t", "v", on_delivery=failing)
+    other = await producer.produce("t", "w")
+    with pytest.raises(ZeroDivisionError):
+        await future
+    assert (await other).value() == b"w"
+
+
+async def test_cancelled_future_does_not_disturb_others(producer: AIOProducer) -> None:
+    future = await producer.produce("t", "v")
+    other = await producer.produce("t", "w")
+    future.cancel()
+    assert (await other).offset() == 1
+
+
+async def test_produce_waits_for_room(cluster: EmbeddedCluster) -> None:
+    options = {"bootstrap.servers": cluster.bootstrap_servers, "queue.buffering.max.messages": 1}
+    async with AIOProducer(options) as producer:
+        first = await producer.produce("t", "a")
+        assert not first.done()
+        second = await producer.produce("t", "b")
+        assert first.done()
+        await second
+    assert await values(cluster) == [b"a", b"b"]
+
+
+async def test_transactions(cluster: EmbeddedCluster) -> None:
+    options = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "aio"}
+    async with AIOProducer(options) as producer:
+        with pytest.raises(confluent_kafka.KafkaException) as raised:
+            await producer.produce("t", "early")
+        assert raised.value.args[0].code() == KafkaError._STATE
+        await producer.init_transactions(WAIT_S)
+        await producer.begin_transaction()
+        await producer.produce("t", "committed")
+        await producer.send_offsets_to_transaction(
+            [confluent_kafka.TopicPartition("t", 0, 1)], "group"
+        )
+        await producer.commit_transaction(WAIT_S)
+        await producer.begin_transaction()
+        future = await producer.produce("t", "aborted")
+        await producer.abort_transaction()
+        with pytest.raises(confluent_kafka.KafkaException) as raised:
+            await future
+        assert raised.value.args[0].code() == KafkaError._PURGE_QUEUE
+        await producer.begin_transaction()
+        refused = await producer.produce("small", b"x" * 1000)
+        with pytest.raises(confluent_kafka.KafkaException) as raised:
+            await producer.commit_transaction(WAIT_S)
+        assert raised.value.args[0].txn_requires_abort()
+        assert refused.exception() is not None
+        await producer.abort_transaction()
+    assert await values(cluster) == [b"committed"]
+
+
+async def test_transactional_call_ends_with_its_timeout() -> None:
+    producer = AIOProducer(NOWHERE | {"transactional.id": "nowhere"})
+    with pytest.raises(confluent_kafka.KafkaException) as raised:
+        await producer.init_transactions(0.01)
+    assert raised.value.args[0].code() == KafkaError._TIMED_OUT
+    await producer.close()
+
+
+async def test_transactional_call_needs_a_transactional_id(producer: AIOProducer) -> None:
+    with pytest.raises(confluent_kafka.KafkaException) as raised:
+        await producer.begin_transaction()
+    assert raised.value.args[0].code() == KafkaError._NOT_CONFIGURED
+
+
+async def test_close_delivers_and_ends_the_producer(cluster: EmbeddedCluster) -> None:
+    producer = AIOProducer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 60_000}, max_workers=2
+    )
+    future = await producer.produce("t", "v")
+    await producer.close()
+    await producer.close()
+    assert (await future).offset() == 0
+    for call in (producer.produce("t", "v"), producer.flush(), producer.poll()):
+        with pytest.raises(RuntimeError, match="Producer has been closed"):
+            await call
+
+
+async def test_poll_waits_for_an_outcome(producer: AIOProducer) -> None:
+    await producer.produce("t", "v")
+    assert await producer.poll(WAIT_S) == 1
+    assert await producer.poll(0.01) == 0
+
+
+def test_producer_is_made_in_a_running_loop() -> None:
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        AIOProducer(NOWHERE)
+
+
+def test_other_names_come_from_confluent_kafka() -> None:
+    from aioproducer.compat.confluent import aio
+
+    assert aio.AIOConsumer is confluent_kafka.aio.AIOConsumer
+    assert confluent.AIOProducer is AIOProducer
