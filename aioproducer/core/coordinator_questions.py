@@ -108,6 +108,21 @@ def brokers() -> Question[dict[int, Node]]:
     )
 
 
+def topic_names() -> Question[list[str]]:
+    """Return what lists the topics of the cluster."""
+
+    def read(answer: Message) -> list[str]:
+        found = cast(MetadataResponse, answer).topics
+        return [each.name for each in found if each.name is not None]
+
+    def make(version: int) -> MetadataRequest:
+        if version < _FIRST_METADATA_OF_NO_TOPIC:
+            return MetadataRequest(topics=[], allow_auto_topic_creation=True)
+        return MetadataRequest(topics=None, allow_auto_topic_creation=True)
+
+    return Question(MetadataRequest, make, read, None, 0, _LAST_METADATA_BEFORE_IDS)
+
+
 def partition_count(topic: str, *, may_create: bool) -> Question[int]:
     """How many partitions a topic has; asking may create it (KIP-487)."""
 

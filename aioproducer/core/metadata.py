@@ -12,7 +12,7 @@ the topic stays the same one (KIP-320, KIP-516).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
@@ -155,6 +155,11 @@ class Metadata:
     def refreshed_at(self) -> float:
         """Loop time of the last answer about everything; -inf before the first."""
         return self._full_answer_at
+
+    @property
+    def topics_in_use(self) -> Set[str]:
+        """The names of the topics that every full request asks for."""
+        return self._topics.keys()
 
     def topic(self, name: str) -> TopicMetadata | None:
         """A topic of the cluster, if it is known."""

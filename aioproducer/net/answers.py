@@ -29,6 +29,16 @@ class BareFrame(Message):
         return f"BareFrame({len(self.data)} bytes)"
 
 
+@dataclass(slots=True)
+class UndecodedAnswer(Message):
+    """A response to a request that was encoded elsewhere: its frame, without the size."""
+
+    frame: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"UndecodedAnswer({len(self.frame)} bytes)"
+
+
 def decode_answer(kind: type[Message], version: int, correlation_id: int, frame: bytes) -> Message:
     """The answer to a request of this kind, version and id.
 
@@ -45,6 +55,8 @@ def decode_answer(kind: type[Message], version: int, correlation_id: int, frame:
     received = peek_correlation_id(frame)
     if received != correlation_id:
         raise ProtocolError(f"correlation id {received} came where {correlation_id} was due")
+    if kind is UndecodedAnswer:
+        return UndecodedAnswer(bytes(frame))
     if kind.API_KEY is ApiKey.API_VERSIONS and frame[4:6] == _UNSUPPORTED_VERSION:
         # KIP-511: a broker that does not know our version answers in version 0, whatever was asked.
         version = 0

@@ -232,6 +232,17 @@ class NetworkClient:
             raise NodeNotReady("the versions of the broker are not known", node_id=node_id)
         return link.versions.choose(REQUEST_TYPES[api], lowest, highest, node_id=node_id)
 
+    def version_ranges(self, node_id: int) -> Mapping[int, tuple[int, int]]:
+        """Return the lowest and highest version of each API key that the node speaks.
+
+        Raises:
+            NodeNotReady: The node is not connected, so its versions are not known.
+        """
+        link = self.link(node_id)
+        if link is None or link.versions is None:
+            raise NodeNotReady("the versions of the broker are not known", node_id=node_id)
+        return link.versions.ranges
+
     def highest_version(self, api: ApiKey) -> int | None:
         """The highest version that every connected broker speaks; None while none is connected."""
         links = [*self._brokers.values(), *self._bootstrap.values()]

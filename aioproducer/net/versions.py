@@ -78,6 +78,11 @@ class BrokerVersions:
         self.features: Mapping[str, int] = features
         self.features_epoch: int = features_epoch
 
+    @property
+    def ranges(self) -> Mapping[int, tuple[int, int]]:
+        """The lowest and highest version of each API, by its key."""
+        return MappingProxyType(self._ranges)
+
     def highest(self, api: ApiKey) -> int:
         """The highest version the broker speaks, whether we do or not; -1 where it has none."""
         return self._ranges.get(api, (-1, -1))[1]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from aioproducer._together import together
@@ -32,6 +32,7 @@ from aioproducer.errors import (
     NodeDisconnectedError,
     NotCoordinatorError,
 )
+from aioproducer.net.answers import UndecodedAnswer
 from aioproducer.net.client import NetworkClient, NodeState, PreparedRequest
 from aioproducer.net.dialer import Dialer
 from aioproducer.runtime import settings
@@ -147,6 +148,39 @@ class CoordinatorClient:
             self._learn(await self._ask(questions.brokers()))
         return await self._exchange(node_id, question)
 
+    async def relay(
+        self, node_id: int, encoded: Callable[[Mapping[int, tuple[int, int]]], PreparedRequest]
+    ) -> bytes:
+        """Send a request that is encoded elsewhere; one attempt.
+
+        Args:
+            node_id: The broker.
+            encoded: Makes the request, for an `UndecodedAnswer`, from the versions that the broker
+                speaks of each API.
+
+        Returns:
+            The frame of the response.
+
+        Raises:
+            KafkaTimeoutError: No response within `max_block_ms`.
+            KafkaConnectionError: The broker cannot be reached.
+        """
+        try:
+            async with asyncio.timeout(self._patience):
+                if node_id not in self._nodes:
+                    self._learn(await self._ask(questions.brokers()))
+                await self._ready(node_id)
+                request = encoded(self._client.version_ranges(node_id))
+                now = self._loop.time()
+                answer = await self._client.send(
+                    node_id, request, timeout_s=self._request_timeout, now=now
+                )
+        except TimeoutError:
+            raise KafkaTimeoutError(f"no response within {self._bound}", node_id=node_id) from None
+        if not isinstance(answer, UndecodedAnswer):
+            raise NodeDisconnectedError("no answer", node_id=node_id)
+        return answer.frame
+
     async def finalized_feature(self, name: str) -> int:
         """The level of a feature the cluster has agreed on (KIP-584); 0 where it has none."""
 
@@ -227,6 +261,8 @@ class CoordinatorClient:
         while not client.can_ask(node_id, now := self._loop.time()):
             if node_id >= 0 and node_id not in self._nodes:
                 raise NodeDisconnectedError("the broker has left the cluster", node_id=node_id)
+            if client.state(node_id) is NodeState.CLOSED:
+                raise NodeDisconnectedError("the client was closed", node_id=node_id)
             client.maybe_connect(node_id, now)
             failure = client.connection_failures(node_id)
             if failure is not None and client.state(node_id) is NodeState.BACKING_OFF:

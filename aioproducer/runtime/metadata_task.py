@@ -146,6 +146,7 @@ class MetadataTask:
         self._no_node_ready = False
         self._answer: asyncio.Future[Message | None] | None = None
         self._answer_version = 0
+        self._sent = 0
         self._asked: list[str] | None = None
         """The topics of the request, None for every one in use."""
         self._trying_since: float | None = None
@@ -203,6 +204,10 @@ class MetadataTask:
     ) -> TopicMetadata:
         """Returns once the topic has that partition; see `MetadataWaiters`."""
         return await self._waiters.wait_for_partition(topic, partition, deadline)
+
+    async def refresh(self, deadline: float) -> bool:
+        """Ask for every topic in use again; see `MetadataWaiters.wait_for_refresh`."""
+        return await self._waiters.wait_for_refresh(self._sent, deadline)
 
     def fail_waiters(self, error: KafkaError) -> None:
         """Fails all who wait and all who will: the producer is closing or has failed."""
@@ -286,6 +291,7 @@ class MetadataTask:
             self._fail(error)
             return
         self._answer, self._answer_version = answer, version
+        self._sent += 1
         self._asked = fetch.topics if fetch.partial else None
         answer.add_done_callback(self._on_answer)
 
@@ -342,6 +348,8 @@ class MetadataTask:
             self._tell_nodes()
             self._on_update()
             self._waiters.settle(now, self._asked)
+            if self._metadata.last_answer_is_full:
+                self._waiters.settle_refreshes(self._sent, now)
             return
         if response.error_code == RebootstrapRequiredError.code and self._rebootstraps:
             self._rebootstrap(now, "the broker asked for it")

@@ -45,6 +45,7 @@ class MetadataWaiters:
         self._metadata = metadata
         self._loop = loop
         self._waiting: dict[str | None, dict[_Waiter, None]] = {}
+        self._refreshes: dict[asyncio.Future[bool], int] = {}
         self._refusal: KafkaError | None = None
 
     async def wait_for_bootstrap(self, deadline: float) -> None:
@@ -80,6 +81,39 @@ class MetadataWaiters:
             )
         return await self._wait_for(topic, partition, deadline)
 
+    async def wait_for_refresh(self, sent: int, deadline: float) -> bool:
+        """Ask for every topic in use again.
+
+        Args:
+            sent: How many requests were sent so far: the answers to these may be older than the
+                call.
+            deadline: Loop time at which to give up.
+
+        Returns:
+            Whether a broker has answered by then.
+        """
+        if self._refusal is not None:
+            raise self._refusal.with_context()
+        future: asyncio.Future[bool] = self._loop.create_future()
+        self._refreshes[future] = sent
+        timer = self._loop.call_at(deadline, _end_refresh, future, False)
+        try:
+            self._metadata.request_update(self._loop.time())
+            return await future
+        finally:
+            timer.cancel()
+            del self._refreshes[future]
+            if future.done() and not future.cancelled():
+                future.exception()
+
+    def settle_refreshes(self, sent: int, now: float) -> None:
+        """Resume the callers of `wait_for_refresh` after a full answer to the last request."""
+        for future, before in self._refreshes.items():
+            if before < sent:
+                _end_refresh(future, True)
+            else:
+                self._metadata.request_update(now)
+
     def settle(self, now: float, topics: Iterable[str] | None = None) -> None:
         """Metadata has changed or an attempt has failed: wakes those whose question is decided.
 
@@ -105,6 +139,9 @@ class MetadataWaiters:
         for waiters in list(self._waiting.values()):
             for waiter in list(waiters):
                 self._finish(waiter, error.with_context(topic=waiter.topic))
+        for future in self._refreshes:
+            if not future.done():
+                future.set_exception(error.with_context())
 
     # -- private ---------------------------------------------------------------------------------
 
@@ -200,3 +237,8 @@ class MetadataWaiters:
             partition=waiter.partition,
             elapsed_ms=round((self._loop.time() - waiter.since) * 1000),
         )
+
+
+def _end_refresh(future: asyncio.Future[bool], answered: bool) -> None:
+    if not future.done():
+        future.set_result(answered)

@@ -46,7 +46,8 @@ What differs, on purpose:
   records without a key: a random partition each    the same share of batches per partition
                                                     (KIP-794)
   one batch of a partition may wait                 32 MiB of batches, over all partitions
-  `producer.client` and its metadata                not offered
+  `producer.client` is aiokafka's client            a view: what OpenTelemetry, ddtrace, kstreams
+                                                    and faust use of it (`_client.ClientView`)
   `sasl_kerberos_domain_name` is used               ValueError: brokers go by their own host names
 """
 

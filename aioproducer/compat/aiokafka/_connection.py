@@ -5,13 +5,15 @@ Owns: nothing; it looks. Must not know: aiokafka's names and errors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from aioproducer.core.transaction_states import TransactionState
+from aioproducer.errors import IllegalStateError
 from aioproducer.producer import Producer
 
 if TYPE_CHECKING:
+    from aioproducer.core.metadata import Metadata
     from aioproducer.core.producer_batch import ProducerBatch
     from aioproducer.runtime.whole_batch import WholeRecord
 
@@ -40,6 +42,33 @@ class Connection(Producer):
     ) -> ProducerBatch:
         """Accepts one record batch of exactly these records, which are serialized."""
         return await self._usable().appender.append_whole(topic, records, partition)
+
+    @property
+    def metadata(self) -> Metadata:
+        """The producer's view of the cluster; it stays readable after `close()`."""
+        if self._engine is None:
+            raise IllegalStateError("the producer is not started")
+        return self._engine.metadata
+
+    @property
+    def takes_headers(self) -> bool:
+        """Whether the brokers store headers: Kafka 0.11 or later."""
+        return self._engine is None or self._engine.appender.takes_headers
+
+    def check_running(self) -> None:
+        """Raise unless the producer can be used now."""
+        self._usable()
+
+    def use_topics(self, names: Iterable[str]) -> None:
+        """Ask for topics with every refresh, until they are idle for `metadata_max_idle_ms`."""
+        engine = self._usable()
+        for name in names:
+            engine.metadata.add_topic(name, engine.loop.time())
+
+    async def refresh_metadata(self) -> bool:
+        """Ask for all topics in use again; return whether a broker answered in time."""
+        engine = self._usable()
+        return await engine.metadata_task.refresh(self._block_deadline(engine))
 
     def _warn_of_being_unclosed(self) -> None:
         """Says nothing: its owner has warned."""

@@ -31,6 +31,7 @@ from aioproducer.compat.aiokafka._batch import (
     content_size,
     serialized,
 )
+from aioproducer.compat.aiokafka._client import ClientView, ClusterView
 from aioproducer.compat.aiokafka._connection import Connection
 from aioproducer.compat.aiokafka._error_base import kin
 from aioproducer.compat.aiokafka._outcomes import batch_future, record_future
@@ -42,6 +43,7 @@ from aioproducer.compat.aiokafka.errors import (
     IllegalStateError,
     MessageSizeTooLargeError,
     ProducerClosed,
+    UnknownTopicOrPartitionError,
 )
 from aioproducer.compat.aiokafka.partitioner import (
     DefaultPartitioner,
@@ -136,8 +138,9 @@ class AIOKafkaProducer(TransactionalCalls):
             metadata_max_age_ms=metadata_max_age_ms,
             connections_max_idle_ms=connections_max_idle_ms,
         )
+        given = bootstrap_servers if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
         self._config = ProducerConfig(
-            bootstrap_servers=settings.servers_option(bootstrap_servers),
+            bootstrap_servers=settings.servers_option(given),
             client_id=settings.client_id_option(client_id),
             acks=acks,
             compression_type=compression,
@@ -153,6 +156,10 @@ class AIOKafkaProducer(TransactionalCalls):
         )
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
+        self._partitioner = partitioner
+        self._request_timeout_ms = request_timeout_ms
+        self.client: ClientView = ClientView(self._config, given)
+        self._metadata: ClusterView = self.client.cluster
         self._connection: Connection | None = None
         self._stopped = False
         self._closed = False
@@ -197,6 +204,7 @@ class AIOKafkaProducer(TransactionalCalls):
             self._connection = None
             self._closed = True
             raise
+        self.client._attach(connection)
         self._closed = self._stopped
 
     async def stop(self) -> None:
@@ -206,9 +214,12 @@ class AIOKafkaProducer(TransactionalCalls):
         aborted.
         """
         self._closed = self._stopped = True
-        if self._connection is not None:
-            with translating():
-                await self._connection.close()
+        try:
+            if self._connection is not None:
+                with translating():
+                    await self._connection.close()
+        finally:
+            await self.client.close()
 
     async def flush(self) -> None:
         """Sends what was accepted so far without lingering, and waits for the outcomes."""
@@ -279,7 +290,7 @@ class AIOKafkaProducer(TransactionalCalls):
         headers: Headers = None,
     ) -> RecordMetadata | None:
         """`send`, then await the outcome; a `send` that a subclass or a wrapper has put there."""
-        if getattr(self.send, "__func__", None) is not _OWN_SEND:
+        if type(self).send is not _OWN_SEND or "send" in self.__dict__:
             future = await self.send(topic, value, key, partition, timestamp_ms, headers)
             return await future
         delivery = await self._accept(topic, value, key, partition, timestamp_ms, headers)
@@ -325,6 +336,34 @@ class AIOKafkaProducer(TransactionalCalls):
         connection = self._running()
         with translating():
             return {info.partition for info in await connection.partitions_for(topic)}
+
+    # -- private, but used by other programs (see `_client`) -------------------------------------
+
+    def _partition(
+        self,
+        topic: str,
+        partition: int | None,
+        key: Any,
+        value: Any,
+        serialized_key: bytes | None,
+        serialized_value: bytes | None,
+    ) -> int:
+        """Return the partition that the partitioner names for a key; faust and OpenTelemetry ask.
+
+        A record without a key is sent to another one, unless `partitioner` was given.
+        """
+        del key, value, serialized_value
+        every = self._metadata.partitions_for_topic(topic)
+        if every is None:
+            raise kin(UnknownTopicOrPartitionError)(f"the metadata of {topic!r} is not fetched yet")
+        if partition is not None:
+            if not partition >= 0:
+                raise AssertionError
+            if partition not in every:
+                raise AssertionError("Unrecognized partition")
+            return partition
+        available = self._metadata.available_partitions_for_topic(topic) or set()
+        return self._partitioner(serialized_key, sorted(every), sorted(available))
 
     # -- private ---------------------------------------------------------------------------------
 

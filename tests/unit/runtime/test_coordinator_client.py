@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,8 +11,13 @@ from support.stage import Stage, play
 
 from aioproducer.config import ProducerConfig
 from aioproducer.core import coordinator_questions as questions
-from aioproducer.errors import NodeDisconnectedError
+from aioproducer.errors import KafkaConnectionError, NodeDisconnectedError
+from aioproducer.net.answers import UndecodedAnswer
+from aioproducer.net.client import PreparedRequest
 from aioproducer.runtime.coordinator_client import CoordinatorClient
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.framing import decode_response, encode_request
+from aioproducer.wire.messages import MetadataRequest
 
 
 def client_on(stage: Stage) -> CoordinatorClient:
@@ -51,3 +57,53 @@ def test_a_broker_that_is_not_listed_is_not_waited_for() -> None:
         await client.close()
 
     play(act)
+
+
+Ranges = Mapping[int, tuple[int, int]]
+
+
+def cluster_id_request(versions: Ranges) -> PreparedRequest:
+    """A Metadata request of version 4, encoded here."""
+    assert versions[ApiKey.METADATA][0] <= 4 <= versions[ApiKey.METADATA][1]
+    message = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+
+    def build(version: int, correlation_id: int, client_id: str | None) -> list[bytes]:
+        return [encode_request(message, version, correlation_id, client_id)]
+
+    return PreparedRequest(UndecodedAnswer, build, version=4)
+
+
+def test_a_request_that_is_encoded_elsewhere_is_answered_by_the_frame() -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        frames = await asyncio.gather(*(client.relay(1, cluster_id_request) for _ in range(9)))
+        answers = [decode_response(MetadataRequest, 4, frame)[1] for frame in frames]
+        assert {len(answer.brokers) for answer in answers} == {3}
+        await client.close()
+
+    play(act, brokers=3)
+
+
+def test_a_request_to_a_broker_that_is_not_listed_fails() -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        with pytest.raises(NodeDisconnectedError, match="left the cluster"):
+            await client.relay(99, cluster_id_request)
+        await client.close()
+
+    play(act)
+
+
+def test_a_request_that_waits_for_its_broker_fails_when_the_client_is_closed() -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        await client.relay(1, cluster_id_request)
+        waiting = asyncio.create_task(client.relay(2, cluster_id_request))
+        await asyncio.sleep(0)
+        began = stage.loop.time()
+        await client.close()
+        with pytest.raises(KafkaConnectionError):
+            await waiting
+        assert stage.loop.time() - began < 3
+
+    play(act, brokers=2)

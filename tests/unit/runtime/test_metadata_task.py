@@ -393,6 +393,59 @@ def test_a_topic_somebody_waits_for_does_not_expire_idle(loop):
     play(loop, act, metadata_max_idle_ms=5_000)
 
 
+def test_a_refresh_asks_for_every_topic_in_use_and_tells_that_it_was_answered(loop):
+    async def act(world: World) -> None:
+        world.client.answer = knows(t=1)
+        await world.task.wait_for_topic("t", world.in_s(60))
+        world.client.answer = knows(t=2)
+        assert await world.task.refresh(world.in_s(60)) is True
+        assert len(world.metadata.topic("t").partitions) == 2
+        assert world.client.asked() == [["t"], ["t"]]
+
+    play(loop, act)
+
+
+def test_a_refresh_is_not_ended_by_the_answer_to_an_earlier_request(loop):
+    async def act(world: World) -> None:
+        world.client.answer = knows(t=1)
+        await world.task.wait_for_topic("t", world.in_s(60))
+        first = asyncio.create_task(world.task.refresh(world.in_s(60)))
+        while len(world.client.requests) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        second = asyncio.create_task(world.task.refresh(world.in_s(60)))
+        assert await first is True
+        assert not second.done()
+        assert await second is True
+        assert world.client.asked() == [["t"]] * 3
+
+    play(loop, act)
+
+
+def test_a_refresh_without_an_answer_ends_at_its_deadline(loop):
+    async def act(world: World) -> None:
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        world.client.answer = lambda node_id, names: RequestTimeoutError("slow")
+        began = loop.time()
+        assert await world.task.refresh(world.in_s(5)) is False
+        assert loop.time() - began == pytest.approx(5)
+
+    play(loop, act)
+
+
+def test_a_refresh_ends_with_the_producer(loop):
+    async def act(world: World) -> None:
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        world.client.answer = lambda node_id, names: None
+        refresh = asyncio.create_task(world.task.refresh(world.in_s(60)))
+        await asyncio.sleep(1)
+        await world.task.close()
+        for wait in (refresh, world.task.refresh(world.in_s(60))):
+            with pytest.raises(ProducerClosedError):
+                await wait
+
+    play(loop, act)
+
+
 def test_the_request_carries_the_timeout_and_the_flag_for_automatic_creation(loop):
     async def act(world: World) -> None:
         world.client.answer = knows(t=1)
