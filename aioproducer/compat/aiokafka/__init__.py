@@ -10,7 +10,7 @@ the consumers themselves (as `group_id`) and token providers are taken as they a
 
 Errors have aiokafka's names, codes and attributes and tell more in `__cause__`. In a program that
 has imported `aiokafka.errors` they are instances of aiokafka's classes as well, so that a handler
-such as `except aiokafka.errors.KafkaError` needs no change.
+such as `except aiokafka.errors.KafkaError` needs no change; results are aiokafka's named tuples.
 
 What differs, on purpose:
 
