@@ -58,6 +58,7 @@ WRITE_HIGH_WATER = 512 * 1024
 """Bytes waiting in the transport above which no further request is taken."""
 
 _FLUSH_RETRY_S = 0.001
+_FIRST_CORRELATION_ID = 1
 _MAX_CORRELATION_ID = 2**31 - 1
 _logger = log.get("net")
 
@@ -487,6 +488,8 @@ class Connection:
     def _timed_out(self, request: InFlightRequest, now: float) -> NodeDisconnectedError:
         elapsed_ms = round((now - request.sent_at) * 1000)
         what = f"{request.kind.__name__} v{request.version} was not answered in time"
+        if request.correlation_id == _FIRST_CORRELATION_ID:
+            what += "; the port takes connections, but nothing has answered on this one"
         # Java (NetworkClient.handleTimedOutRequests): the broker is taken for dead, and every
         # request of the connection fails as after any other disconnect.
         error = NodeDisconnectedError(
