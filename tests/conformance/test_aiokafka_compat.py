@@ -10,6 +10,8 @@ from typing import Any
 import aiokafka
 import pytest
 import pytest_asyncio
+from aiokafka.protocol.admin import CreateTopicsRequest
+from aiokafka.protocol.metadata import MetadataRequest
 from support.clusters import ClusterUnderTest, embedded_cluster, real_cluster, unique_topic
 from support.confluent import read_all_confluent
 
@@ -219,6 +221,36 @@ async def keeps_transactions(client: Any, cluster: ClusterUnderTest) -> Any:
     return [repr(answer).replace(topic, "topic") for answer in answers], values
 
 
+async def uses_private_members(client: Any, cluster: ClusterUnderTest) -> Any:
+    """What faust, ddtrace, OpenTelemetry and kstreams do with a producer."""
+    topic = unique_topic()
+    key = dict.fromkeys(("partition", "key", "value", "serialized_value"))
+    async with producer_of(client, cluster, client_id="me") as producer:
+        inside = producer.client
+        nodes = sorted(each.nodeId for each in inside.cluster.brokers())
+        described = await inside.send(nodes[0], MetadataRequest([]))
+        request = CreateTopicsRequest([(topic, 4, 1, [], [])], 10_000, False)
+        created = await inside.send(described.controller_id, request)
+        again = await inside.send(described.controller_id, request)
+        known = await inside._wait_on_metadata(topic)
+        answers = [await producer.send_and_wait(topic, b"v", b"%d" % each) for each in range(5)]
+        return (
+            inside.get_random_node() in nodes,
+            nodes,
+            described.cluster_id,
+            [each[1] for each in (*created.topic_errors, *again.topic_errors)],
+            known,
+            [producer._partition(topic, serialized_key=b"%d" % each, **key) for each in range(5)],
+            [answer.partition for answer in answers],
+            await inside.force_metadata_update(),
+            topic in inside.cluster.topics(),
+            producer._metadata.available_partitions_for_topic(topic),
+            producer._metadata.leader_for_partition(structs.TopicPartition(topic, 0)) in nodes,
+            (inside._client_id, inside._bootstrap_servers, producer._request_timeout_ms),
+            producer._closed,
+        )
+
+
 @pytest.mark.parametrize(
     "program",
     [
@@ -229,6 +261,7 @@ async def keeps_transactions(client: Any, cluster: ClusterUnderTest) -> Any:
         has_a_partitioner,
         makes_mistakes,
         keeps_transactions,
+        uses_private_members,
     ],
     ids=lambda program: program.__name__,
 )
