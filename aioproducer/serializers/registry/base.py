@@ -80,6 +80,9 @@ class _Plan:
 class RegistrySerializer(ABC):
     """A serializer whose payloads begin with a schema's id."""
 
+    _format: str | None = None
+    """In which form the registry gives the latest schema, where it has several."""
+
     def __init__(self, registry: SchemaRegistry, use: SchemaUse) -> None:
         self._registry = registry
         self._use = use
@@ -146,7 +149,7 @@ class RegistrySerializer(ABC):
     async def _plan(self, context: SerializationContext, subject: str) -> _Plan:
         use, registry = self._use, self._registry
         if use.use_latest_version:
-            latest = await registry.latest(subject)
+            latest = await registry.latest(subject, schema_format=self._format)
             return await self._plan_of(latest, time.monotonic() + registry.latest_ttl)
         schema = await self._schema(context)
         if use.auto_register:
@@ -159,7 +162,7 @@ class RegistrySerializer(ABC):
         if not self._use.ignore_rules:
             refuse_rules(found, "`ignore_rules=True`")
         encode = await self._encoder(found.schema)
-        indexes = self._indexes(found.schema)
+        indexes = self._indexes(found)
         if self._use.schema_id_in == "payload":
             return _Plan(prefix(found.id) + indexes, None, encode, good_until)
         if found.guid is None:
@@ -182,9 +185,9 @@ class RegistrySerializer(ABC):
     async def _encoder(self, schema: Schema) -> Encode:
         """What writes payloads of a schema."""
 
-    def _indexes(self, schema: Schema) -> bytes:
+    def _indexes(self, found: RegisteredSchema) -> bytes:
         """What follows the schema's id: Protobuf's path to the message's type."""
-        del schema
+        del found
         return b""
 
 

@@ -218,20 +218,26 @@ class SchemaRegistry:
 
         return await self._once(("lookup", subject, schema, normalize), ask)
 
-    async def latest(self, subject: str) -> RegisteredSchema:
+    async def latest(self, subject: str, *, schema_format: str | None = None) -> RegisteredSchema:
         """The newest version of a subject, believed for `latest_cache_ttl_ms`.
+
+        Args:
+            subject: where it is registered.
+            schema_format: the form of its text, such as `serialized` for Protobuf, which is base64
+                of a `FileDescriptorProto`; registries that do not know it give the usual one.
 
         Raises:
             SchemaNotFoundError: there is no such subject.
             SchemaRegistryError: the registry refuses, or cannot be asked.
         """
-        key = ("latest", subject)
+        key = ("latest", subject, schema_format)
+        version = "latest" if schema_format is None else f"latest?format={_quoted(schema_format)}"
         known = self._known.get(key)
         if known is not None and time.monotonic() >= known[1]:
             del self._known[key]
 
         async def ask() -> tuple[RegisteredSchema, float]:
-            return await self._version(subject, "latest"), time.monotonic() + self.latest_ttl
+            return await self._version(subject, version), time.monotonic() + self.latest_ttl
 
         found, _ = await self._once(key, ask)
         return found
@@ -364,7 +370,7 @@ class SchemaRegistry:
             found[place] = (reference, version.schema)
 
     async def _version(self, subject: str, version: str) -> RegisteredSchema:
-        what = f"getting version {version} of subject {subject}"
+        what = f"getting version {version.partition('?')[0]} of subject {subject}"
         path = f"/subjects/{_quoted(subject)}/versions/{version}"
         answer = await self._connection.request("GET", path, what)
         return _registered(answer, subject, _schema(answer, what), what)

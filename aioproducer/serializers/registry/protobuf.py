@@ -6,7 +6,7 @@ HTTP. Encoding is done by the generated classes of the package protobuf.
 Invariants
 - A schema is sent to the registry as base64 of its `FileDescriptorProto`, as Confluent's Python
   client does; what it imports stands there under the import's name.
-- Google's well-known types are part of every Protobuf and are not registered.
+- What is built in, Google's well-known and common types and Confluent's own, is not registered.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from aioproducer._extras import SCHEMA_REGISTRY, needed
-from aioproducer.errors import ConfigError
+from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.serializers.protocol import SerializationContext, refusal, type_refusal
 from aioproducer.serializers.registry.base import (
     Encode,
@@ -24,28 +24,45 @@ from aioproducer.serializers.registry.base import (
     SchemaUse,
 )
 from aioproducer.serializers.registry.client import SchemaRegistry
-from aioproducer.serializers.registry.schema import Schema, SchemaReference
-from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
+from aioproducer.serializers.registry.protobuf_names import paths_in
+from aioproducer.serializers.registry.schema import (
+    RegisteredSchema,
+    Schema,
+    SchemaReference,
+    schema_refusal,
+)
+from aioproducer.serializers.registry.subjects import (
+    ReferenceSubjectStrategy,
+    SubjectStrategy,
+    import_name,
+    topic_name,
+)
 from aioproducer.serializers.registry.wire_format import message_indexes
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FileDescriptor
     from google.protobuf.message import Message
 
-_WELL_KNOWN = "google/protobuf/"
+_BUILT_IN = ("google/protobuf/", "google/type/", "confluent/")
+"""Imports that Confluent's registry and serializers have themselves."""
 
 
 class ProtobufSerializer(RegistrySerializer):
     """Messages of one generated class; None stays null.
+
+    Imports of `google/protobuf/`, `google/type/` and `confluent/` are built in elsewhere, so they
+    are neither looked up nor registered.
 
     Args:
         registry: where the schema stands.
         message_type: the generated class.
         subject: see `AvroSerializer`, as for the next three; the schema's name is the message's.
         auto_register: see there.
-        use_latest_version: messages are still written by their class; only the id is that of the
-            newest schema.
+        use_latest_version: messages are still written by their class; the id is that of the newest
+            schema, and the message's type is found there by its full name.
         normalize: see there.
+        reference_subject: names the subjects of imported files, `(context, import) -> subject`; the
+            import itself by default.
         ignore_rules: see there.
         schema_id_in: see there.
 
@@ -62,6 +79,7 @@ class ProtobufSerializer(RegistrySerializer):
         auto_register: bool = False,
         use_latest_version: bool = False,
         normalize: bool = False,
+        reference_subject: ReferenceSubjectStrategy = import_name,
         ignore_rules: bool = False,
         schema_id_in: SchemaIdPlace = "payload",
     ) -> None:
@@ -73,30 +91,34 @@ class ProtobufSerializer(RegistrySerializer):
             from google.protobuf.message import EncodeError
         if not hasattr(getattr(message_type, "DESCRIPTOR", None), "containing_type"):
             raise ConfigError(f"{message_type!r} is no generated Protobuf class")
+        self._reference_subject = reference_subject
         self._type = message_type
         self._descriptor: Descriptor = message_type.DESCRIPTOR
         self._refused = EncodeError
         self._path = message_indexes(index_path(self._descriptor))
 
+    _format = "serialized"
+
     def _name(self) -> str | None:
         return str(self._descriptor.full_name)
 
     async def _schema(self, context: SerializationContext) -> Schema:
-        return await self._schema_of(self._descriptor.file)
+        return await self._schema_of(self._descriptor.file, context)
 
-    async def _schema_of(self, file: FileDescriptor) -> Schema:
+    async def _schema_of(self, file: FileDescriptor, context: SerializationContext) -> Schema:
         """A file's schema, after everything it imports."""
         references = []
         for imported in file.dependencies:
-            if imported.name.startswith(_WELL_KNOWN):
+            if imported.name.startswith(_BUILT_IN):
                 continue
-            schema = await self._schema_of(imported)
-            if self._use.auto_register:
-                await self._registry.register(imported.name, schema, normalize=self._use.normalize)
-            found = await self._registry.lookup(
-                imported.name, schema, normalize=self._use.normalize
-            )
-            references.append(SchemaReference(imported.name, imported.name, found.version))
+            schema = await self._schema_of(imported, context)
+            subject = self._reference_subject(context, imported.name)
+            if not isinstance(subject, str):
+                kind = type(subject).__name__
+                raise schema_refusal(context, f"reference_subject returned {kind}, not str")
+            ask = self._registry.ensure if self._use.auto_register else self._registry.lookup
+            found = await ask(subject, schema, normalize=self._use.normalize)
+            references.append(SchemaReference(imported.name, subject, found.version))
         text = base64.b64encode(file.serialized_pb).decode("ascii")
         return Schema(text, "PROTOBUF", tuple(references))
 
@@ -104,9 +126,18 @@ class ProtobufSerializer(RegistrySerializer):
         del schema
         return self._encode
 
-    def _indexes(self, schema: Schema) -> bytes:
-        del schema
-        return self._path
+    def _indexes(self, found: RegisteredSchema) -> bytes:
+        if not self._use.use_latest_version:
+            return self._path
+        # The newest schema may have the type at another place than the generated class.
+        path = paths_in(found.schema.text).get(str(self._descriptor.full_name))
+        if path is None:
+            raise SchemaRegistryError(
+                f"version {found.version} of subject {found.subject} has no message "
+                f"{self._descriptor.full_name}",
+                advice="register the schema of the message, or use another subject",
+            )
+        return message_indexes(path)
 
     def _encode(self, data: Any, context: SerializationContext) -> bytes:
         if not isinstance(data, self._type):

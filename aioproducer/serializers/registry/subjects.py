@@ -1,6 +1,6 @@
 """Which subject a schema is registered under.
 
-Owns: the three strategies of Confluent's serializers. Must not know: the registry.
+Owns: the strategies of Confluent's serializers. Must not know: the registry.
 """
 
 from __future__ import annotations
@@ -15,6 +15,16 @@ SubjectStrategy = Callable[[SerializationContext, str | None], str]
 
 It is called for every record, so it may choose by topic, part and headers.
 """
+
+
+ReferenceSubjectStrategy = Callable[[SerializationContext, str], str]
+"""`(context, the name of an import) -> the subject of what is imported`."""
+
+
+def import_name(context: SerializationContext, name: str) -> str:
+    """The import itself, such as `shop/common.proto`: the default for what Protobuf imports."""
+    del context
+    return name
 
 
 def topic_name(context: SerializationContext, name: str | None) -> str:
