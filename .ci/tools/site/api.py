@@ -131,7 +131,14 @@ MODULES = (
         "confluent-kafka's interface",
         "compat-confluent",
         "aioproducer.compat.confluent",
-        only=("AIOProducer", "KafkaError", "KafkaException", "Message", "Producer"),
+        only=(
+            "AIOProducer",
+            "KafkaError",
+            "KafkaException",
+            "Message",
+            "Producer",
+            "SerializingProducer",
+        ),
         whole=True,
     ),
 )

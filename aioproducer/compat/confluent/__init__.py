@@ -34,7 +34,7 @@ Not here: `list_topics`, `set_sasl_credentials` and `cluster_id`. Ask confluent-
 from typing import Any
 
 from aioproducer.compat._forwarding import forwarded
-from aioproducer.compat.confluent import errors, message
+from aioproducer.compat.confluent import errors, message, serialization
 from aioproducer.compat.confluent.aio import AIOProducer
 from aioproducer.compat.confluent.errors import KafkaError, KafkaException
 from aioproducer.compat.confluent.message import (
@@ -44,6 +44,7 @@ from aioproducer.compat.confluent.message import (
     Message,
 )
 from aioproducer.compat.confluent.producer import Producer
+from aioproducer.compat.confluent.serialization import SerializingProducer
 
 __all__ = [
     "TIMESTAMP_CREATE_TIME",
@@ -54,8 +55,10 @@ __all__ = [
     "KafkaException",
     "Message",
     "Producer",
+    "SerializingProducer",
     "errors",
     "message",
+    "serialization",
 ]
 
 

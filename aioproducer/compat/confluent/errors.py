@@ -13,7 +13,14 @@ from aioproducer.compat._kin import counterpart
 from aioproducer.compat._kin import kin as _kin
 from aioproducer.compat.confluent._codes import NAMES, Codes
 
-__all__ = ["KafkaError", "KafkaException"]
+__all__ = [
+    "KafkaError",
+    "KafkaException",
+    "KeySerializationError",
+    "ProduceError",
+    "SerializationError",
+    "ValueSerializationError",
+]
 
 _TEXTS: Final = {
     "INVALID_MSG": "Invalid message",
@@ -128,6 +135,59 @@ class KafkaException(Exception):  # noqa: N818 - its name there
     Where this producer knows more (whether the record may be written, which broker, what to do), it
     is in `__cause__`, an `aioproducer.KafkaError`.
     """
+
+
+class SerializationError(KafkaException):
+    """A key or value cannot be serialized."""
+
+
+class ProduceError(KafkaException):
+    """A record cannot be produced.
+
+    Attributes:
+        exception: What was raised.
+    """
+
+    def __init__(self, kafka_error: KafkaError, exception: BaseException | None = None) -> None:
+        # By name: the next class may be confluent-kafka's, whose arguments are others.
+        Exception.__init__(self, kafka_error)
+        self.exception: BaseException | None = exception
+
+    @property
+    def code(self) -> int:
+        """The code of the error."""
+        return int(self.args[0].code())
+
+    @property
+    def name(self) -> str:
+        """The name of the code."""
+        return str(self.args[0].name())
+
+
+class KeySerializationError(ProduceError, SerializationError):
+    """The key's serializer has raised `exception`."""
+
+    def __init__(self, exception: BaseException | KafkaError | None = None) -> None:
+        _init_serialization_error(self, KafkaError._KEY_SERIALIZATION, exception)
+
+
+class ValueSerializationError(ProduceError, SerializationError):
+    """The value's serializer has raised `exception`."""
+
+    def __init__(self, exception: BaseException | KafkaError | None = None) -> None:
+        _init_serialization_error(self, KafkaError._VALUE_SERIALIZATION, exception)
+
+
+def _init_serialization_error(made: ProduceError, code: int, cause: Any) -> None:
+    if isinstance(cause, KafkaError):  # a copy or a pickle is made with `args`
+        ProduceError.__init__(made, cause)
+    else:
+        ProduceError.__init__(made, error(code, str(cause)), cause)
+
+
+def kin_of_client(own: Any) -> Any:
+    """Return the class to raise, for those that are in `confluent_kafka.error`."""
+    return _kin(own, "confluent_kafka.error")
 
 
 def kin(own: Any) -> Any:
