@@ -26,6 +26,8 @@ What differs, on purpose:
   `AIOProducer` has threads and a second buffer     it has neither: `linger.ms` makes batches
   `AIOProducer.produce()` takes no headers          it does
   a configuration without `bootstrap.servers`       refused
+  about 1 us of CPU per record of 100 bytes         about 10 us (CPython 3.11, with callbacks): the
+                                                    native producers cost less than either
 
 Not here: `list_topics`, `set_sasl_credentials` and `cluster_id`. Ask confluent-kafka's
 `AdminClient` for topics, and make a new producer for new credentials.

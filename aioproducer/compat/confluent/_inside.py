@@ -11,12 +11,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from random import randrange
 from typing import Any, Final, Protocol, TypeVar
+from zlib import crc32
 
 from aioproducer import log
 from aioproducer import producer as asynchronous
 from aioproducer.compat.confluent._reports import Record, Reports
+from aioproducer.compat.confluent._settings import Settings
 from aioproducer.config import ProducerConfig
+from aioproducer.core.metadata import Metadata
 from aioproducer.errors import (
     BootstrapError,
     BufferExhaustedError,
@@ -56,11 +60,13 @@ class Inside:
         lost: Why a record of this transaction was not handed on.
     """
 
-    def __init__(self, config: ProducerConfig, thread: Poster, reports: Reports) -> None:
+    def __init__(self, settings: Settings, thread: Poster, reports: Reports) -> None:
         self.producer: asynchronous.Producer | None = None
         self.lost: KafkaError | None = None
         self.check_send: Callable[[], object] | None = None
-        self._config = config
+        self._config = settings.config
+        self._crc32_keys = settings.crc32_keys
+        self._metadata: Metadata | None = None
         self._thread = thread
         self._reports = reports
         self._inbox: deque[Record] = deque()
@@ -176,6 +182,7 @@ class Inside:
                 transactions = producer._usable().transactions
                 if transactions is not None:
                     self.check_send = transactions.check_send
+                self._metadata = producer._usable().metadata
                 self.producer = producer
                 self._started.set()
                 return
@@ -205,13 +212,18 @@ class Inside:
 
     def _sent(self, producer: asynchronous.Producer, record: Record) -> bool:
         """Hand a record on without waiting, or return False."""
+        partition = record.partition
+        if partition is None and self._crc32_keys and record.key is not None:
+            partition = self._partition_of(record.topic, record.key)
+            if partition is None:
+                return False
         try:
             delivery = producer.send_nowait(
                 record.topic,
                 record.value,
                 record.key,
                 headers=record.headers,
-                partition=record.partition,
+                partition=partition,
                 timestamp_ms=record.timestamp_ms,
             )
         except WouldBlockError:
@@ -250,13 +262,17 @@ class Inside:
             async with asyncio.timeout(max(0.0, left)):
                 await self._started.wait()
                 while (producer := self.producer) is not None:
+                    partition = record.partition
                     try:
+                        if partition is None and self._crc32_keys and record.key is not None:
+                            await producer.warm_up([record.topic])
+                            partition = self._partition_of(record.topic, record.key)
                         delivery = await producer.send(
                             record.topic,
                             record.value,
                             record.key,
                             headers=record.headers,
-                            partition=record.partition,
+                            partition=partition,
                             timestamp_ms=record.timestamp_ms,
                         )
                     except MetadataTimeoutError as error:
@@ -276,6 +292,14 @@ class Inside:
                 topic=record.topic,
             )
         return ProducerClosedError("the producer is closed")
+
+    def _partition_of(self, topic: str, key: bytes) -> int | None:
+        """Return librdkafka's choice for a key; None while the topic is unknown."""
+        meta = None if self._metadata is None else self._metadata.topic(topic)
+        if meta is None:
+            return None
+        count = len(meta.partitions)
+        return crc32(key) % count if key else randrange(count)
 
     def _fail(self, record: Record, error: KafkaError) -> None:
         """Fail a record that the producer never had; its transaction must not be committed."""

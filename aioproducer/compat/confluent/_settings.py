@@ -16,9 +16,9 @@ _CALLABLES: Final = ("error_cb", "stats_cb", "oauth_cb", "on_delivery", "dr_cb")
 _HERE: Final = {*_CALLABLES, "default.topic.config", "logger", "statistics.interval.ms"}
 _DEFAULTS: Final = {
     "buffer_memory": 1_048_576 * 1024,
-    "partitioner": "consistent_random",
 }
 _MAX_RECORDS: Final = 100_000
+_CRC32: Final = "consistent_random"
 _MESSAGE_TIMEOUT_MS: Final = 300_000
 """librdkafka's defaults, where they differ from this producer's."""
 _SERVERS: Final = ("bootstrap.servers", "metadata.broker.list", "bootstrap_servers")
@@ -33,6 +33,8 @@ class Settings(NamedTuple):
         max_records: How many records may be without an outcome that was served.
         max_bytes: How many bytes of them.
         statistics_s: Seconds between two calls of `stats_cb`; 0 calls it never.
+        crc32_keys: Whether keys go where librdkafka's default puts them; records without a key go
+            to one partition per batch, there as here.
     """
 
     config: ProducerConfig
@@ -42,6 +44,7 @@ class Settings(NamedTuple):
     error_cb: Any
     stats_cb: Any
     statistics_s: float
+    crc32_keys: bool
 
 
 def settings_of(given: Mapping[str, Any]) -> Settings:
@@ -67,6 +70,9 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
             name: value for name, value in _DEFAULTS.items() if name not in read.explicitly_set
         }
         options |= _time_limits(read, times)
+        crc32_keys = read.partitioner == _CRC32 or "partitioner" not in read.explicitly_set
+        if crc32_keys:
+            options["partitioner"] = "default"  # for records without a key
         # What is handed over is counted here, so that a full queue is told by `produce()`.
         records = read.buffer_max_records or _MAX_RECORDS
         if given.get("oauth_cb") is not None:
@@ -84,6 +90,7 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         given.get("error_cb"),
         given.get("stats_cb"),
         interval / 1000,
+        crc32_keys,
     )
 
 

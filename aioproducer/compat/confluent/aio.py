@@ -57,7 +57,7 @@ class AIOProducer:
         self._limit = settings.config.max_request_size
         self._transactional = settings.config.transactional_id is not None
         self._reports = _Outcomes(settings.error_cb, settings.max_records, settings.max_bytes)
-        self._inside = Inside(settings.config, _Loop(loop), self._reports)
+        self._inside = Inside(settings, _Loop(loop), self._reports)
         self._inside.begin()
         self._closed = False
 

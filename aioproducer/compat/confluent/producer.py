@@ -58,7 +58,7 @@ class Producer:
         self._clock = Clock(settings, self._reports)
         self._thread = LoopThread(f"aioproducer {settings.config.client_id}")
         self._thread.start()
-        self._inside = Inside(settings.config, self._thread, self._reports)
+        self._inside = Inside(settings, self._thread, self._reports)
         self._started = Started(self._thread, self._inside, _EXIT_TIMEOUT_S)
         self._thread.post(self._inside.begin)
         self._closing = threading.Lock()

@@ -610,6 +610,24 @@ def test_time_limit_of_messages_shortens_the_others(
     assert (config.delivery_timeout_ms, config.request_timeout_ms, config.linger_ms) == limits
 
 
+def test_records_without_a_key_share_the_partition_of_their_batch(
+    cluster: ThreadedCluster,
+) -> None:
+    seen = Outcomes()
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 200}) as producer:
+        for _ in range(50):
+            producer.produce("t", "v", on_delivery=seen)
+    assert len({message.partition() for message in seen.messages}) == 1
+
+
+def test_empty_key_goes_to_any_partition(producer: Producer) -> None:
+    seen = Outcomes()
+    for _ in range(64):  # all in one: once in 2**63
+        producer.produce("t", "v", b"", on_delivery=seen)
+    producer.flush(WAIT_S)
+    assert {message.partition() for message in seen.messages} == {0, 1}
+
+
 def test_error_callback_tells_that_no_broker_answers() -> None:
     told: list[Any] = []
     producer = Producer(NOWHERE | {"error_cb": told.append, "logger": None})
