@@ -64,6 +64,7 @@ class Loader:
         self._source = source
         self._topic = topic
         self._options = options or LoadOptions()
+        self._options.check_paths(getattr(source, "paths", ()))
         self._on_progress = self._options.on_progress
         # A few rows between two looks at the window and at the loop's other business.
         self._rows_per_turn = min(_ROWS_PER_TURN, max(1, self._options.max_outstanding // 4))

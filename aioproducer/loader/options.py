@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from aioproducer.errors import ConfigError
@@ -76,6 +77,22 @@ class LoadOptions:
     transaction_rows: int = 50_000
     transaction_s: float = 2.0
 
+    def check_paths(self, inputs: Sequence[Path]) -> None:
+        """Refuses a load that would write over what it reads, or one file for two purposes.
+
+        Raises:
+            ConfigError: two of the paths are the same file, maybe by a link.
+        """
+        named = [("the input", path) for path in inputs]
+        for name, given in (("the dead-letter file", self.dead_letter), ("the state", self.state)):
+            if given is None:
+                continue
+            path = Path(given)
+            for other_name, other in named:
+                if _is_same(path, other):
+                    raise ConfigError(f"{name} {path} is the same file as {other_name} {other}")
+            named.append((name, path))
+
     def __post_init__(self) -> None:
         if self.exactly_once and (self.resume or self.state is not None):
             raise ConfigError(
@@ -88,3 +105,10 @@ class LoadOptions:
             raise ConfigError("max_outstanding must be at least 1")
         if self.resume and self.state is None:
             raise ConfigError("to resume, a load needs its state file")
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other) and one.is_file()
+    except OSError:  # one of them does not exist yet
+        return one.resolve() == other.resolve()

@@ -27,21 +27,33 @@ from aioproducer.loader.errors import DeadLetterError
 from aioproducer.loader.rows import Position
 
 Stage = Literal["row", "delivery"]
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
 class DeadLetterFile:
     """Writes rejects to `path`.
 
     Args:
-        path: Where to; an existing file is emptied first, but for what `keep_bytes` says.
+        path: Where to. An existing dead-letter file is emptied first, but for what `keep_bytes`
+            says; any other file that has content is refused.
         keep_bytes: The length of the part that an earlier, resumed run wrote for good.
+
+    Raises:
+        DeadLetterError: The file cannot be written, or is something else.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, keep_bytes: int = 0) -> None:
         self.path: Path = Path(path)
         with self._writing():
-            self._file = self.path.open("ab")
+            # Rows may be confidential: a new file is for its owner alone.
+            self._file = os.fdopen(os.open(self.path, _APPEND, 0o600), "ab")
             self._on_disk = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
+            if self._on_disk and self._file.tell() and not _is_dead_letter_file(self.path):
+                self._file.close()
+                raise DeadLetterError(
+                    f"{self.path} exists and is no dead-letter file; it was left as it is",
+                    advice="name another file for the dead letters",
+                )
             if self._on_disk:
                 self._file.truncate(min(keep_bytes, self._file.tell()))
         self.size: int = min(keep_bytes, self._file.tell()) if self._on_disk else 0
@@ -86,6 +98,15 @@ class DeadLetterFile:
             raise DeadLetterError(
                 f"cannot write the dead-letter file {self.path}: {error.strerror or error}"
             ) from error
+
+
+def _is_dead_letter_file(path: Path) -> bool:
+    with path.open("rb") as file:
+        try:
+            entry = json.loads(file.readline())
+        except (ValueError, RecursionError):
+            return False
+    return isinstance(entry, dict) and {*Position._fields, "stage", "reason"} <= entry.keys()
 
 
 def _text(raw: bytes) -> dict[str, str]:

@@ -102,6 +102,11 @@ class FileSource:
         return f"{first} and {more} more" if more else first
 
     @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files; not standard input."""
+        return tuple(Path(file) for file in self._files if file != STDIN)
+
+    @property
     def total_bytes(self) -> int | None:
         """The size of all files; None when one of them has none, as a pipe."""
         sizes = [_size(name) for name in self._files]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-import threading
+import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,15 +18,16 @@ from typing import Any, TypeVar
 from aioproducer.loader.errors import StateError
 
 _T = TypeVar("_T")
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 def write_state(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
     """Replaces the file at `path` atomically; raises `StateError`."""
     target = Path(path)
-    # A name of each thread's own: a cancelled load may write while its thread still does.
-    beside = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+    # A name of its own each time: a cancelled load may write while its thread still does.
+    beside = target.with_name(f"{target.name}.{os.getpid()}-{secrets.token_hex(8)}.tmp")
     try:
-        with beside.open("w", encoding="utf-8") as file:
+        with os.fdopen(os.open(beside, _CREATE, 0o600), "w", encoding="utf-8") as file:
             json.dump(content, file, indent=1)
             file.write("\n")
             file.flush()

@@ -10,6 +10,7 @@ import pytest
 
 from aioproducer.loader import DeadLetterError, LoadState, Position, Settled, StateError
 from aioproducer.loader.rejects import DeadLetterFile
+from aioproducer.loader.state_file import write_state
 
 WHERE = Position("f.csv", None, 3)
 
@@ -51,6 +52,27 @@ def test_new_load_empties_the_file_and_a_resumed_one_keeps_its_part(tmp_path: Pa
     assert [entry["reason"] for entry in entries(path)] == ["first", "second"]
     DeadLetterFile(path).close()
     assert path.read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    "content", [b"id,name\n1,a\n", b'{"id": 1}\n', b"[" * 100_000, b"\xff\xfe\n", b"1\n"]
+)
+def test_a_file_that_is_something_else_is_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "input.csv"
+    path.write_bytes(content)
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    for name in (path, link):
+        with pytest.raises(DeadLetterError, match="is no dead-letter file"):
+            DeadLetterFile(name)
+    assert path.read_bytes() == content
+
+
+def test_files_with_records_are_for_their_owner_alone(tmp_path: Path) -> None:
+    DeadLetterFile(tmp_path / "dead").close()
+    write_state(tmp_path / "state", {"a": 1})
+    for path in tmp_path.iterdir():
+        assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_lost_file_is_begun_anew_by_a_resumed_load(tmp_path: Path) -> None:

@@ -446,3 +446,23 @@ def test_whatever_happens_every_row_is_accounted_for_and_nothing_is_skipped_on_r
     assert settled.acknowledged == len(expected)
     assert settled.rejected == len(bad)
     assert settled.acknowledged + settled.rejected + settled.failed == len(fates)
+
+
+@pytest.mark.parametrize(
+    ("dead_letter", "state"),
+    [("a.csv", None), ("link", None), ("./sub/../a.csv", None), (None, "link"), ("new", "new")],
+)
+def test_the_files_of_a_load_are_different_ones(
+    tmp_path: Path, dead_letter: str | None, state: str | None
+) -> None:
+    source = tmp_path / "a.csv"
+    source.write_text("id\n1\n")
+    (tmp_path / "link").symlink_to(source)
+    (tmp_path / "sub").mkdir()
+    options = LoadOptions(
+        dead_letter=None if dead_letter is None else tmp_path / dead_letter,
+        state=None if state is None else tmp_path / state,
+    )
+    with pytest.raises(ConfigError, match="is the same file as"):
+        Loader(FakeProducer(), FileSource(source), "t", options)
+    assert source.read_text() == "id\n1\n"
