@@ -25,7 +25,6 @@ What differs, on purpose:
   `consumer_group_metadata()`                       `aioproducer.ConsumerGroupMetadata`
   `AIOProducer` has threads and a second buffer     it has neither: `linger.ms` makes batches
   `AIOProducer.produce()` takes no headers          it does
-  a configuration without `bootstrap.servers`       refused
   about 1 us of CPU per record of 100 bytes         about 10 us (CPython 3.11, with callbacks): the
                                                     native producers cost less than either
 

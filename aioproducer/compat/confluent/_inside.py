@@ -65,6 +65,7 @@ class Inside:
         self.lost: KafkaError | None = None
         self.check_send: Callable[[], object] | None = None
         self._config = settings.config
+        self._has_servers = settings.has_servers
         self._crc32_keys = settings.crc32_keys
         self._metadata: Metadata | None = None
         self._thread = thread
@@ -92,6 +93,9 @@ class Inside:
 
     def begin(self) -> None:
         """Start connecting."""
+        if not self._has_servers:
+            _log.warning("no `bootstrap.servers` given: nothing can be delivered")
+            return
         self._starter = asyncio.ensure_future(self._start())
 
     async def usable(self) -> asynchronous.Producer:

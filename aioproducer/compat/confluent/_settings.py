@@ -35,6 +35,7 @@ class Settings(NamedTuple):
         statistics_s: Seconds between two calls of `stats_cb`; 0 calls it never.
         crc32_keys: Whether keys go where librdkafka's default puts them; records without a key go
             to one partition per batch, there as here.
+        has_servers: Whether there is anything to connect to.
     """
 
     config: ProducerConfig
@@ -45,6 +46,7 @@ class Settings(NamedTuple):
     stats_cb: Any
     statistics_s: float
     crc32_keys: bool
+    has_servers: bool
 
 
 def settings_of(given: Mapping[str, Any]) -> Settings:
@@ -61,6 +63,9 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
     rest = {**given.get("default.topic.config", {}), **rest}
     text = str(rest.pop("sasl.oauthbearer.config", "")) if given.get("oauth_cb") else ""
     try:
+        has_servers = any(rest.get(name) for name in _SERVERS)
+        if not has_servers:
+            rest["bootstrap.servers"] = "nowhere.invalid"
         for name in _SERVERS:
             if isinstance(rest.get(name), str):
                 rest[name] = ",".join(map(_with_port, rest[name].split(",")))
@@ -91,6 +96,7 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         given.get("stats_cb"),
         interval / 1000,
         crc32_keys,
+        has_servers,
     )
 
 

@@ -52,9 +52,10 @@ def translated(error: ours.KafkaError) -> KafkaError:
         root, ours.BatchRefusedError | ours.FatalTransactionError | ours.TransactionAbortableError
     ) and isinstance(root.__cause__, ours.KafkaError):
         root = root.__cause__
+    code = _code_for(root)
     return errors.error(
-        _code_for(root),
-        str(error),
+        code,
+        f"{errors.text_of(code)}: {error}",
         fatal=isinstance(error, _FATAL) or isinstance(root, _FATAL),
         retriable=error.retriable,
         txn_requires_abort=isinstance(error, ours.TransactionAbortableError),

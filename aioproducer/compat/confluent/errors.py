@@ -77,7 +77,7 @@ class KafkaError(Codes):
         txn_requires_abort: bool = False,
     ) -> None:
         self._code = int(error)
-        self._reason = _text_of(self._code) if reason is None else reason
+        self._reason = text_of(self._code) if reason is None else reason
         self._fatal = fatal
         self._retriable = retriable
         self._txn_requires_abort = txn_requires_abort
@@ -219,7 +219,8 @@ def _name_of(code: int) -> str:
     return NAMES.get(code, f"ERR_{code}?")
 
 
-def _text_of(code: int) -> str:
+def text_of(code: int) -> str:
+    """Return librdkafka's text for a code."""
     name = _name_of(code)
     text = _TEXTS.get(name) or name.strip("_").replace("_", " ").capitalize()
     if code in (0, -1):

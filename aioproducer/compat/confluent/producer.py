@@ -135,10 +135,10 @@ class Producer:
         """
         if not isinstance(messages, list):
             raise TypeError("messages must be a list")
+        for index, message in enumerate(messages):
+            _check_message(index, message)
         accepted = 0
         for message in messages:
-            if not isinstance(message, dict):
-                raise TypeError("each message must be a dict")
             own = message.get("on_delivery") or message.get("callback")
             try:
                 self.produce(
@@ -451,6 +451,16 @@ def _bytes_of(part: Any) -> bytes | None:
     if not isinstance(part, bytes | bytearray | memoryview):
         raise TypeError(f"a bytes-like object is required, not {type(part).__name__!r}")
     return bytes(part)
+
+
+def _check_message(index: int, message: Any) -> None:
+    if not isinstance(message, dict):
+        raise TypeError(f"Message at index {index} must be a dict")
+    for part in ("value", "key"):
+        if not isinstance(message.get(part), str | bytes | bytearray | memoryview | None):
+            raise TypeError(f"Message {part} at index {index} must be bytes or str")
+    if not isinstance(message.get("partition", 0), int):
+        raise TypeError(f"Message partition at index {index} must be int")
 
 
 def _number(given: Any) -> int:

@@ -430,10 +430,36 @@ def test_batch_marks_what_finds_no_room() -> None:
     producer.close()
 
 
-@pytest.mark.parametrize("wrong", [({"value": "a"},), ["a"]], ids=["tuple", "text"])
-def test_batch_is_a_list_of_mappings(producer: Producer, wrong: Any) -> None:
-    with pytest.raises(TypeError):
-        producer.produce_batch("t", wrong)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ({"value": "a"},),
+        [{"value": "a"}, "a"],
+        [{"value": 5}],
+        [{"value": "a", "key": []}],
+        [{"value": "a", "partition": "1"}],
+    ],
+    ids=str,
+)
+def test_wrong_batch_is_the_type_error_that_confluent_kafka_raises(
+    producer: Producer, wrong: Any
+) -> None:
+    raised = []
+    for each in (confluent_kafka.Producer({}), producer):
+        with pytest.raises(TypeError) as error:
+            each.produce_batch("t", wrong)
+        raised.append(str(error.value))
+    assert raised[0] == raised[1]
+    assert len(producer) == 0
+
+
+def test_producer_without_servers_only_times_out() -> None:
+    seen = Outcomes()
+    with Producer({"message.timeout.ms": 10}) as producer:
+        producer.produce("t", on_delivery=seen)
+        assert producer.flush(WAIT_S) == 0
+    assert seen.errors[0].code() == KafkaError._MSG_TIMED_OUT
+    assert "Message timed out" in seen.errors[0].str()
 
 
 # -- transactions ----------------------------------------------------------------------------------
