@@ -19,7 +19,7 @@ from aioproducer.cli.engines import Engine, Wanted, choose
 from aioproducer.cli.groups import grouped
 from aioproducer.cli.load_options import EngineOptions, InputOptions, RecordOptions, RunOptions
 from aioproducer.cli.loading import LoadJob, run_load
-from aioproducer.cli.pointers import doctor_command, run_connected
+from aioproducer.cli.pointers import run_connected
 from aioproducer.cli.spark_loading import SparkJob, run_spark_load, without_identity
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError
@@ -55,6 +55,7 @@ def load(
     given: InputOptions,
     run: RunOptions,
     work: EngineOptions,
+    topic_timeout: options.TopicTimeout = options.TOPIC_TIMEOUT_S,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
     connection: options.Connection,
@@ -70,7 +71,7 @@ def load(
     """
     config = connection.config(**PRODUCER_DEFAULTS)
     named = transactional(config, files, topic) if run.exactly_once else config
-    wanted = run.load_options(files, topic, record.mapping(topic))
+    wanted = run.load_options(files, topic, record.mapping(topic), topic_timeout)
     keep_state = run.state is not None or run.resume
     choice = choose(work.engine, Wanted(files, given.format_, given.member, work.master))
     if not quiet:
@@ -79,7 +80,7 @@ def load(
         spark_job = SparkJob(
             config=config,
             options=_for_spark(files, given, connection, named, wanted, topic),
-            doctor=doctor_command(connection),
+            connection=connection,
             master=work.master or "local[*]",
             settings=work.settings(),
             keep_state=keep_state,
@@ -91,7 +92,7 @@ def load(
         config=named,
         source=given.source(files),
         topic=topic,
-        doctor=doctor_command(connection),
+        connection=connection,
         options=wanted,
         keep_state=keep_state,
         quiet=quiet,
@@ -119,6 +120,9 @@ def _for_spark(
         dead_letter=wanted.dead_letter,
         state=wanted.state,
         resume=wanted.resume,
+        topic_timeout_s=options.TOPIC_TIMEOUT_S
+        if wanted.topic_timeout_s is None
+        else wanted.topic_timeout_s,
     )
 
 

@@ -259,7 +259,9 @@ class RunOptions:
         ),
     ] = 20_000
 
-    def load_options(self, files: Sequence[str], topic: str, mapping: RecordMapping) -> LoadOptions:
+    def load_options(
+        self, files: Sequence[str], topic: str, mapping: RecordMapping, topic_timeout_s: float
+    ) -> LoadOptions:
         """As the loader knows it."""
         state = self.state
         if state is None and not self.exactly_once:
@@ -270,6 +272,7 @@ class RunOptions:
             state=state,
             resume=self.resume,
             exactly_once=self.exactly_once,
+            topic_timeout_s=topic_timeout_s,
             transaction_rows=self.transaction_rows,
             max_outstanding=self.max_outstanding,
         )

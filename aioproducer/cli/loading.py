@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ from aioproducer.cli.console import OutputClosedError, megabytes, print_facts, p
 from aioproducer.cli.display import display_for
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
 from aioproducer.cli.interrupts import Interrupts
-from aioproducer.cli.pointers import pointed_to_doctor
+from aioproducer.cli.missing_topic import explained_topic
+from aioproducer.cli.options import Connection
+from aioproducer.cli.pointers import doctor_command, pointed_to_doctor
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError, KafkaError
 from aioproducer.loader import FileSource, Loader, LoadOptions, LoadState, Progress
@@ -30,7 +32,7 @@ class LoadJob:
     """What to load and how to talk about it.
 
     Attributes:
-        doctor: The command that examines the way to the cluster, for errors on it.
+        connection: The options that `config` was made of, for the commands that messages name.
         keep_state: Leave the state file after a complete load, too.
         brief: One line instead of a table at the end, on standard error.
     """
@@ -39,7 +41,7 @@ class LoadJob:
     source: FileSource
     topic: str
     options: LoadOptions
-    doctor: str = ""
+    connection: Connection = field(default_factory=Connection)
     keep_state: bool = False
     quiet: bool = False
     as_json: bool = False
@@ -53,7 +55,8 @@ async def run_load(job: LoadJob, interrupts: Interrupts) -> int:
         raise ConfigError("--exactly-once needs inputs that can be read again: regular files")
     _remark_on_an_unfinished_load(job.options)
     display = display_for(job.source.name, quiet=job.quiet or job.brief)
-    options = replace(job.options, on_progress=display.show)
+    unsent_fail = job.options.unsent_fail or job.source.total_bytes is None
+    options = replace(job.options, on_progress=display.show, unsent_fail=unsent_fail)
     error: KafkaError | None = None
     async with started_producer(job.config) as producer:
         loader = Loader(producer, job.source, job.topic, options)
@@ -62,7 +65,8 @@ async def run_load(job: LoadJob, interrupts: Interrupts) -> int:
             with display:
                 await loader.run()
         except KafkaError as failure:
-            error = pointed_to_doctor(failure, job.doctor)
+            explained = await explained_topic(failure, job.config, job.connection)
+            error = pointed_to_doctor(explained, doctor_command(job.connection))
         except asyncio.CancelledError:
             _say_aborted(job, loader.progress)
             raise
@@ -177,15 +181,17 @@ class Outcome:
             yield _counted(progress)
         if progress.rejected + progress.failed and options.dead_letter is not None:
             yield f"rejected rows and their reasons are in {options.dead_letter}"
-        if not self.state.complete and options.state is not None:
-            yield f"go on behind {self.state.position or 'the start'} with --resume"
+        position = self.state.position
+        if not self.state.complete and options.state is not None and position is not None:
+            yield f"go on behind {position} with --resume"
         yield from self._remarks_on_transactions()
 
     def _remarks_on_transactions(self) -> Iterator[str]:
         if not self.job.options.exactly_once:
             return
         if not self.state.complete:
-            yield f"the same command goes on behind {self.state.position or 'the start'}"
+            if self.state.position is not None:
+                yield f"the same command goes on behind {self.state.position}"
         elif not self.progress.read:
             yield "it was loaded before; -X transactional.id=NAME makes it another load"
 
@@ -220,5 +226,5 @@ def _counted(progress: Progress) -> str:
 
 def _say_aborted(job: LoadJob, progress: Progress) -> None:
     say(f"aborted: {_counted(progress)}")
-    if job.options.state is not None:
+    if job.options.state is not None and progress.acknowledged:
         say("--resume sends those with an unknown fate again")

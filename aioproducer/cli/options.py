@@ -33,6 +33,16 @@ Topic = Annotated[
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print the result as one line of JSON, for scripts.")
 ]
+TopicTimeout = Annotated[
+    float,
+    typer.Option(
+        "--topic-timeout",
+        metavar="SECONDS",
+        min=0.0,
+        help="How long a topic that does not exist is waited for.",
+    ),
+]
+TOPIC_TIMEOUT_S = 10.0
 OutputFormat = Annotated[
     str,
     typer.Option(

@@ -6,7 +6,7 @@ Owns: the command's options, the figures at the end. Must not know: how records 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,10 +19,12 @@ from aioproducer.cli.console import megabytes, print_facts, print_json, say
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.cli.groups import grouped
 from aioproducer.cli.interrupts import Interrupts
+from aioproducer.cli.missing_topic import known_topic
 from aioproducer.cli.perf_display import check_picture, draw_picture, perf_display_for
 from aioproducer.cli.perf_run import Measurement, PerfPlan, PerfRun, percentiles_ms
 from aioproducer.cli.pointers import run_connected
 from aioproducer.config import ProducerConfig
+from aioproducer.producer import Producer
 
 EXAMPLES = options.examples(
     "aioproducer perf -t test -n 1000000 -s 500",
@@ -61,6 +63,7 @@ def perf(
             help="Draw the latencies into a PNG file; needs matplotlib.",
         ),
     ] = None,
+    topic_timeout: options.TopicTimeout = options.TOPIC_TIMEOUT_S,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
     connection: options.Connection,
@@ -74,7 +77,15 @@ def perf(
     if histogram is not None:
         check_picture(histogram)
     plan = PerfPlan(topic, num_records, record_size, throughput)
-    run = partial(_perf, connection.config(), plan, as_json=as_json, quiet=quiet, picture=histogram)
+    run = partial(
+        _perf,
+        connection.config(),
+        plan,
+        wait=partial(known_topic, connection=connection, within_s=topic_timeout),
+        as_json=as_json,
+        quiet=quiet,
+        picture=histogram,
+    )
     return run_connected(run, connection)
 
 
@@ -83,6 +94,7 @@ async def _perf(
     plan: PerfPlan,
     interrupts: Interrupts,
     *,
+    wait: Callable[[Producer, str], Awaitable[None]],
     as_json: bool,
     quiet: bool,
     picture: Path | None,
@@ -90,6 +102,7 @@ async def _perf(
     measurement = Measurement()
     display = perf_display_for(plan, quiet=quiet)
     async with started_producer(config) as producer:
+        await wait(producer, plan.topic)
         await producer.warm_up([plan.topic])
         run = PerfRun(
             producer, plan, measurement, every_s=display.every_s, on_interval=display.show

@@ -40,6 +40,11 @@ def doctor_command(connection: Connection) -> str:
     return shlex.join(["aioproducer", "doctor", *_arguments(connection)])
 
 
+def create_command(connection: Connection, topic: str) -> str:
+    """The command that creates a topic in the same cluster, for a shell."""
+    return shlex.join(["aioproducer", "topics", "create", topic, *_arguments(connection)])
+
+
 def pointed_to_doctor(error: errors.KafkaError, command: str) -> errors.KafkaError:
     """The error, with a note of what examines its cause, if `doctor` can."""
     is_timeout = type(error) is errors.KafkaTimeoutError

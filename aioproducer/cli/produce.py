@@ -13,7 +13,7 @@ import typer
 from aioproducer.cli import options
 from aioproducer.cli.groups import grouped
 from aioproducer.cli.loading import LoadJob, run_load
-from aioproducer.cli.pointers import doctor_command, run_connected
+from aioproducer.cli.pointers import run_connected
 from aioproducer.loader import FileSource, LinesFormat, LoadOptions, RecordMapping
 from aioproducer.loader.formats import KEY_VALUE_COLUMNS
 
@@ -50,6 +50,7 @@ def produce(
             "first ends it.",
         ),
     ] = None,
+    topic_timeout: options.TopicTimeout = options.TOPIC_TIMEOUT_S,
     as_json: options.AsJson = False,
     connection: options.Connection,
 ) -> int:
@@ -68,8 +69,13 @@ def produce(
         config=connection.config(),
         source=FileSource("-", format=LinesFormat(key_separator=key_separator or None)),
         topic=topic,
-        doctor=doctor_command(connection),
-        options=LoadOptions(mapping=mapping, dead_letter=dead_letter),
+        connection=connection,
+        options=LoadOptions(
+            mapping=mapping,
+            dead_letter=dead_letter,
+            topic_timeout_s=topic_timeout,
+            unsent_fail=True,
+        ),
         as_json=as_json,
         brief=True,
     )

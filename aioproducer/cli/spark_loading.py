@@ -15,13 +15,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aioproducer.cli.connecting import wait_for_listener
 from aioproducer.cli.console import megabytes, print_facts, print_json, say
 from aioproducer.cli.display import Display, display_for
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
 from aioproducer.cli.interrupts import Interrupts
 from aioproducer.cli.loading import one_or_two_lines
-from aioproducer.cli.pointers import pointed_to_doctor
+from aioproducer.cli.missing_topic import check_topic
+from aioproducer.cli.options import Connection
+from aioproducer.cli.pointers import doctor_command, pointed_to_doctor
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import KafkaError
 from aioproducer.spark.loading.options import SparkLoadOptions
@@ -38,7 +39,7 @@ class SparkJob:
     Attributes:
         config: the producer's, to see whether there is a cluster before Spark starts.
         master: where Spark runs.
-        doctor: the command that examines the way to the cluster, for errors on it.
+        connection: the options that `config` was made of, for the commands that messages name.
         settings: Spark's.
         keep_state: leave the state file after a complete load, too.
     """
@@ -46,7 +47,7 @@ class SparkJob:
     config: ProducerConfig
     options: SparkLoadOptions
     master: str
-    doctor: str = ""
+    connection: Connection = field(default_factory=Connection)
     settings: Mapping[str, str] = field(default_factory=dict)
     keep_state: bool = False
     quiet: bool = False
@@ -67,7 +68,7 @@ def without_identity(properties: Mapping[str, str]) -> dict[str, str]:
 
 async def run_spark_load(job: SparkJob, interrupts: Interrupts) -> int:
     """Loads, reports, returns the exit code."""
-    await wait_for_listener(job.config)
+    await check_topic(job.config, job.options.topic, job.connection, job.options.topic_timeout_s)
     display = display_for(job.name, quiet=job.quiet)
     running = _Running(job, display)
     interrupts.on_stop(running.stop, message="giving up the running step; Ctrl-C again to abort")
@@ -108,7 +109,7 @@ class _Running:
             if not self._is_stopped:
                 self._load.run()
         except KafkaError as error:
-            self.error = pointed_to_doctor(error, job.doctor)
+            self.error = pointed_to_doctor(error, doctor_command(job.connection))
         finally:
             if self._load is not None:
                 self.result = self._load.result

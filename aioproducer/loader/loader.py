@@ -26,8 +26,8 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from aioproducer import log
-from aioproducer.errors import IllegalStateError
-from aioproducer.loader.errors import StateError
+from aioproducer.errors import IllegalStateError, KafkaError
+from aioproducer.loader.errors import LoaderError, StateError
 from aioproducer.loader.exactly_once import LoadTransactions
 from aioproducer.loader.mapping import MappedRecord, RowMapper
 from aioproducer.loader.options import LoadOptions, ProducerLike
@@ -37,6 +37,7 @@ from aioproducer.loader.refusals import Refusals
 from aioproducer.loader.rejects import DeadLetterFile
 from aioproducer.loader.rows import BadRow, RowBatch, Source
 from aioproducer.loader.state import LoadState
+from aioproducer.loader.topic import wait_for_topic
 from aioproducer.loader.window import ROW_ERRORS, DeliveryLike, Outcome, Window
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Loader:
         self._dead_letter: DeadLetterFile | None = None
         self._refusals = Refusals()
         self._sending: asyncio.Task[None] | None = None
+        self._topic_is_known = self._options.topic_timeout_s is None
         self._stopped = False
         self._exhausted = False
         self._started_at: float | None = None
@@ -237,7 +239,7 @@ class Loader:
         reader = SourceReader(self._source, mapper, self.state.position)
         try:
             while (mapped := await reader.next()) is not None:
-                await self._send_batch(*mapped)
+                await self._send_or_fail(*mapped)
                 await self._save_now_and_then(reader)
             self._refusals.check_all_met()
             self._exhausted = True
@@ -251,7 +253,37 @@ class Loader:
     async def _partition_count(self) -> int:
         if not self._options.mapping.partition_by:
             return 0
+        await self._wait_for_topic()
         return len(await self._producer.partitions_for(self._topic))
+
+    async def _wait_for_topic(self) -> None:
+        timeout_s = self._options.topic_timeout_s
+        if not self._topic_is_known and timeout_s is not None:
+            await wait_for_topic(self._producer, self._topic, timeout_s)
+            self._topic_is_known = True
+
+    async def _send_or_fail(
+        self, batch: RowBatch, records: Sequence[MappedRecord | BadRow]
+    ) -> None:
+        """Sends a batch; where Kafka ends that, rows that were not accepted may count as failed.
+
+        They do for a topic that is missing, and where the input is not read again.
+        """
+        read_before = self._progress.read
+        try:
+            await self._wait_for_topic()
+            await self._send_batch(batch, records)
+        except (LoaderError, *ROW_ERRORS):
+            raise  # One row's own fault; what follows it was not lost.
+        except KafkaError as error:
+            if self._topic_is_known and not self._options.unsent_fail:
+                raise
+            first = self._progress.read - read_before
+            for index in range(first, len(records)):
+                self._window.add(error, batch, index)
+            counts = BatchCounts(sent=len(records) - first)
+            self._progress = counts.added_to(self._progress, self._elapsed())
+            raise
 
     async def _send_batch(self, batch: RowBatch, records: Sequence[MappedRecord | BadRow]) -> None:
         for start in range(0, len(records), self._rows_per_turn):

@@ -60,6 +60,10 @@ class LoadOptions:
             the last one of the same transactional id committed. Takes a transactional `Producer`
             and a source that gives the same rows again: also in the same run, which
             gives up a transaction with a record that Kafka refuses, and does it again without that.
+        topic_timeout_s: How long a topic that the cluster does not know is waited for; None for as
+            long as the producer's `max_block_ms`.
+        unsent_fail: Count rows that were read, but not accepted when an error of Kafka's ends the
+            load, as failed: for inputs that cannot be read again.
         transaction_rows: After how many rows a transaction ends.
         transaction_s: After what time it ends, if not before: at most a quarter of the producer's
             `transaction_timeout_ms`.
@@ -74,6 +78,8 @@ class LoadOptions:
     progress_interval_s: float = 0.2
     state_interval_s: float = 2.0
     exactly_once: bool = False
+    topic_timeout_s: float | None = None
+    unsent_fail: bool = False
     transaction_rows: int = 50_000
     transaction_s: float = 2.0
 

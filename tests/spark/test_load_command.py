@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +88,21 @@ def test_a_bad_row_ends_it_in_two_lines_and_the_way_on_is_told(
     assert "rejected rows and their reasons are in bad" in capsys.readouterr().err
     # At least once: the run that failed may have written the rows of the other files.
     assert len({each.value for each in embedded.records(topic)}) == 2
+
+
+@pytest.mark.parametrize("guarantee", [[], ["--exactly-once"]], ids=["", "exactly once"])
+def test_a_missing_topic_ends_it_soon_and_is_named(
+    guarantee: list[str],
+    folder: Path,
+    embedded: EmbeddedKafka,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["load", str(folder), "-t", "missing", "-b", embedded.servers, "--quiet", *guarantee]
+    never_created = ["-X", "allow.auto.create.topics=false", "--topic-timeout", "0.5"]
+    began = time.monotonic()
+    assert main([*command, *never_created]) == ExitCode.REFUSED
+    assert time.monotonic() - began < 10
+    err = capsys.readouterr().err
+    assert "the topic 'missing' does not exist" in err
+    assert "safe to repeat" not in err
+    assert "--resume" not in err

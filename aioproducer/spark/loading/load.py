@@ -24,6 +24,7 @@ from aioproducer.errors import KafkaError
 from aioproducer.loader.progress import Progress
 from aioproducer.loader.rejects import DeadLetterFile
 from aioproducer.loader.rows import Position
+from aioproducer.loader.topic import wait_for_topic
 from aioproducer.producer import Producer
 from aioproducer.spark.loading.errors import error_of
 from aioproducer.spark.loading.files import Step, format_of, list_steps
@@ -116,6 +117,7 @@ class SparkLoad:
     def _run(self) -> None:
         options = self._options
         config = self._config()
+        asyncio.run(_check_topic(config, options.topic, options.topic_timeout_s))
         # Spark looks for data sources in the session that is active in this thread: which
         # that is this call sets, as the only one of those that are public.
         self._spark.createDataFrame([], "nothing int")
@@ -284,6 +286,12 @@ def _is_connect(spark: SparkSession) -> bool:
 
 def _is_of_java(error: Exception) -> bool:
     return type(error).__module__.startswith("py4j.")
+
+
+async def _check_topic(config: ProducerConfig, topic: str, within_s: float) -> None:
+    # Coordinators would say that it is missing only after `max_block_ms`, and tasks one by one.
+    async with Producer(config.replace(transactional_id=None)) as producer:
+        await wait_for_topic(producer, topic, within_s)
 
 
 async def _partition_count(config: ProducerConfig, topic: str) -> int:

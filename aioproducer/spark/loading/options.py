@@ -34,6 +34,7 @@ class SparkLoadOptions:
         dead_letter: a file for rows that become no record; None to fail by the first.
         state: the state file of a load at least once; None for none.
         resume: whether to go on where it says.
+        topic_timeout_s: how long a topic that the cluster does not know is waited for.
         step_bytes: how much is loaded at a time.
         on_progress: called now and then, in the thread of `run` or another one.
     """
@@ -48,6 +49,7 @@ class SparkLoadOptions:
     dead_letter: str | os.PathLike[str] | None = None
     state: str | os.PathLike[str] | None = None
     resume: bool = False
+    topic_timeout_s: float = 10.0
     step_bytes: int = STEP_BYTES
     on_progress: Callable[[Progress], None] | None = None
 

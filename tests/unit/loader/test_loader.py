@@ -17,6 +17,7 @@ from aioproducer.errors import (
     DeliveryTimeoutError,
     IllegalStateError,
     KafkaTimeoutError,
+    MetadataTimeoutError,
     RecordTooLargeError,
 )
 from aioproducer.loader import (
@@ -37,6 +38,7 @@ from aioproducer.loader import (
     SourceError,
     StateError,
 )
+from aioproducer.testing import VirtualKafka, run_virtual
 from loader.fakes import FakeProducer
 
 KEYED = RecordMapping(key=("key",), value="value")
@@ -466,3 +468,81 @@ def test_the_files_of_a_load_are_different_ones(
     with pytest.raises(ConfigError, match="is the same file as"):
         Loader(FakeProducer(), FileSource(source), "t", options)
     assert source.read_text() == "id\n1\n"
+
+
+# -- a topic that is missing -----------------------------------------------------------------------
+
+
+class WithoutTopic(FakeProducer):
+    """The topic appears after `after_s`."""
+
+    def __init__(self, after_s: float) -> None:
+        super().__init__()
+        self.after_s = after_s
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        await asyncio.sleep(self.after_s)
+        return [0]
+
+
+def failure_in_virtual_time(loader: Loader) -> MetadataTimeoutError | None:
+    async def act(_: VirtualKafka) -> MetadataTimeoutError | None:
+        try:
+            await loader.run()
+        except MetadataTimeoutError as error:
+            return error
+        return None
+
+    return run_virtual(act)
+
+
+def test_rows_for_a_missing_topic_are_counted_as_failed_after_a_short_wait(tmp_path: Path) -> None:
+    producer = WithoutTopic(after_s=60)
+    options = LoadOptions(KEYED, topic_timeout_s=10)
+    loader = Loader(producer, lines_file(tmp_path, 3), "t", options)
+    error = failure_in_virtual_time(loader)
+    assert error is not None
+    assert (error.topic, error.elapsed_ms) == ("t", 10_000)
+    progress = loader.progress
+    counts = (progress.read, progress.acknowledged, progress.failed, progress.outstanding)
+    assert counts == (3, 0, 3, 0)
+    assert loader.state.position is None
+    assert producer.sent == []
+
+
+def test_a_topic_that_appears_in_time_gets_all_rows(tmp_path: Path) -> None:
+    producer = WithoutTopic(after_s=9)
+    options = LoadOptions(KEYED, topic_timeout_s=10)
+    loader = Loader(producer, lines_file(tmp_path, 3), "t", options)
+    assert failure_in_virtual_time(loader) is None
+    assert loader.state.complete
+    assert producer.values == values(1, 2, 3)
+
+
+@pytest.mark.parametrize(("unsent_fail", "failed"), [(True, 3), (False, 0)])
+async def test_rows_that_were_not_accepted_fail_where_the_input_is_not_read_again(
+    unsent_fail: bool, failed: int, tmp_path: Path
+) -> None:
+    producer = FakeProducer()
+    producer.refuse[b"v3"] = KafkaTimeoutError("no room")
+    options = LoadOptions(KEYED, unsent_fail=unsent_fail)
+    loader = Loader(producer, lines_file(tmp_path, 5), "t", options)
+    with pytest.raises(KafkaTimeoutError):
+        await loader.run()
+    progress = loader.progress
+    assert (progress.acknowledged, progress.failed, progress.outstanding) == (2, failed, 0)
+    assert progress.read == 2 + failed
+
+
+@pytest.mark.parametrize("error", [RecordTooLargeError("too large"), None])
+async def test_rows_behind_a_bad_row_are_not_counted_as_failed(
+    error: RecordTooLargeError | None, tmp_path: Path
+) -> None:
+    producer = FakeProducer()
+    if error is not None:
+        producer.refuse[b"v3"] = error
+    source = lines_file(tmp_path, 5, bad=() if error else (3,))
+    loader = Loader(producer, source, "t", LoadOptions(KEYED, unsent_fail=True))
+    with pytest.raises((RecordTooLargeError, RejectedRowError)):
+        await loader.run()
+    assert (loader.progress.read, loader.progress.failed) == (3, 1 if error else 0)

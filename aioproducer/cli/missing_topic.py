@@ -1,0 +1,67 @@
+"""What commands say of a topic that is not there.
+
+Owns: the short wait for it, the question to the cluster why it is not known. Must not know:
+commands.
+"""
+
+from __future__ import annotations
+
+from aioproducer.cli.connecting import started_producer
+from aioproducer.cli.options import Connection
+from aioproducer.cli.pointers import create_command
+from aioproducer.cli.sessions import link_opener
+from aioproducer.config import ProducerConfig
+from aioproducer.errors import KafkaError, MetadataTimeoutError, UnknownTopicOrPartitionError
+from aioproducer.loader.topic import wait_for_topic
+from aioproducer.producer import Producer
+from aioproducer.testing.wire_client import WireClient
+
+_ASKING_S = 5.0
+
+
+async def known_topic(
+    producer: Producer, topic: str, connection: Connection, within_s: float
+) -> None:
+    """Return once the cluster knows the topic; the error says what to do if it does not."""
+    try:
+        await wait_for_topic(producer, topic, within_s)
+    except KafkaError as error:
+        raise await explained_topic(error, producer.config, connection) from error
+
+
+async def check_topic(
+    config: ProducerConfig, topic: str, connection: Connection, within_s: float
+) -> None:
+    """As `known_topic`, by a producer of its own."""
+    async with started_producer(config.replace(transactional_id=None)) as producer:
+        await known_topic(producer, topic, connection, within_s)
+
+
+async def explained_topic(
+    error: KafkaError, config: ProducerConfig, connection: Connection
+) -> KafkaError:
+    """The error itself, or that the topic is missing if that is why metadata did not come."""
+    topic = error.topic
+    if not isinstance(error, MetadataTimeoutError) or topic is None:
+        return error
+    if not await _is_missing(config, topic):
+        return error
+    return UnknownTopicOrPartitionError(
+        f"the topic {topic!r} does not exist",
+        topic=topic,
+        elapsed_ms=error.elapsed_ms,
+        advice=f"create it: {create_command(connection, topic)}; if it is about to be created, "
+        "give more time with --topic-timeout",
+    )
+
+
+async def _is_missing(config: ProducerConfig, topic: str) -> bool:
+    servers = config.bootstrap_servers
+    try:
+        async with WireClient(
+            servers, timeout_s=_ASKING_S, open_link=link_opener(config)
+        ) as client:
+            described = (await client.metadata([topic])).topics[0]
+    except KafkaError:
+        return False
+    return described.error_code == UnknownTopicOrPartitionError.code
