@@ -173,6 +173,11 @@ class Outcome:
         yield "records per batch", f"{metrics.get('records_per_batch_avg', 0):,.1f}"
         yield "retries", f"{metrics.get('record_retry_total', 0):,.0f}"
 
+    @property
+    def _has_begun(self) -> bool:
+        """Whether anything of this run or an earlier one may be in the topic."""
+        return self.state.position is not None or self.metrics.get(_METRICS["requests"], 0) > 0
+
     def _remarks(self) -> Iterator[str]:
         progress, options = self.progress, self.job.options
         if self.error is not None:
@@ -181,17 +186,16 @@ class Outcome:
             yield _counted(progress)
         if progress.rejected + progress.failed and options.dead_letter is not None:
             yield f"rejected rows and their reasons are in {options.dead_letter}"
-        position = self.state.position
-        if not self.state.complete and options.state is not None and position is not None:
-            yield f"go on behind {position} with --resume"
+        if not self.state.complete and options.state is not None and self._has_begun:
+            yield f"go on behind {self.state.position or 'the start'} with --resume"
         yield from self._remarks_on_transactions()
 
     def _remarks_on_transactions(self) -> Iterator[str]:
         if not self.job.options.exactly_once:
             return
         if not self.state.complete:
-            if self.state.position is not None:
-                yield f"the same command goes on behind {self.state.position}"
+            if self._has_begun:
+                yield f"the same command goes on behind {self.state.position or 'the start'}"
         elif not self.progress.read:
             yield "it was loaded before; -X transactional.id=NAME makes it another load"
 
