@@ -31,6 +31,7 @@ from aioproducer.errors import (
     KafkaTimeoutError,
     NodeDisconnectedError,
     NotCoordinatorError,
+    UnknownTopicOrPartitionError,
 )
 from aioproducer.net.answers import UndecodedAnswer
 from aioproducer.net.client import NetworkClient, NodeState, PreparedRequest
@@ -193,7 +194,8 @@ class CoordinatorClient:
     # -- steps -----------------------------------------------------------------------------------
 
     async def _repeated(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
-        failures, last = 0, ""
+        failures = 0
+        last: KafkaError | None = None
         try:
             async with asyncio.timeout(self._patience):
                 while True:
@@ -202,14 +204,21 @@ class CoordinatorClient:
                     except KafkaError as error:
                         if not error.retriable:
                             raise
-                        last = f": {error}"
+                        last = error
                     await asyncio.sleep(self._backoff.delay(failures, self._rng))
                     failures += 1
         except TimeoutError:
-            raise KafkaTimeoutError(
-                f"no outcome within {self._bound}{last}",
-                advice="it may have had its effect; it is safe to repeat",
-            ) from None
+            raise self._timeout(last) from None
+
+    def _timeout(self, last: KafkaError | None) -> KafkaTimeoutError:
+        reason = "" if last is None else f": {last}"
+        advice = "it may have had its effect; it is safe to repeat"
+        if isinstance(last, UnknownTopicOrPartitionError):
+            # Repeating meets the same answer until somebody creates it.
+            advice = "create the topic, or check its name"
+        topic = None if last is None else last.topic
+        message = f"no outcome within {self._bound}{reason}"
+        return KafkaTimeoutError(message, topic=topic, advice=advice)
 
     async def _ask(self, question: Question[_T]) -> _T:
         key = question.coordinator

@@ -11,10 +11,11 @@ from support.stage import Stage, play
 
 from aioproducer.config import ProducerConfig
 from aioproducer.core import coordinator_questions as questions
-from aioproducer.errors import KafkaConnectionError, NodeDisconnectedError
+from aioproducer.errors import KafkaConnectionError, KafkaTimeoutError, NodeDisconnectedError
 from aioproducer.net.answers import UndecodedAnswer
 from aioproducer.net.client import PreparedRequest
 from aioproducer.runtime.coordinator_client import CoordinatorClient
+from aioproducer.types import OffsetAndMetadata, TopicPartition
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import decode_response, encode_request
 from aioproducer.wire.messages import MetadataRequest
@@ -107,3 +108,16 @@ def test_a_request_that_waits_for_its_broker_fails_when_the_client_is_closed() -
         assert stage.loop.time() - began < 3
 
     play(act, brokers=2)
+
+
+def test_a_missing_topic_is_named_and_not_called_safe_to_repeat() -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        position = {TopicPartition("missing", 0): OffsetAndMetadata(1, "")}
+        with pytest.raises(KafkaTimeoutError, match="UNKNOWN_TOPIC_OR_PARTITION") as caught:
+            await client.ask(questions.commit("group", position))
+        assert caught.value.topic == "missing"
+        assert caught.value.advice == "create the topic, or check its name"
+        await client.close()
+
+    play(act)
