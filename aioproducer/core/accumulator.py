@@ -430,6 +430,26 @@ class RecordAccumulator:
         self.withdraw(batches)
         return batches
 
+    def end_all(
+        self, others: Iterable[ProducerBatch], outcome_of: Callable[[ProducerBatch], BatchOutcome]
+    ) -> None:
+        """End every batch and give up the memory, whatever state an exception has left.
+
+        Call it once nothing is appended or sent any more.
+
+        Args:
+            others: batches that may be missing from the incomplete ones.
+            outcome_of: of a batch that has none.
+        """
+        self.watch(None)
+        for batch in [*others, *self.incomplete()]:
+            if not batch.done:
+                batch.possibly_persisted |= batch.on_wire or batch.holds > 0
+            batch.complete(outcome_of(batch))
+            self._incomplete.discard(batch)
+            batch.abandon()
+        self.pool.write_off()
+
     # -- flush and close -------------------------------------------------------------------------
 
     @property

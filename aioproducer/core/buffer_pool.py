@@ -70,10 +70,13 @@ class BufferPool:
         self._available = total
         self._queue: deque[MemoryRequest] = deque()
         self._closed: KafkaError | None = None
+        self._is_written_off = False
 
     @property
     def available(self) -> int:
         """Bytes that nobody holds, those of pooled buffers included."""
+        if self._is_written_off:
+            return self.total
         return self._available + len(self._free) * self.poolable
 
     @property
@@ -153,6 +156,11 @@ class BufferPool:
         self._closed = error
         while self._queue:
             self._refuse(self._queue[0], error)
+
+    def write_off(self) -> None:
+        """Count all memory as free: an exception has cut off its accounting, the pool is closed."""
+        self._is_written_off = True
+        self._free.clear()
 
     def check_open(self) -> None:
         """Raises the error of `close()`, if there was one."""

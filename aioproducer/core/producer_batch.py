@@ -308,6 +308,11 @@ class ProducerBatch:
         self.builder = self.encoded = None
         return buffer
 
+    def abandon(self) -> None:
+        """Let go of the memory without giving it back: a transport that reads it keeps it."""
+        self._final_count = self.count
+        self.buffer = self.builder = self.encoded = None
+
     def split(self, groups: Sequence[Sequence[int]]) -> Sequence[ProducerBatch]:
         """One batch for each group of records, in place of this one.
 

@@ -336,6 +336,14 @@ class Sender:
             self._fail(batch, error)
         return records
 
+    def end_all(self, error: KafkaError, others: Sequence[ProducerBatch]) -> None:
+        """Fail every batch without an outcome after an exception came in the middle of something.
+
+        Unlike `abort` it relies on nothing that may have been half done: a batch that was on its
+        way to a transport counts as possibly written. See `RecordAccumulator.end_all`.
+        """
+        self.accumulator.end_all(others, lambda batch: failure_outcome(batch, error, None, None))
+
     # -- private ---------------------------------------------------------------------------------
 
     def _on_other_cluster(self) -> None:

@@ -95,6 +95,7 @@ class Connection:
         self._max_idle_s = max_idle_s
         self._tracked: deque[InFlightRequest] = deque()
         self._unnoted: Unnoted | None = None
+        self._answering: InFlightRequest | None = None
         self._unflushed: deque[InFlightRequest] = deque()
         self._bytes_written = 0
         self._correlation_id = 0
@@ -292,11 +293,19 @@ class Connection:
             if task is not None and task is not current:
                 task.cancel()
         requests = [*self._awaiting, *self._unflushed]
+        lost = self._answering
+        if lost is not None and not lost.is_ended and lost not in requests:
+            requests.insert(0, lost)
         self._awaiting.clear()
         self._unflushed.clear()
-        for request in requests:
-            request.finish_soon(self._loop, error.with_context())
-        self._observer.connection_failed(self, error, len(requests))
+        left = iter(requests)
+        try:
+            for request in left:
+                request.finish_soon(self._loop, error.with_context())
+        finally:
+            for request in left:  # after an exception such as KeyboardInterrupt
+                request.finish_soon(self._loop, error.with_context())
+            self._observer.connection_failed(self, error, len(requests))
 
     def drop(self) -> None:
         """Closes the socket where the loop is closed, which is what would end the transport."""
@@ -348,6 +357,9 @@ class Connection:
             raise
         except Exception as error:
             self._give_up(error)
+        except (KeyboardInterrupt, SystemExit) as interrupt:
+            self._on_interrupt(interrupt)
+            raise
 
     def _give_up(self, error: Exception) -> None:
         """Reading failed: the connection ends."""
@@ -416,14 +428,23 @@ class Connection:
                 self._observer.capacity_freed()
         except Exception as error:
             self._give_up(error)
+        except BaseException as interrupt:
+            self._on_interrupt(interrupt)
+            raise
         return done
+
+    def _on_interrupt(self, interrupt: BaseException) -> None:
+        """Something like KeyboardInterrupt came in the middle of an answer: the connection ends."""
+        self.abort(self._disconnected(f"interrupted by {interrupt!r}"))
 
     def _answered(self, request: InFlightRequest, response: Message, size: int) -> None:
         now = self._last_used = self._loop_time()
         self._traffic.on_response(size, now - request.sent_at, now)
         self._observer.response_received(request.kind, request.version, response)
+        self._answering = request  # `abort` ends it if an exception comes before it is told
         self._awaiting.popleft()
         request.finish(response)
+        self._answering = None
 
     # -- writing ----------------------------------------------------------------------------------
 

@@ -39,9 +39,11 @@ class InFlightRequest:
     future: asyncio.Future[Message | None] | None = None
     end: int = 0
     sent_at: float = 0.0
+    is_ended: bool = False
 
     def finish(self, answer: Message) -> None:
         """Tells the answer."""
+        self.is_ended = True
         if self.on_end is not None:
             self.on_end(answer, None)
         elif self.future is not None and not self.future.done():

@@ -92,7 +92,11 @@ class Alarm:
         self._timer, self._timer_at = None, inf
         if self._future is None:
             return  # in its turn, it will say how long it sleeps
-        if self._loop.time() >= self.until:
-            self.ring()
-        else:
-            self._wake_at(self.until)
+        try:
+            if self._loop.time() >= self.until:
+                self.ring()
+            else:
+                self._wake_at(self.until)
+        except BaseException:
+            self.ring()  # a signal handler's exception: one turn too many, not none
+            raise

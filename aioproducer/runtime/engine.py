@@ -30,6 +30,7 @@ from aioproducer.errors import (
     KafkaError,
     KafkaTimeoutError,
     ProducerClosedError,
+    ProducerFailedError,
     RecordsPurgedError,
 )
 from aioproducer.interceptors import ClusterInfo
@@ -459,6 +460,8 @@ class ProducerEngine:
             # Without acknowledgements nothing else tells that the last bytes have left.
             in_peace = self.config.acks_value == 0 and not self._hurry
             await self.client.close(_FAREWELL_S if in_peace else 0)
+            if isinstance(self.failure, ProducerFailedError):
+                self.sender_task.end_all(self.failure)  # what an exception left in an answer since
             self._encoder.close()
             self.interception.close()
             if self._reporting is not None:
@@ -570,7 +573,10 @@ class ProducerEngine:
         self.metadata_task.fail_waiters(cause)
         if self._transactions is not None:
             self._transactions.fail(cause)
-        self.sender.abort(cause)
+        if isinstance(cause, ProducerFailedError):
+            self.sender_task.end_all(cause)  # an exception came in the middle of something
+        else:
+            self.sender.abort(cause)
 
     def _on_forgotten(self, forgotten: ForgottenProducer) -> None:
         self.warnings.warning(self.loop.time(), None, "forgotten producer", "%s", forgotten)

@@ -148,6 +148,15 @@ class LoneRecords:
                 node_id, link, link.versions, version, place, topic_id, epoch, form
             )
 
+    def batches(self) -> list[ProducerBatch]:
+        """Return the batches of this kind that an exception may leave without an end."""
+        for flight in self._air:
+            flight.batch.on_wire = True
+        flights = [*self._air, *self.answered]
+        if self.ready is not None:
+            flights.append(self.ready)
+        return [flight.batch for flight in flights]
+
     @property
     def is_under_way(self) -> bool:
         """Whether something is ready or in the air, and nothing else is under way."""
@@ -236,15 +245,20 @@ class LoneRecords:
         outcome = usual_outcome(data, flight.usual_answer, USUAL_END)
         if outcome is None:
             return False
-        self.answered.append(flight)  # before it leaves the other list: it is in one of them always
-        self._air.remove(flight)
-        flight.received = len(data)
-        flight.answered_at = self._loop_time()
-        if self._air:
-            self.alarm.on_acted()
-        self._before_answer()
-        flight.batch.complete(outcome)
-        self._resume()
+        try:
+            flight.batch.on_wire = True
+            self.answered.append(flight)  # before it leaves the other list: one has it always
+            self._air.remove(flight)
+            flight.received = len(data)
+            flight.answered_at = self._loop_time()
+            if self._air:
+                self.alarm.on_acted()
+            self._before_answer()
+            flight.batch.complete(outcome)
+            self._resume()
+        except BaseException as interrupt:
+            self._on_interrupt(interrupt)
+            raise
         return True
 
     def follow_up(self) -> bool:

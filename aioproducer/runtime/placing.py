@@ -19,7 +19,7 @@ from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.outgoing import OnOpened, OutgoingRecord
 from aioproducer.core.partitioners import BuiltInPartitioner
 from aioproducer.core.producer_batch import ProducerBatch
-from aioproducer.errors import SerializationError
+from aioproducer.errors import KafkaError, SerializationError
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.runtime.lane import FastLane, LaneSettings
@@ -143,6 +143,15 @@ class Placing:
         Raises:
             SerializationError: as `try_append`; the buffer has been given back.
         """
+        try:
+            return self._open(record, buffer, size)
+        except KafkaError:
+            raise
+        except BaseException as interrupt:
+            self._sender_task.on_interrupt(interrupt)  # whose buffer it is, is not known any more
+            raise
+
+    def _open(self, record: OutgoingRecord, buffer: bytearray, size: int) -> ProducerBatch:
         meta = record.meta
         sticky = None
         partition = record.partition

@@ -131,6 +131,7 @@ class SenderTask:
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(log.get("runtime"))
         self._stopping = False
         self._broken: ProducerFailedError | None = None
+        self._interrupted: list[ProducerBatch] = []
         self._preparing: dict[asyncio.Task[None], None] = {}
         self._task: asyncio.Task[None] | None = None
         self.lone: LoneRecords | None = None
@@ -156,7 +157,7 @@ class SenderTask:
                 resume=resume,
                 on_answer=self._on_answer,
                 on_failure=self._not_dispatched,
-                on_interrupt=self._break,
+                on_interrupt=self.on_interrupt,
             )
 
     def start(self) -> None:
@@ -185,16 +186,28 @@ class SenderTask:
             self._after_turn()
             deadline = sender.next_deadline(now, self._client)
         except BaseException as error:
-            self._break(error)
+            self.on_interrupt(error)
             if not isinstance(error, Exception):
                 raise
             return False
         self._turn_at(now if sender.fatal_error is not None else deadline, now)
         return sender.accumulator.held > held
 
-    def _break(self, error: BaseException) -> None:
+    def on_interrupt(self, error: BaseException, batches: Sequence[ProducerBatch] = ()) -> None:
+        """An exception came in the middle of something: the task ends with it.
+
+        Args:
+            batches: those it was about, which may be found nowhere else.
+        """
+        self._interrupted += batches
         self._broken = _died_of(error)
         self.wake()
+
+    def end_all(self, error: KafkaError) -> None:
+        """Fail every batch without an outcome, in whatever state an exception has left it."""
+        lone = [] if self.lone is None else self.lone.batches()
+        self._sender.end_all(error, [*lone, *self._interrupted])
+        self._interrupted.clear()
 
     def on_network_event(self) -> None:
         """A connection came, went, has room or was answered: has a turn soon if that is needed."""
@@ -381,6 +394,19 @@ class SenderTask:
             self._after_dispatch()
 
     def _on_answer(
+        self,
+        node_id: int,
+        batches: Sequence[ProducerBatch],
+        answer: Message | None,
+        failure: KafkaError | None,
+    ) -> None:
+        try:
+            self._on_end_of_request(node_id, batches, answer, failure)
+        except BaseException as error:
+            self.on_interrupt(error, batches)
+            raise
+
+    def _on_end_of_request(
         self,
         node_id: int,
         batches: Sequence[ProducerBatch],

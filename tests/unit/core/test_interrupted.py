@@ -116,3 +116,28 @@ def test_batch_given_to_a_transport_is_possibly_persisted_before_it_counts_as_se
     core.sender.on_dispatching(dispatch.batches)  # and then an exception
     close(core)
     assert batch.persistence() is Persistence.POSSIBLY_PERSISTED
+
+
+def test_batch_on_its_way_to_a_transport_counts_as_possibly_written_when_all_is_ended() -> None:
+    core = Core((1, 2))
+    sent, queued = core.append(0), core.append(1)
+    core.accumulator.hold(core.drain(1)[0])  # and then an exception
+    core.sender.end_all(ProducerClosedError("closed"), [])
+    assert sent.persistence() is Persistence.POSSIBLY_PERSISTED
+    assert queued.persistence() is Persistence.NOT_PERSISTED
+    assert sent.done
+    assert queued.done
+    assert not core.accumulator.has_incomplete
+    assert core.pool.available == core.pool.total
+
+
+def test_outcome_that_was_known_stays_and_its_memory_is_given_up_when_all_is_ended() -> None:
+    core = Core((1,))
+    batch = core.append()
+    core.accumulator.hold(core.drain(1)[0])
+    core.accumulator.complete(batch, BatchOutcome(7))  # and then an exception
+    core.sender.end_all(ProducerClosedError("closed"), [batch])
+    assert batch.outcome == BatchOutcome(7)
+    assert batch.buffer is None
+    core.accumulator.release(batch)  # the connection ends later
+    assert core.pool.available == core.pool.total
