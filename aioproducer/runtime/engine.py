@@ -73,6 +73,11 @@ def _nothing() -> None:
     """Where there is nothing to do."""
 
 
+def _is_interrupt(cause: KafkaError) -> bool:
+    """Whether a task ended by an exception in the middle of something, not by a cancellation."""
+    return isinstance(cause, ProducerFailedError) and cause.__cause__ is not None
+
+
 def _was_cut_off(closer: asyncio.Task[None]) -> bool:
     """Whether a closer was cancelled, or ended by an exception such as KeyboardInterrupt."""
     return closer.done() and (closer.cancelled() or closer.exception() is not None)
@@ -460,7 +465,7 @@ class ProducerEngine:
             # Without acknowledgements nothing else tells that the last bytes have left.
             in_peace = self.config.acks_value == 0 and not self._hurry
             await self.client.close(_FAREWELL_S if in_peace else 0)
-            if isinstance(self.failure, ProducerFailedError):
+            if self.failure is not None and _is_interrupt(self.failure):
                 self.sender_task.end_all(self.failure)  # what an exception left in an answer since
             self._encoder.close()
             self.interception.close()
@@ -573,8 +578,8 @@ class ProducerEngine:
         self.metadata_task.fail_waiters(cause)
         if self._transactions is not None:
             self._transactions.fail(cause)
-        if isinstance(cause, ProducerFailedError):
-            self.sender_task.end_all(cause)  # an exception came in the middle of something
+        if _is_interrupt(cause):
+            self.sender_task.end_all(cause)
         else:
             self.sender.abort(cause)
 
