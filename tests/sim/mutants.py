@@ -29,13 +29,14 @@ that a guarantee is watched."""
 _HUNT = """
 import sys
 from aioproducer.testing.world.spec import Chance
-from aioproducer.testing.sim.simulation import run_seed
+from aioproducer.testing.sim.simulation import Setup, run_seed
 from aioproducer.testing.sim.transactions.plan import draw_plan
 symptoms = set(sys.argv[3:])
+setup = Setup(unclean_elections=sys.argv[2] == "unclean")
 for seed in range(1, int(sys.argv[1]) + 1):
     if sys.argv[2] == "transactional" and draw_plan(Chance(seed).of("transactions")) is None:
         continue
-    oracles = {violation.oracle for violation in run_seed(seed).violations} - symptoms
+    oracles = {violation.oracle for violation in run_seed(seed, setup).violations} - symptoms
     if oracles:
         print(seed, *sorted(oracles))
         break
@@ -45,7 +46,8 @@ for seed in range(1, int(sys.argv[1]) + 1):
 class Mutant(NamedTuple):
     """One defect: in `file`, `old` (which stands there once) becomes `new`.
 
-    One of transactions cannot be found by a run without any, so none is tried.
+    One of transactions cannot be found by a run without any, so none is tried; one of losses only
+    by runs with unclean elections.
     """
 
     name: str
@@ -53,6 +55,12 @@ class Mutant(NamedTuple):
     old: str
     new: str
     transactional: bool = False
+    unclean: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Which runs are tried."""
+        return "transactional" if self.transactional else "unclean" if self.unclean else "any"
 
 
 MUTANTS = (
@@ -80,6 +88,25 @@ MUTANTS = (
         "core/idempotence.py",
         "        return now - self.acknowledged_at <= REMEMBERED_S\n",
         "        return self.was_acknowledged\n",
+    ),
+    Mutant(
+        "report a loss because a broker does not know the producer",
+        "core/acknowledged.py",
+        "        self._on_forgotten(ForgottenProducer(place, acknowledged, known_start))\n",
+        "        self._on_data_loss(LostRecords(place, acknowledged or 0, log_start))\n",
+    ),
+    Mutant(
+        "report no loss",
+        "core/acknowledged.py",
+        "            if base_offset <= last.offset and batch.topic_id == last.topic_id:\n",
+        "            if base_offset < 0:\n",
+        unclean=True,
+    ),
+    Mutant(
+        "take the offset of an elder batch that is answered late for a loss",
+        "core/acknowledged.py",
+        "            if batch.ordinal < last.ordinal:\n",
+        "            if batch.ordinal < ():\n",
     ),
     Mutant(
         "retry behind younger batches",
@@ -291,6 +318,12 @@ TRANSACTIONAL_MUTANTS = tuple(
             "        if number < 0:\n",
         ),
         (
+            "tell of a commit without an answer that it is not persisted",
+            "core/transactions.py",
+            "        if contents.end_is_out or contents.end_in_doubt or contents.handed_out:\n",
+            "        if contents.handed_out:\n",
+        ),
+        (
             "write to partitions before they are added",
             "core/transaction_contents.py",
             "        return self.v2 or partition in self._added\n",
@@ -439,9 +472,8 @@ def hunt(mutant: Mutant, seeds: int) -> str | None:
         if text.count(mutant.old) != 1:
             raise LookupError(f"{mutant.name}: the place in {mutant.file} is not there once")
         source.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
-        kind = "transactional" if mutant.transactional else "any"
         done = subprocess.run(
-            [sys.executable, "-c", _HUNT, str(seeds), kind, *SYMPTOMS],
+            [sys.executable, "-c", _HUNT, str(seeds), mutant.kind, *SYMPTOMS],
             env={**os.environ, "PYTHONPATH": folder},
             capture_output=True,
             text=True,

@@ -13,7 +13,12 @@ from aioproducer.testing.broker.cluster import ClusterState
 from aioproducer.testing.broker.dispatch import Reply, RequestWait
 from aioproducer.testing.broker.faults import ConnectionFault, ErrorAnswer, Fault, Faults
 from aioproducer.testing.broker.refusal import RefusedError
-from aioproducer.testing.broker.settings import BrokerSpec, ClusterSettings, TopicSpec
+from aioproducer.testing.broker.settings import (
+    BrokerSpec,
+    ClusterSettings,
+    TopicSpec,
+    UnknownProducers,
+)
 from aioproducer.testing.broker.telemetry import ReceivedMetrics, TelemetrySubscription
 
 __all__ = [
@@ -30,4 +35,5 @@ __all__ = [
     "RequestWait",
     "TelemetrySubscription",
     "TopicSpec",
+    "UnknownProducers",
 ]

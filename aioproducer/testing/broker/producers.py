@@ -10,7 +10,7 @@ Rules (Java: ProducerStateManager, ProducerAppendInfo):
 - Within an epoch sequences follow each other; 0 follows 2^31-1. Anything else is
   OUT_OF_ORDER_SEQUENCE_NUMBER.
 - A producer id the partition does not know may begin anywhere (KIP-360), except in a transaction of
-  version 2, which begins at sequence 0 (KIP-890).
+  version 2, which begins at sequence 0 (KIP-890). Other brokers differ: `UnknownProducers`.
 - A producer id expires some time after the largest timestamp in its last batch, unless it has an
   open transaction. Without LogAppendTime that timestamp is the client's: records of last year are
   forgotten at the next check. Checks are periodic.
@@ -125,7 +125,7 @@ class ProducerStates:
 
     def expire(
         self, now_ms: int, *, after_ms: int, every_ms: int, has_transaction: Callable[[int], bool]
-    ) -> None:
+    ) -> list[int]:
         """Forget producers that had expired at the last periodic check.
 
         Args:
@@ -133,10 +133,13 @@ class ProducerStates:
             after_ms: The broker option `producer.id.expiration.ms`.
             every_ms: The broker option `producer.id.expiration.check.interval.ms`.
             has_transaction: Whether a producer id has an open transaction here.
+
+        Returns:
+            The producer ids that were forgotten now.
         """
         check_ms = now_ms - now_ms % every_ms
         if self._checked_ms == check_ms:
-            return
+            return []
         self._checked_ms = check_ms
         expired = [
             producer_id
@@ -145,6 +148,7 @@ class ProducerStates:
         ]
         for producer_id in expired:
             del self._entries[producer_id]
+        return expired
 
     @staticmethod
     def _check_begins_epoch(key: ProducerBatchKey) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple
 
 from aioproducer.wire.api_keys import ApiKey
@@ -39,6 +40,17 @@ class TopicSpec:
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
+class UnknownProducers(Enum):
+    """What a partition does with a batch of a producer that it does not know, unless it begins at 0."""
+
+    ACCEPT = "accept"
+    """Written, whatever its sequence is: Kafka since 2.5 (KIP-360)."""
+    UNKNOWN_PRODUCER_ID = "unknown producer id"
+    """Refused with UNKNOWN_PRODUCER_ID: Kafka before."""
+    OUT_OF_ORDER = "out of order"
+    """Refused with OUT_OF_ORDER_SEQUENCE_NUMBER, without the log's start: Redpanda."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
     """How the simulated brokers behave.
@@ -59,6 +71,7 @@ class ClusterSettings:
             never.
         producer_id_expiration_ms: How long after its last batch a partition forgets a producer.
         producer_id_expiration_check_interval_ms: How often partitions look for such producers.
+        unknown_producers: What becomes of a batch whose producer a partition does not know.
         transaction_version: The level of the feature `transaction.version` a cluster starts with: 2
             bumps a producer's epoch at every end of a transaction (KIP-890), below it does not.
         transaction_max_timeout_ms: The longest transaction a producer may ask for.
@@ -85,6 +98,7 @@ class ClusterSettings:
     connections_max_idle_ms: int = 600_000
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
+    unknown_producers: UnknownProducers = UnknownProducers.ACCEPT
     transaction_version: int = 2
     transaction_max_timeout_ms: int = 900_000
     transaction_partitions: int = 5

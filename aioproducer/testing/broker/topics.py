@@ -134,9 +134,13 @@ class Partition:
         self.isr = tuple(node for node in self.replicas if node in members)
         return False
 
-    def expire_producers(self, settings: ClusterSettings, now_ms: int) -> None:
-        """Forget the producers that have been idle for too long; before every append."""
-        self.producers.expire(
+    def expire_producers(self, settings: ClusterSettings, now_ms: int) -> list[int]:
+        """Forget the producers that have been idle for too long; before every append.
+
+        Returns:
+            Their ids.
+        """
+        return self.producers.expire(
             now_ms,
             after_ms=settings.producer_id_expiration_ms,
             every_ms=settings.producer_id_expiration_check_interval_ms,

@@ -127,6 +127,14 @@ class Evidence:
                     yield TopicPartition(topic.name, partition.index), partition
 
 
+def names_lost(cluster: SimCluster, where: TopicPartition) -> frozenset[bytes]:
+    """The records that leaders of a partition had and their successors did not, so far."""
+    found = cluster.partition(*where)
+    if not isinstance(found, TracedPartition):
+        return frozenset()
+    return frozenset(name_of(record) for record in _records(found.lost))
+
+
 def name_of(record: DecodedRecord) -> bytes:
     """The name a record carries in its value, or in its key where it has no value."""
     content = bytes(record.value if record.value is not None else record.key or b"")

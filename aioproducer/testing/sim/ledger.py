@@ -102,6 +102,20 @@ class Entry:
         return self.error is not None and self.error.persistence is Persistence.NOT_PERSISTED
 
 
+class Alarm(NamedTuple):
+    """A call of `on_data_loss`.
+
+    Attributes:
+        where: The partition it named.
+        at: When.
+        lost: The names of the records that its leaders had lost by then.
+    """
+
+    where: TopicPartition
+    at: float
+    lost: frozenset[bytes]
+
+
 @dataclass(slots=True)
 class Ledger:
     """All entries of a run, in the order of their calls."""
@@ -117,5 +131,7 @@ class Ledger:
     """Calls that wait for something, other than `send`: which, when they began and ended."""
     unrecovered: list[str] = field(default_factory=list)
     """What did not work although everything was healed."""
+    alarms: list[Alarm] = field(default_factory=list)
+    """Losses of acknowledged records that the producer reported."""
     dropped: list[Entry] = field(default_factory=list)
     """Accepted entries whose delivery was thrown away."""

@@ -30,6 +30,9 @@ from aioproducer.types import Persistence, TimestampType, TopicPartition
 _RECOVERY_S = 12.0
 """A healthy cluster takes at least something within that long."""
 
+_OUT_OF_ORDER = "would be out of order"
+"""What the error of a record says that a later one has overtaken."""
+
 _PATIENCE_S = 0.1
 """What may come on top of a promised bound: turns of the loop, timers' granularity."""
 
@@ -155,6 +158,36 @@ def the_right_records_are_blamed(e: Evidence) -> Iterator[str]:
             may_go_again = entry.transaction is None and not forgets
             if may_go_again and error.persistence is Persistence.NOT_PERSISTED:
                 yield f"{entry.label}: was not to blame and not sent again: {error}"
+
+
+def order_costs_no_record(e: Evidence) -> Iterator[str]:
+    """No record fails because a later one of its partition was written before it."""
+    if e.may_lose:
+        return
+    for entry in e.ledger.entries:
+        if entry.error is not None and _OUT_OF_ORDER in (entry.error.advice or ""):
+            yield f"{entry.label}: was overtaken: {entry.error}"
+
+
+def alarms_are_true(e: Evidence) -> Iterator[str]:
+    """`on_data_loss` is called if an acknowledged offset is assigned again, and only for a loss."""
+    told = {entry.name for entry in e.ledger.entries if entry.is_acknowledged}
+    untold = {entry.name for entry in e.ledger.dropped} if e.may_lose else set()
+    for alarm in e.ledger.alarms:
+        if not alarm.lost & (told | untold):
+            yield f"at {alarm.at:.3f} a loss in {alarm.where} is reported, and there was none"
+    if not e.config.effective_idempotence:
+        return
+    alarmed = {alarm.where for alarm in e.ledger.alarms}
+    acknowledged: dict[tuple[TopicPartition, int], Entry] = {}
+    for entry in e.ledger.entries:
+        metadata = entry.metadata
+        if metadata is None or metadata.offset is None:
+            continue
+        where, offset = metadata.topic_partition, metadata.offset
+        first = acknowledged.setdefault((where, offset), entry)
+        if first is not entry and where not in alarmed:
+            yield f"{first.label} and {entry.label} got {where}@{offset}, and no loss is reported"
 
 
 def nothing_is_lost_silently(e: Evidence) -> Iterator[str]:
@@ -366,6 +399,8 @@ ORACLES = (
     partition_is_obeyed,
     not_persisted_is_true,
     the_right_records_are_blamed,
+    order_costs_no_record,
+    alarms_are_true,
     nothing_is_lost_silently,
     nothing_is_invented,
     order_is_kept,

@@ -6,9 +6,9 @@ Owns: what may vary between runs besides faults. Must not know: how any of it is
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aioproducer.testing.broker import ClusterSettings, TopicSpec
 from aioproducer.testing.world.cluster import ReplicationTiming
@@ -33,9 +33,21 @@ _WINDOWS = {
 """Send windows by latency: a small one over a long way could not carry a request in its time."""
 
 
+class Pause(NamedTuple):
+    """A time in which nobody sends.
+
+    Attributes:
+        begins_at: After so many seconds of activity.
+        seconds: How long it lasts.
+    """
+
+    begins_at: float
+    seconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario(WorldSpec):
-    """What a run starts with.
+    """What a run starts with; its times do not count pauses.
 
     Attributes:
         tasks: How many tasks send.
@@ -47,6 +59,8 @@ class Scenario(WorldSpec):
         heals_at: When everything heals.
         parade: Topics that tasks use one after the other, a few at a time; without, they use all
             topics all the time.
+        pauses: When nobody sends for long, in their order.
+        brokers: How brokers differ from those of other runs, see `ClusterSettings`.
     """
 
     tasks: int
@@ -57,9 +71,16 @@ class Scenario(WorldSpec):
     transactions: Plan | None = None
     heals_at: float = CHAOS_S
     parade: Sequence[str] = ()
+    pauses: Sequence[Pause] = ()
+    brokers: Mapping[str, Any] = field(default_factory=dict)
+
+    def clock(self, active_s: float) -> float:
+        """The virtual time after so many seconds of activity."""
+        return active_s + sum(each.seconds for each in self.pauses if each.begins_at <= active_s)
 
     def settings(self, settings: ClusterSettings) -> ClusterSettings:
-        """As the transactions' plan says."""
+        """As the scenario and the transactions' plan say."""
+        settings = replace(settings, **self.brokers)
         return settings if self.transactions is None else self.transactions.settings(settings)
 
     @property
@@ -74,7 +95,7 @@ class Scenario(WorldSpec):
 
     @property
     def fault_times(self) -> tuple[float, float]:
-        """Between which virtual times faults strike."""
+        """Between which times faults strike."""
         return _QUIET_START_S, self.heals_at * 0.97
 
 

@@ -25,9 +25,15 @@ from typing import Any, TypeVar
 
 from aioproducer.errors import BootstrapError, KafkaError
 from aioproducer.runtime.engine import ProducerEngine
-from aioproducer.testing.sim.evidence import Evidence, LogWatch, calm_times, leftovers
+from aioproducer.testing.sim.evidence import (
+    Evidence,
+    LogWatch,
+    calm_times,
+    leftovers,
+    names_lost,
+)
 from aioproducer.testing.sim.faults import draw_schedule
-from aioproducer.testing.sim.ledger import Entry, Fate, Ledger
+from aioproducer.testing.sim.ledger import Alarm, Entry, Fate, Ledger
 from aioproducer.testing.sim.liveness import LivenessWatch, recovery_bound
 from aioproducer.testing.sim.oracles import Violation, judge, recoveries
 from aioproducer.testing.sim.scenario import CHAOS_S, Scenario, draw_scenario
@@ -44,6 +50,7 @@ from aioproducer.testing.world.producer import SimProducer
 from aioproducer.testing.world.spec import Chance
 from aioproducer.testing.world.trace import Trace
 from aioproducer.testing.world.world import SimWorld
+from aioproducer.types import TopicPartition
 
 _SETTLING_S = 10.0
 """How long after the healing the cluster has all its leaders and the producer its connections."""
@@ -164,6 +171,7 @@ class Simulation:
         faults = draw_schedule(chance.of("faults"), shape, *times)
         if theme is not None:
             faults += theme.schedule(themes, shape, *times)
+        faults = [replace(fault, at=self.scenario.clock(fault.at)) for fault in faults]
         self.drawn: list[Fault] = sorted(faults, key=lambda fault: fault.at)
         self.schedule: list[Fault] = self.drawn if setup.schedule is None else list(setup.schedule)
         self.ledger: Ledger = Ledger()
@@ -245,7 +253,7 @@ class Simulation:
     async def _to_the_end(self, close: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
         """Bounds a run, and notes what ends it but should not."""
         try:
-            async with asyncio.timeout_at(_LONGEST_RUN_S):
+            async with asyncio.timeout_at(self.scenario.clock(_LONGEST_RUN_S)):
                 yield
         except KafkaError as error:
             self.ledger.surprises.append(f"the end fails: {error!r}")
@@ -257,9 +265,16 @@ class Simulation:
 
     def make_producer(self, **arguments: Any) -> SimProducer:
         """One more producer under test; see `SimProducer`."""
+        arguments = {"on_data_loss": self._note_alarm, **arguments}
         producer = self._setup.producer(self.world, **arguments)
         self._liveness.add(producer)
         return producer
+
+    def _note_alarm(self, where: TopicPartition) -> None:
+        """The producer says that acknowledged records of a partition are lost."""
+        self.trace(f"on_data_loss({where})")
+        lost = names_lost(self.world.cluster, where)
+        self.ledger.alarms.append(Alarm(where, self.loop.time(), lost))
 
     async def _start_producer(self) -> SimProducer:
         """A user tries again: with a short `max_block_ms` a slow network can be too slow."""
@@ -284,6 +299,7 @@ class Simulation:
             self.world.wall_ms,
             purges=scenario.purges,
             parade=scenario.parade,
+            clock=scenario.clock,
         )
         each = scenario.records // scenario.tasks + 1
         return [
@@ -294,7 +310,8 @@ class Simulation:
     async def _end_in_peace(
         self, producer: SimProducer, tasks: Sequence[asyncio.Task[None]]
     ) -> None:
-        await asyncio.sleep(max(0.0, self.scenario.heals_at - self.loop.time()))
+        heals_at = self.scenario.clock(self.scenario.heals_at)
+        await asyncio.sleep(max(0.0, heals_at - self.loop.time()))
         self.world.heal()
         await asyncio.gather(*tasks)
         await asyncio.sleep(_SETTLING_S)
@@ -311,7 +328,7 @@ class Simulation:
     async def _end_in_haste(
         self, producer: SimProducer, tasks: Sequence[asyncio.Task[None]], at: float
     ) -> None:
-        await asyncio.sleep(max(0.0, at - self.loop.time()))
+        await asyncio.sleep(max(0.0, self.scenario.clock(at) - self.loop.time()))
         timeout = self.scenario.close_timeout_s
         self.trace(f"close({timeout})")
         await self._bounded("close", producer.close(timeout), timeout + 1.0)

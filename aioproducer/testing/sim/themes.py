@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aioproducer.testing.broker import TopicSpec
+from aioproducer.testing.broker import TopicSpec, UnknownProducers
 from aioproducer.testing.sim.faults.answers import (
+    FirstRefused,
     InitProducerIdError,
     KeysRequired,
     MixedErrors,
@@ -31,13 +32,15 @@ from aioproducer.testing.sim.faults.brokers import (
 from aioproducer.testing.sim.faults.coordinators import LostAddition, SlowMarkers
 from aioproducer.testing.sim.faults.moments import HeldEnd, OvertakenRenewal, PositionsRefused
 from aioproducer.testing.sim.faults.network import BlackHole, Reset
-from aioproducer.testing.sim.scenario import CHAOS_S, Scenario
+from aioproducer.testing.sim.scenario import CHAOS_S, Pause, Scenario
 from aioproducer.testing.sim.transactions.plan import Plan
 from aioproducer.testing.world.faults import Fault, Shape
 
 _SHARE = 0.45
 _SHARE_OF_MANY_TOPICS = 0.12
 """Of the runs without another theme."""
+_SHARE_OF_IDLE_DAYS = 0.2
+"""Of the runs that have no theme then."""
 _SHARE_OF_TRANSACTIONAL = 0.4
 _SHARE_OF_READERS = 0.4
 """Of the themes of runs in which somebody reads, so many are about positions."""
@@ -57,6 +60,8 @@ class Theme:
         heals_at: When everything heals; the producers work on until the usual time.
         topics: The topics there are at first; those of the scenario when left out.
         parade: See `Scenario`.
+        pauses: See `Scenario`.
+        brokers: See `Scenario`.
     """
 
     schedule: Schedule
@@ -64,6 +69,8 @@ class Theme:
     heals_at: float = CHAOS_S
     topics: Mapping[str, TopicSpec] = field(default_factory=dict)
     parade: Sequence[str] = ()
+    pauses: Sequence[Pause] = ()
+    brokers: Mapping[str, Any] = field(default_factory=dict)
 
     def applied_to(self, scenario: Scenario) -> Scenario:
         """The scenario with the theme's options; one that heals early ends in peace."""
@@ -74,6 +81,8 @@ class Theme:
             heals_at=self.heals_at,
             topics=self.topics or scenario.topics,
             parade=self.parade,
+            pauses=self.pauses,
+            brokers=self.brokers,
         )
         return scenario if self.heals_at == CHAOS_S else replace(scenario, closes_at=None)
 
@@ -190,6 +199,43 @@ MANY_TOPICS = Theme(
 """Every topic is used for some seconds only, so that most expire during the run."""
 
 
+_A_DAY_S = 86_400.0
+_IDLE_TIMES = (Pause(15.0, 1.1 * _A_DAY_S), Pause(30.0, 0.5 * _A_DAY_S), Pause(45.0, 3 * _A_DAY_S))
+_REFUSED_LATER = 6
+_SMALL_BATCHES = {"linger_ms": 0, "batch_size": 200, "buffer_memory": 64 * 1024}
+"""Bursts of records are several batches of a partition."""
+
+
+def _refusals_after_pauses(
+    rng: random.Random, shape: Shape, start: float, end: float
+) -> list[Fault]:
+    """The first batches after a pause are refused, and some later ones."""
+    faults: list[Fault] = [
+        FirstRefused(pause.begins_at, topic, partition, rng.choice((0, 0, 0, 1)))
+        for pause in _IDLE_TIMES
+        for topic, count in sorted(shape.topics.items())
+        for partition in range(count)
+    ]
+    return faults + [
+        FirstRefused.draw(rng, round(rng.uniform(start, end), 3), shape)
+        for _ in range(_REFUSED_LATER)
+    ]
+
+
+IDLE_DAYS = Theme(
+    _refusals_after_pauses,
+    {**_LONG_DELIVERY, **_IDEMPOTENT, **_SMALL_BATCHES},
+    pauses=_IDLE_TIMES,
+)
+"""Brokers forget the producer while nobody sends, and its sequences go on."""
+IDLE_DAYS_REDPANDA = replace(
+    IDLE_DAYS, brokers={"unknown_producers": UnknownProducers.OUT_OF_ORDER}
+)
+IDLE_DAYS_OLD_KAFKA = replace(
+    IDLE_DAYS, brokers={"unknown_producers": UnknownProducers.UNKNOWN_PRODUCER_ID}
+)
+_IDLE_THEMES = (IDLE_DAYS, IDLE_DAYS, IDLE_DAYS_REDPANDA, IDLE_DAYS_OLD_KAFKA)
+
 _LARGE_BATCHES = {"linger_ms": 50, "batch_size": 16384, "buffer_memory": 1 << 20}
 BAD_RECORDS = Theme(_times(10, KeysRequired.draw), {**_LONG_DELIVERY, **_LARGE_BATCHES})
 
@@ -214,7 +260,9 @@ def draw_theme(rng: random.Random) -> Theme | None:
     """A theme of a run without transactions, or None for a run like most."""
     if rng.random() < _SHARE:
         return rng.choice(_THEMES)
-    return MANY_TOPICS if rng.random() < _SHARE_OF_MANY_TOPICS else None
+    if rng.random() < _SHARE_OF_MANY_TOPICS:
+        return MANY_TOPICS
+    return rng.choice(_IDLE_THEMES) if rng.random() < _SHARE_OF_IDLE_DAYS else None
 
 
 def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:

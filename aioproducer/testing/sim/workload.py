@@ -58,6 +58,7 @@ class Workload:
         *,
         purges: bool,
         parade: Sequence[str] = (),
+        clock: Callable[[float], float] = lambda active_s: active_s,
     ) -> None:
         self.transaction: int | None = None
         self._sent: list[Entry] = []
@@ -68,10 +69,11 @@ class Workload:
         self._ledger = ledger
         self._trace = trace
         self._wall_ms = wall_ms
+        self._clock = clock
         self._loop = asyncio.get_running_loop()
 
     async def run(self, task: int, rng: random.Random, records: int, until: float) -> None:
-        """Sends about so many records in bursts spread over the time."""
+        """Sends about so many records in bursts spread over that time of activity."""
         try:
             await self._bursts(task, rng, records, until)
         except KafkaError as error:
@@ -88,7 +90,7 @@ class Workload:
             await self.burst(task, rng, number, size, number / records)
             number += size
             # Waiting for the cluster may have taken longer: then without a pause.
-            pause = number * pace * rng.uniform(0.9, 1.1) - self._loop.time()
+            pause = self._clock(number * pace * rng.uniform(0.9, 1.1)) - self._loop.time()
             await asyncio.sleep(max(0.0, pause))
 
     async def burst(

@@ -58,6 +58,7 @@ class SimCluster(ClusterState):
         late_fetches: Fetches begun with extra lag, per broker.
         markers_written: How many transaction markers were written.
         keyless_refused: How many batches were refused because a record had no key.
+        producers_forgotten: How many idle producers partitions have forgotten.
         deleted: Topics that were deleted, with their logs.
     """
 
@@ -81,6 +82,7 @@ class SimCluster(ClusterState):
         self.late_fetches: dict[int, int] = dict.fromkeys(self.brokers, 0)
         self.markers_written: int = 0
         self.keyless_refused: int = 0
+        self.producers_forgotten: int = 0
         self.deleted: list[Topic] = []
         self._created_at: dict[UUID, float] = {}
         self._deleted_at: dict[UUID, float] = {}
@@ -357,6 +359,15 @@ class TracedPartition(ReplicatedPartition):
             + (sequence if batch.producer_id >= 0 else "")
         )
         return appended
+
+    def expire_producers(self, settings: ClusterSettings, now_ms: int) -> list[int]:
+        """Forget and tell."""
+        forgotten = super().expire_producers(settings, now_ms)
+        self._cluster.producers_forgotten += len(forgotten)
+        for producer_id in forgotten:
+            where = f"{self.topic}-{self.index}"
+            self._cluster.trace(f"b{self.leader} forgets producer {producer_id} in {where}")
+        return forgotten
 
     def append_marker(self, marker: Marker, now_ms: int) -> int:
         """Append and tell."""

@@ -24,6 +24,7 @@ from aioproducer.testing.broker.api.context import (
     RequestContext,
 )
 from aioproducer.testing.broker.refusal import RefusedError
+from aioproducer.testing.broker.settings import UnknownProducers
 from aioproducer.testing.broker.topics import NO_LEADER, Partition, Topic
 from aioproducer.testing.broker.transactions.coordinator import Admission
 from aioproducer.testing.broker.transactions.states import ProducerIdentity
@@ -201,11 +202,13 @@ def _append(
             verify_records=ctx.cluster.settings.verify_records,
         )
         partition.expire_producers(ctx.cluster.settings, ctx.now_ms)
+        _check_is_known(ctx, partition, batch)
         if batch.is_transactional and ctx.version >= _FIRST_VERSION_WITH_ADDING:
             _check_begins_at_zero(partition, batch)
         appended = partition.append(data.records or b"", batch, topic.config, ctx.now_ms)
     except RefusedError as refusal:
-        refusal.log_start_offset = _told_log_start(partition, refusal.code)
+        if ctx.cluster.settings.unknown_producers is not UnknownProducers.OUT_OF_ORDER:
+            refusal.log_start_offset = _told_log_start(partition, refusal.code)
         raise
     if appended.is_new:
         ctx.cluster.notify(topic.name, data.index)
@@ -264,6 +267,26 @@ def _admit(
                 f"Underlying error: {refusal.error.error_name}",
             ) from refusal
         raise
+
+
+def _check_is_known(ctx: RequestContext, partition: Partition, batch: RecordBatch) -> None:
+    """Refuse a batch in the middle of an unknown producer's sequences, as some brokers do."""
+    handling, producer_id = ctx.cluster.settings.unknown_producers, batch.producer_id
+    if (
+        handling is UnknownProducers.ACCEPT
+        or producer_id < 0
+        or batch.base_sequence == 0
+        or partition.producers.epoch_of(producer_id) is not None
+    ):
+        return
+    if handling is UnknownProducers.UNKNOWN_PRODUCER_ID:
+        raise RefusedError(
+            errors.UnknownProducerIdError,
+            f"Found no record of producerId={producer_id} on the broker. It is possible that the "
+            f"last message with the producerId={producer_id} has been removed due to hitting the "
+            "retention limit.",
+        )
+    raise RefusedError(errors.OutOfOrderSequenceNumberError)
 
 
 def _check_begins_at_zero(partition: Partition, batch: RecordBatch) -> None:

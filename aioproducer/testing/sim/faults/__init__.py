@@ -12,6 +12,7 @@ from aioproducer.testing.sim.faults.answers import (
     CutAnswer,
     ErrorAfterWrite,
     FinalRefusal,
+    FirstRefused,
     InitProducerIdError,
     InventedAnswer,
     KeysRequired,
@@ -156,6 +157,7 @@ THEMATIC_KINDS: Final[tuple[type[Fault], ...]] = (
     UnansweredInitProducerId,
     TopicCreation,
     TopicDeletion,
+    FirstRefused,
 )
 """What only themes bring."""
 

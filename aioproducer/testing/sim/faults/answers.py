@@ -31,6 +31,8 @@ _ERRORS_AFTER_WRITING = (-1, *_RETRIABLE_AFTER_WRITING)
 
 _NOT_LEADER = 6
 
+_NOT_ENOUGH_REPLICAS = 19
+
 _METADATA_ERRORS = (3, 5, 9)
 
 _INIT_ERRORS = (7, 14, 15, 16, 51)
@@ -216,6 +218,34 @@ class MixedErrors(Fault):
         written = ErrorAnswer(rng.choice(_RETRIABLE_AFTER_WRITING), apply=True)
         refused = ErrorAnswer(rng.choice(_FINAL_REFUSALS))
         return cls(at, topic, rng.randrange(shape.topics[topic]), (written, refused))
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRefused(Fault):
+    """Of a partition's batches in flight the first is refused before the append, and no other."""
+
+    kind = "first refused"
+    topic: str
+    partition: int
+    skipped: int
+
+    def strike(self, world: World) -> Probe:
+        """Lies in wait for one of the partition's next batches, at whichever broker."""
+        for broker in world.brokers.values():
+            broker.scripted_codes.add(_NOT_ENOUGH_REPLICAS)
+        answer = ErrorAnswer(_NOT_ENOUGH_REPLICAS)
+        ambush = Ambush(
+            answer, ApiKey.PRODUCE, None, self.topic, self.partition, skip=self.skipped
+        )
+        ambush.world = world
+        world.cluster.faults.add(ambush)
+        return lambda: ambush.struck
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Mostly the very next batch."""
+        topic = rng.choice(sorted(shape.topics))
+        return cls(at, topic, rng.randrange(shape.topics[topic]), rng.choice((0, 0, 1, 5)))
 
 
 @dataclass(frozen=True, slots=True)
