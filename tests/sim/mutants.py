@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGE = Path(__file__).parents[2] / "aioproducer"
-SEEDS = 300
+SEEDS = 400
 
 SYMPTOMS = frozenset({"nothing_surprising_is_raised", "the_run_goes_on"})
 """What alone does not count as found: an exception or a deadlock says that something is wrong, not

@@ -3,30 +3,48 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import pytest
 
+from aioproducer.core.acknowledged import AcknowledgedOffsets, LostRecords
 from aioproducer.core.accumulator import RecordAccumulator
 from aioproducer.core.buffer_pool import BufferPool
+from aioproducer.core.idempotence import _Partition
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
 from aioproducer.core.sender import Sender
 from aioproducer.runtime.sender_task import SenderTask
 from aioproducer.testing.broker.log import PartitionLog, StoredBatch
+from aioproducer.testing.broker.replication import ReplicatedPartition
 from aioproducer.testing.sim import Result, Setup, SimProducer, Simulation, run_seed
-from aioproducer.types import Persistence
+from aioproducer.testing.sim.themes import IDLE_DAYS, IDLE_DAYS_REDPANDA, Theme, draw_theme
+from aioproducer.testing.sim.transactions.plan import draw_plan
+from aioproducer.testing.world.spec import Chance
+from aioproducer.types import Persistence, TopicPartition
 
 _SEEDS = range(1, 31)
 
 
-def _oracles_that_notice(setup: Setup, enough: str | None = None) -> set[str]:
+def _oracles_that_notice(
+    setup: Setup, enough: str | None = None, seeds: Iterable[int] = _SEEDS
+) -> set[str]:
     """Runs seeds until one finds the fault, or all of them."""
     found: set[str] = set()
-    for seed in _SEEDS:
+    for seed in seeds:
         found |= {violation.oracle for violation in run_seed(seed, setup).violations}
         if (enough in found) if enough else found:
             break
     return found
+
+
+def _seeds_of(theme: Theme) -> Iterator[int]:
+    for seed in range(1000):
+        chance = Chance(seed)
+        is_transactional = draw_plan(chance.of("transactions")) is not None
+        if not is_transactional and draw_theme(chance.of("theme")) is theme:
+            yield seed
 
 
 def test_a_producer_that_acknowledges_before_the_broker_answers_is_found_out(
@@ -76,6 +94,64 @@ def test_a_failure_that_wrongly_says_not_persisted_is_found_out(
 ) -> None:
     monkeypatch.setattr(ProducerBatch, "persistence", lambda self: Persistence.NOT_PERSISTED)
     assert "not_persisted_is_true" in _oracles_that_notice(Setup(), "not_persisted_is_true")
+
+
+def test_a_loss_that_is_reported_without_proof_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def report(self: AcknowledgedOffsets, place: TopicPartition, log_start: int) -> None:
+        self._on_data_loss(LostRecords(place, 0, log_start))
+
+    monkeypatch.setattr(AcknowledgedOffsets, "on_unknown_predecessor", report)
+    forgetful = itertools.islice(_seeds_of(IDLE_DAYS_REDPANDA), 3)
+    noticed = _oracles_that_notice(Setup(), "alarms_are_true", forgetful)
+    assert "alarms_are_true" in noticed
+
+
+def _lose_the_ends_of_logs(simulation: Simulation) -> None:
+    """Leaders lose what was acknowledged, and go on before it."""
+
+    def lose() -> None:
+        for topic in simulation.world.cluster.topics.values():
+            for partition in topic.partitions:
+                assert isinstance(partition, ReplicatedPartition)
+                partition._truncate_to(partition.log.end_offset // 2)
+
+    simulation.loop.call_at(30.0, lose)
+
+
+_LOSING = Setup(
+    schedule=[],
+    sabotage=_lose_the_ends_of_logs,
+    options={"enable_idempotence": True, "acks": "all"},
+    unclean_elections=True,
+)
+
+
+def test_a_loss_that_is_reported_is_in_order() -> None:
+    result = run_seed(3, _LOSING)
+    assert result.violations == []
+    assert any("on_data_loss" in line for line in result.trace.lines)
+
+
+def test_a_loss_that_is_not_reported_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    init = AcknowledgedOffsets.__init__
+
+    def mute(self: AcknowledgedOffsets, on_data_loss: object, on_forgotten: Any) -> None:
+        init(self, lambda lost: None, on_forgotten)
+
+    monkeypatch.setattr(AcknowledgedOffsets, "__init__", mute)
+    assert _oracles_that_notice(_LOSING) == {"alarms_are_true"}
+
+
+def test_a_record_that_is_overtaken_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_remembered(self: _Partition, now: float) -> bool:
+        return self.was_acknowledged
+
+    monkeypatch.setattr(_Partition, "is_remembered", is_remembered)
+    idle = itertools.islice(_seeds_of(IDLE_DAYS), 10)
+    noticed = _oracles_that_notice(Setup(), "order_costs_no_record", idle)
+    assert "order_costs_no_record" in noticed
 
 
 def test_a_retry_behind_younger_batches_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from aioproducer.testing.sim import Setup, run_seed
-from aioproducer.testing.sim.themes import DEPOSITIONS, MANY_TOPICS, draw_theme
+from aioproducer.testing.sim.themes import (
+    DEPOSITIONS,
+    IDLE_DAYS,
+    IDLE_DAYS_OLD_KAFKA,
+    IDLE_DAYS_REDPANDA,
+    MANY_TOPICS,
+    Theme,
+    draw_theme,
+)
 from aioproducer.testing.sim.transactions.plan import draw_plan
 from aioproducer.testing.world.spec import Chance
 
@@ -98,6 +106,33 @@ def test_many_topics_are_used_created_and_deleted_while_faults_strike() -> None:
     assert len(kinds) > 3
     appends = [line.split(" appends ")[1] for line in result.trace.lines if " appends m" in line]
     assert len({where.split()[0] for where in appends}) > 100
+
+
+def _first_seed_of(theme: Theme) -> int:
+    return next(
+        seed
+        for seed in range(1, 1000)
+        if draw_plan(Chance(seed).of("transactions")) is None
+        and draw_theme(Chance(seed).of("theme")) is theme
+    )
+
+
+def _epochs(lines: list[str]) -> set[str]:
+    return {line.rsplit("/", 2)[1] for line in lines if " appends " in line and " seq " in line}
+
+
+@pytest.mark.parametrize("theme", [IDLE_DAYS, IDLE_DAYS_REDPANDA, IDLE_DAYS_OLD_KAFKA])
+def test_idle_days_pass_and_brokers_forget_the_producer(theme: Theme) -> None:
+    seed = _first_seed_of(theme)
+    result = run_seed(seed)
+    assert not result.violations
+    assert result.virtual_s > 4 * 86_400
+    assert result.happened["first refused"]
+    assert any(" forgets producer " in line for line in result.trace.lines)
+    calm = run_seed(seed, Setup(schedule=[]))
+    assert not calm.violations
+    # Only brokers that accept what they do not know let the sequences go on.
+    assert (_epochs(calm.trace.lines) == {"0"}) is (theme is IDLE_DAYS)
 
 
 def test_without_faults_everything_in_time_is_delivered() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from aioproducer.testing.broker import ClusterState, TopicSpec
+from aioproducer.testing.broker import ClusterState, TopicSpec, UnknownProducers
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
 
@@ -14,6 +16,7 @@ from .transactional import V2_VERSIONS, TransactionalProducer
 DAY_MS = 86_400_000
 UNKNOWN_TOPIC, NOT_LEADER, TOO_LARGE, NOT_ENOUGH_REPLICAS = 3, 6, 10, 19
 INVALID_ACKS, OUT_OF_ORDER, INVALID_RECORD, UNKNOWN_TOPIC_ID = 21, 45, 87, 100
+UNKNOWN_PRODUCER_ID = 59
 
 
 @pytest.fixture
@@ -185,6 +188,32 @@ def test_idle_producer_is_forgotten_after_a_day_and_may_go_on_anywhere(
     assert send(2, NOW_MS + DAY_MS + 600_000, NOW_MS) == 0
     # What counts is the records' time, where that is the producer's to say.
     assert send(9, NOW_MS + DAY_MS + 1_200_000, NOW_MS) == 0
+
+
+@pytest.mark.parametrize(
+    ("handling", "code", "log_start"),
+    [
+        (UnknownProducers.ACCEPT, 0, 2),
+        (UnknownProducers.UNKNOWN_PRODUCER_ID, UNKNOWN_PRODUCER_ID, 2),
+        (UnknownProducers.OUT_OF_ORDER, OUT_OF_ORDER, -1),
+    ],
+)
+def test_brokers_differ_in_what_they_answer_an_unknown_producer(
+    state: ClusterState, handling: UnknownProducers, code: int, log_start: int
+) -> None:
+    state.settings = replace(state.settings, unknown_producers=handling)
+    for _ in range(2):
+        produce(state, make_batch())
+    partition = state.topics["t"].partitions[0]
+    partition.log.delete_before(2)
+    middle = make_batch(producer_id=5, producer_epoch=0, base_sequence=3)
+    answer = produce(state, middle)
+    assert (answer.error_code, answer.log_start_offset) == (code, log_start)
+    beginning = make_batch(producer_id=6, producer_epoch=0, base_sequence=0)
+    assert produce(state, beginning).error_code == 0
+    following = make_batch(producer_id=6, producer_epoch=0, base_sequence=1)
+    assert produce(state, following).error_code == 0
+    assert produce(state, make_batch()).error_code == 0
 
 
 def test_transaction_of_version_2_by_a_forgotten_producer_begins_at_sequence_0(
