@@ -7,17 +7,20 @@ import pytest
 from aioproducer.core.actions import Dispatch
 from aioproducer.core.idempotence import REMEMBERED_S, IdempotentSequencer, ProducerIdentity
 from aioproducer.core.producer_batch import ProducerBatch
+from aioproducer.core.transaction_rules import Rpc
 from aioproducer.errors import (
     NodeDisconnectedError,
     NotEnoughReplicasError,
     OutOfOrderSequenceNumberError,
+    TransactionAbortableError,
 )
 from aioproducer.types import Persistence
 
 from .support import Core
+from .transaction_stage import Stage
 
 REQUEST_TIMED_OUT, MESSAGE_TOO_LARGE, NOT_ENOUGH_REPLICAS = 7, 10, 19
-OUT_OF_ORDER, DUPLICATE, INVALID_RECORD = 45, 46, 87
+OUT_OF_ORDER, DUPLICATE, UNKNOWN_PRODUCER_ID, INVALID_RECORD = 45, 46, 59, 87
 A_DAY_S = 86_400.0
 
 
@@ -182,3 +185,70 @@ def test_refused_batch_that_was_overtaken_is_not_sent_again_in_parts(code: int) 
     core.answer(first, code)
     assert batch.done
     assert error_of(batch)[1] is Persistence.NOT_PERSISTED
+
+
+# -- transactions ----------------------------------------------------------------------------------
+
+
+def idle_stage(level: int, *, idle_s: float = A_DAY_S) -> Stage:
+    """In the second transaction, after an idle time; the first one wrote a record to partition 0."""
+    stage = Stage(level).begun()
+    stage.core.append()
+    stage.done(stage.manager.commit())
+    stage.core.now += idle_s
+    stage.begin()
+    return stage
+
+
+def first_of(stage: Stage) -> Dispatch:
+    """The request with the first record of partition 0 in this transaction."""
+    stage.core.append()
+    if stage.level < 2:
+        stage.respond(stage.request(Rpc.ADD_PARTITIONS))
+    (dispatch,) = stage.core.poll()
+    return dispatch
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_transaction_after_an_idle_time_has_one_batch_in_flight_until_it_is_acknowledged(
+    level: int,
+) -> None:
+    stage = idle_stage(level)
+    first = first_of(stage)
+    second = stage.core.append()
+    assert stage.core.poll() == []
+    stage.core.answer(first, NOT_ENOUGH_REPLICAS)
+    stage.wait()
+    assert stage.deliver() == first.batches
+    assert stage.deliver() == [second]
+    assert second.base_sequence == first.batches[0].base_sequence + 1
+    stage.done(stage.manager.commit())
+    assert stage.core.data_losses == []
+
+
+@pytest.mark.parametrize("code", [OUT_OF_ORDER, UNKNOWN_PRODUCER_ID])
+def test_transaction_of_a_forgotten_producer_is_aborted_and_the_next_one_has_a_new_epoch(
+    code: int,
+) -> None:
+    stage = idle_stage(1)
+    first = first_of(stage)
+    assert first.batches[0].base_sequence == 1
+    stage.core.answer(first, code)
+    with pytest.raises(TransactionAbortableError):
+        stage.done(stage.manager.commit())
+    stage.done(stage.manager.abort())
+    stage.begin()
+    batch = first_of(stage).batches[0]
+    assert (batch.producer_epoch, batch.base_sequence) == (1, 0)
+    assert stage.core.data_losses == []
+
+
+def test_batch_of_a_transaction_that_was_overtaken_fails_the_transaction() -> None:
+    stage = idle_stage(1)
+    stage.core.acknowledge(first_of(stage))
+    second, third = sent(stage.core), sent(stage.core)
+    stage.core.answer(second, NOT_ENOUGH_REPLICAS)
+    stage.core.acknowledge(third)  # by a broker that had forgotten the producer
+    assert error_of(second.batches[0]) == (NotEnoughReplicasError, Persistence.NOT_PERSISTED)
+    with pytest.raises(TransactionAbortableError):
+        stage.done(stage.manager.commit())
