@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from aioproducer.core.acknowledged import AcknowledgedOffsets, LostRecords
 from aioproducer.core.accumulator import RecordAccumulator
+from aioproducer.core.acknowledged import AcknowledgedOffsets, LostRecords
 from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.idempotence import _Partition
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch

@@ -41,7 +41,7 @@ class TopicSpec:
 
 
 class UnknownProducers(Enum):
-    """What a partition does with a batch of a producer that it does not know, unless it begins at 0."""
+    """What becomes of a batch of an unknown producer whose sequence is not 0."""
 
     ACCEPT = "accept"
     """Written, whatever its sequence is: Kafka since 2.5 (KIP-360)."""
@@ -71,7 +71,7 @@ class ClusterSettings:
             never.
         producer_id_expiration_ms: How long after its last batch a partition forgets a producer.
         producer_id_expiration_check_interval_ms: How often partitions look for such producers.
-        unknown_producers: What becomes of a batch whose producer a partition does not know.
+        unknown_producers: What becomes of a batch of an unknown producer, unless it begins at 0.
         transaction_version: The level of the feature `transaction.version` a cluster starts with: 2
             bumps a producer's epoch at every end of a transaction (KIP-890), below it does not.
         transaction_max_timeout_ms: The longest transaction a producer may ask for.

@@ -191,7 +191,7 @@ def test_refused_batch_that_was_overtaken_is_not_sent_again_in_parts(code: int) 
 
 
 def idle_stage(level: int, *, idle_s: float = A_DAY_S) -> Stage:
-    """In the second transaction, after an idle time; the first one wrote a record to partition 0."""
+    """In the second transaction, after an idle time; the first one wrote to partition 0."""
     stage = Stage(level).begun()
     stage.core.append()
     stage.done(stage.manager.commit())

@@ -234,9 +234,7 @@ class FirstRefused(Fault):
         for broker in world.brokers.values():
             broker.scripted_codes.add(_NOT_ENOUGH_REPLICAS)
         answer = ErrorAnswer(_NOT_ENOUGH_REPLICAS)
-        ambush = Ambush(
-            answer, ApiKey.PRODUCE, None, self.topic, self.partition, skip=self.skipped
-        )
+        ambush = Ambush(answer, ApiKey.PRODUCE, None, self.topic, self.partition, skip=self.skipped)
         ambush.world = world
         world.cluster.faults.add(ambush)
         return lambda: ambush.struck
