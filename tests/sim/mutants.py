@@ -183,8 +183,8 @@ MUTANTS = (
     Mutant(
         "blame the neighbour of the bad record",
         "core/producer_batch.py",
-        "            return part.outcome_of(place)\n",
-        "            return self._places[index - 1][0].outcome_of(place)\n",
+        "            found = part.outcome_of(place)\n",
+        "            found = self._places[index - 1][0].outcome_of(place)\n",
     ),
     Mutant(
         "forget who waits for a record's place",

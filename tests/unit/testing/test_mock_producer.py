@@ -11,7 +11,6 @@ import pytest
 
 from aioproducer import Producer, Record, TopicPartition
 from aioproducer.errors import (
-    BufferFullError,
     DeliveryTimeoutError,
     IllegalStateError,
     InvalidPartitionError,
@@ -25,6 +24,7 @@ from aioproducer.errors import (
     SerializationError,
     TransactionAbortableError,
     TransactionAbortedError,
+    WouldBlockError,
 )
 from aioproducer.records import murmur2_partition
 from aioproducer.runtime.bulk_result import SendManyInterruptedError
@@ -140,7 +140,7 @@ async def test_serializers_run() -> None:
     assert (producer.history[0].key, producer.history[0].value) == (b"\0" * 7 + b"\1", b"\xc3\xa9")
     async with MockProducer(value_serializer=later) as producer:
         await producer.send("t", "v")
-        with pytest.raises(BufferFullError):
+        with pytest.raises(WouldBlockError):
             producer.send_nowait("t", "w")
     assert values(producer.history) == [b"v"]
 
