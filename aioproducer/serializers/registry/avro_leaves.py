@@ -39,7 +39,7 @@ class Misfit(Exception):  # noqa: N818 - it never leaves the serializers
     def __init__(self, reason: str, *steps: str, ambiguous: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.steps = list(steps)
+        self.steps: list[str] = list(steps)
         self.ambiguous = ambiguous
 
     @property

@@ -19,7 +19,7 @@ class Typed(dict[str, Any]):
 
     def __init__(self, fields: Mapping[str, Any], of: type) -> None:
         super().__init__(fields)
-        self.of = of
+        self.of: type = of
 
 
 def as_fields(data: Any) -> Mapping[str, Any] | None:
