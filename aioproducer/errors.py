@@ -52,6 +52,22 @@ class RecordsPurgedError(KafkaError):
     """The record was given up by `Producer.purge()` before it was acknowledged."""
 
 
+class RecordsFailedError(KafkaError):
+    """`flush(raise_failures=True)`: records have failed since the last such call.
+
+    Attributes:
+        count: how many.
+    """
+
+    advice: str | None = "Each delivery, on_delivery_error and the log say which, and why."
+
+    def __init__(
+        self, message: str | None = None, *, count: int = 0, **facts: Unpack[ErrorFacts]
+    ) -> None:
+        super().__init__(message, **facts)
+        self.count = count
+
+
 class BatchRefusedError(KafkaError):
     """The broker refused the record's batch because of other records in it; `__cause__` says why.
 

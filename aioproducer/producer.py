@@ -163,7 +163,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
                 return await delivery
         return await (await self._append(topic, value, key, headers, partition, timestamp_ms))
 
-    async def flush(self, timeout: float | None = None) -> int:
+    async def flush(self, timeout: float | None = None, *, raise_failures: bool = False) -> int:
         """Sends what was accepted so far without lingering, and waits for the outcomes.
 
         Records accepted after the call are not waited for, so those that callbacks send do not
@@ -171,11 +171,15 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
 
         Args:
             timeout: seconds; None or infinity waits as long as `delivery_timeout_ms` allows.
+            raise_failures: whether records that have failed since the start, or since the last call
+                with this argument, end it with an error. For loops that keep no deliveries.
 
         Returns:
-            How many of these records are still undelivered: 0 unless the timeout ended first.
+            How many of these records are still pending: 0 unless the timeout ended first. It says
+            nothing of how the others ended.
 
         Raises:
+            RecordsFailedError: some have failed, and `raise_failures` is set.
             ValueError: the timeout is negative or NaN.
             IllegalStateError: driven by hand in a callback, where it could never end; or the
                 producer is not started, closed, another loop's, or of before a `fork()`.
@@ -183,7 +187,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
         timeout = timeout_of(timeout)
         engine = self._usable()
         check_in_task("flush")
-        return await engine.flush(timeout)
+        return await engine.flush(timeout, raise_failures=raise_failures)
 
     def purge(self, *, queued: bool = True, in_flight: bool = False) -> int:
         """Gives up records that wait: their deliveries fail with `RecordsPurgedError`.

@@ -86,7 +86,7 @@ class Inside:
         await self.intake.drained()
         return await work()
 
-    async def flush(self, timeout: float | None) -> int:
+    async def flush(self, timeout: float | None, *, raise_failures: bool = False) -> int:
         """See `Producer.flush`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
@@ -94,7 +94,7 @@ class Inside:
                 await self.intake.drained()
         except TimeoutError:
             return await self._producer.flush(0) + self.intake.undrained()
-        return await self._producer.flush(_remaining(deadline))
+        return await self._producer.flush(_remaining(deadline), raise_failures=raise_failures)
 
     async def close(self, timeout: float | None) -> None:
         """See `Producer.close`."""

@@ -25,6 +25,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from aioproducer.blocking.handle import DeliveryHandle, Refused, RefusedGroup
+from aioproducer.core.stats import FailedBatch
 from aioproducer.errors import (
     BufferExhaustedError,
     BufferFullError,
@@ -266,6 +267,8 @@ class Intake:
             group = self._refusals[where] = RefusedGroup(
                 where, self._engine.unretrieved, self._thread.post
             )
+        now = self._engine.loop.time()
+        self._engine.stats.on_batch_failed(FailedBatch(where, 1, now, str(error)))
         return group.refuse(error)
 
 

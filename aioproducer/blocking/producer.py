@@ -349,20 +349,22 @@ class Producer(TransactionalCalls):
             )
         )
 
-    def flush(self, timeout: float | None = None) -> int:
+    def flush(self, timeout: float | None = None, *, raise_failures: bool = False) -> int:
         """Sends what was handed over so far without lingering, and waits for the outcomes.
 
         Args:
             timeout: seconds; None or infinity waits as long as the records' own time limits allow.
+            raise_failures: see `aioproducer.Producer.flush`.
 
         Returns:
-            How many of these records are still undelivered: 0 unless the timeout ended first.
+            How many of these records are still pending: 0 unless the timeout ended first.
 
         Raises:
+            RecordsFailedError: some have failed, and `raise_failures` is set.
             ValueError: the timeout is negative or NaN.
         """
         timeout = timeout_of(timeout)
-        return self._thread.call(self._usable().flush(timeout))
+        return self._thread.call(self._usable().flush(timeout, raise_failures=raise_failures))
 
     def purge(self, *, queued: bool = True, in_flight: bool = False) -> int:
         """Gives up records that wait; see `aioproducer.Producer.purge`."""

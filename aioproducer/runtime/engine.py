@@ -31,6 +31,7 @@ from aioproducer.errors import (
     KafkaTimeoutError,
     ProducerClosedError,
     ProducerFailedError,
+    RecordsFailedError,
     RecordsPurgedError,
 )
 from aioproducer.interceptors import ClusterInfo
@@ -117,6 +118,7 @@ class ProducerEngine:
         self._closing_alone: asyncio.Task[None] | None = None
         self._drain: asyncio.Task[None] | None = None
         self._hurry = False
+        self._failures_raised = 0
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
         self._make_core(rng or random.Random())
         self._make_runtime(dialer or settings.make_dialer(config), wall_ms)
@@ -351,16 +353,35 @@ class ProducerEngine:
         elapsed = self.uptime()
         return min(1.0, self._stats.buffer_wait_time / elapsed) if elapsed > 0 else 0.0
 
-    async def flush(self, timeout: float | None = None) -> int:
+    async def flush(self, timeout: float | None = None, *, raise_failures: bool = False) -> int:
         """Sends everything appended so far without lingering and waits for it.
 
-        Returns how many records are still undelivered: 0 unless `timeout` seconds ran out.
+        Returns how many records are still pending: 0 unless `timeout` seconds ran out. May raise if
+        records have failed since the last call that did or could.
         """
         began = self.loop.time()
         try:
-            return await self._flushing.flush(timeout)
+            left = await self._flushing.flush(timeout)
         finally:
             self._stats.flush_time += self.loop.time() - began
+        if raise_failures:
+            self._raise_failures()
+        return left
+
+    def _raise_failures(self) -> None:
+        stats = self.stats
+        failed = stats.records_failed - self._failures_raised
+        if not failed:
+            return
+        self._failures_raised += failed
+        last = stats.recent_failures[-1]
+        raise RecordsFailedError(
+            f"{failed} record(s) have failed since the start or the last such flush(); the last: "
+            f"{last.error}",
+            count=failed,
+            topic=last.topic_partition.topic,
+            partition=last.topic_partition.partition,
+        )
 
     async def close(self, timeout: float | None = None) -> None:
         """Refuses new records, delivers what was accepted, then ends everything.

@@ -27,6 +27,7 @@ from aioproducer.errors import (
     KafkaError,
     ProducerClosedError,
     ProducerFencedError,
+    RecordsFailedError,
     RecordsPurgedError,
     TransactionAbortedError,
     WouldBlockError,
@@ -94,6 +95,7 @@ class MockProducer(Producer):
         self.uncommitted: list[MockRecord] = []
         self.errors: dict[MockCall, Exception] = {}
         self.flushes: int = 0
+        self._failures_raised = 0
         self._topics = dict(topics or {})
         self._waiting: WaitingRecords | None = None
         self._is_fenced = False
@@ -313,13 +315,17 @@ class MockProducer(Producer):
         columns = ArrowColumns(value, key, headers, partition, timestamp, topic_column)
         return await send_arrow(self._take, self._interception, topic, data, columns)
 
-    async def flush(self, timeout: float | None = None) -> int:
-        """Acknowledges everything that waits, as Java's mock does."""
+    async def flush(self, timeout: float | None = None, *, raise_failures: bool = False) -> int:
+        """Acknowledges everything that waits, as Java's mock does; raises what failed before."""
         timeout_of(timeout)
         self._running()
         self._raise_scripted("flush")
         self.flushes += 1
         self.complete_all()
+        failed = self._accepting().failures - self._failures_raised
+        if raise_failures and failed:
+            self._failures_raised += failed
+            raise RecordsFailedError(f"{failed} record(s) have failed", count=failed)
         return 0
 
     def purge(self, *, queued: bool = True, in_flight: bool = False) -> int:

@@ -70,6 +70,7 @@ class WaitingRecords:
     ) -> None:
         self._config = config
         self._topics = topics
+        self.failures: int = 0
         self._waiting: deque[_Waiting] = deque()
         self._offsets: Counter[TopicPartition] = Counter()
         self._choose = partition_chooser(config, random.Random(0))
@@ -116,6 +117,7 @@ class WaitingRecords:
     def end_next(self, error: KafkaError | None) -> MockRecord:
         """Acknowledges the record that waits longest, or lets it fail."""
         waiting = self._waiting.popleft()
+        self.failures += error is not None
         offset = waiting.record.offset
         outcome = BatchOutcome(base_offset=offset) if error is None else BatchOutcome(error=error)
         waiting.batch.complete(outcome)

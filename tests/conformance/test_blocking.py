@@ -32,6 +32,7 @@ from aioproducer.errors import (
     KafkaError,
     MetadataTimeoutError,
     ProducerClosedError,
+    RecordsFailedError,
     RecordTooLargeError,
     SerializationError,
     TransactionAbortableError,
@@ -220,6 +221,10 @@ def test_a_refusal_nobody_looks_at_is_reported(brokers: Brokers) -> None:
         gc.collect()  # the caught error knows the frame that made them
         eventually(lambda: sum(reported) >= refused)
         brokers.thaw()
+        with pytest.raises(RecordsFailedError) as caught:
+            producer.flush(WAIT_S, raise_failures=True)
+        assert caught.value.count >= refused
+        assert producer.flush(WAIT_S, raise_failures=True) == 0
 
 
 def test_mistakes_are_raised_by_the_call(brokers: Brokers) -> None:

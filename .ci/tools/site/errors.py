@@ -45,6 +45,7 @@ CLIENT: Final[dict[str, tuple[str, str]]] = {
         "Close it and start a new one; please report it, with its cause.",
     ),
     "RecordsPurgedError": (_ASK, "It was asked for by `purge()`."),
+    "RecordsFailedError": (_ASK, ""),
     "BatchRefusedError": (_ASK, ""),
     "TransactionAbortedError": ("no: its transaction was aborted", "Do the transaction again."),
     "FatalTransactionError": (

@@ -10,7 +10,7 @@ import pytest
 from support.stage import Stage, play
 
 from aioproducer import TopicPartition
-from aioproducer.errors import KafkaError
+from aioproducer.errors import KafkaError, RecordsFailedError
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.wire.api_keys import ApiKey
 
@@ -158,3 +158,23 @@ def test_records_that_the_end_makes_fail_are_in_the_log(caplog: pytest.LogCaptur
         "the producer is closed; 400 record(s) failed and nobody awaited their deliveries "
         "(t-0: 200, u-0: 200)"
     )
+
+
+def test_flush_can_tell_a_loop_that_keeps_no_deliveries_of_its_losses() -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await failed_batch(stage, 3, "t")
+            await failed_batch(stage, 2, "u")
+            await producer.send("t", b"stored")
+            with pytest.raises(RecordsFailedError) as caught:
+                await producer.flush(raise_failures=True)
+            assert (caught.value.count, caught.value.topic) == (5, "u")
+            assert "5 record(s) have failed" in str(caught.value)
+            assert "TOPIC_AUTHORIZATION_FAILED" in str(caught.value)
+            assert await producer.flush(raise_failures=True) == 0  # each failure once
+            await failed_batch(stage, 1, "t")
+            assert await producer.flush() == 0
+            with pytest.raises(RecordsFailedError, match="1 record"):
+                await producer.flush(raise_failures=True)
+
+    play(act)

@@ -19,6 +19,7 @@ from aioproducer.errors import (
     KafkaTimeoutError,
     ProducerClosedError,
     ProducerFencedError,
+    RecordsFailedError,
     RecordsPurgedError,
     RecordTooLargeError,
     SerializationError,
@@ -367,3 +368,14 @@ async def test_a_row_without_any_topic_fails_alone() -> None:
         result = await producer.send_arrow(None, table, topic_column="topic")
     assert [(each.index, type(each.error)) for each in result.failed] == [(0, InvalidTopicError)]
     assert [record.value for record in producer.history] == [b"b"]
+
+
+async def test_flush_raises_what_failed_before_it_if_asked() -> None:
+    async with MockProducer(auto_complete=False) as producer:
+        await producer.send("t", b"1")
+        await producer.send("t", b"2")
+        assert producer.error_next(KafkaError("refused"))
+        with pytest.raises(RecordsFailedError) as caught:
+            await producer.flush(raise_failures=True)
+        assert caught.value.count == 1
+        assert await producer.flush(raise_failures=True) == 0
