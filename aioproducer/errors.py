@@ -231,7 +231,6 @@ class KafkaConnectionError(KafkaError):
 class NotKafkaError(KafkaConnectionError):
     """Something answers at the broker's address that is no Kafka broker."""
 
-    retriable: bool = False
     advice: str | None = "Correct the host and port: this one belongs to another service."
 
 

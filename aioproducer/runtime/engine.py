@@ -592,7 +592,7 @@ class ProducerEngine:
         if cause is None or self.failure is not None:
             return
         self.failure = cause
-        if not self.closing:
+        if not self.closing and not self._ends_with_the_loop():
             _log.error("%s", cause, exc_info=cause.__cause__)
         self.appender.close(cause)
         self.pool.close(cause)
@@ -603,6 +603,12 @@ class ProducerEngine:
             self.sender_task.end_all(cause)
         else:
             self.sender.abort(cause)
+
+    def _ends_with_the_loop(self) -> bool:
+        """Whether `asyncio.run()` cancels everything, and no record is lost by that."""
+        tasks = tasks_named(self.loop, _TASKS)
+        is_ending = bool(tasks) and all(task.cancelling() for task in tasks)
+        return is_ending and self.accumulator.quiet
 
     def _on_forgotten(self, forgotten: ForgottenProducer) -> None:
         self.warnings.warning(self.loop.time(), None, "forgotten producer", "%s", forgotten)

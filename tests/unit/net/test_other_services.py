@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from aioproducer import Producer
-from aioproducer.errors import BootstrapError, NotKafkaError
+from aioproducer.errors import BootstrapError
 from aioproducer.net.other_services import check_kafka
 from aioproducer.testing import EmbeddedCluster
 
@@ -53,9 +53,3 @@ async def test_one_wrong_address_among_others_does_no_harm() -> None:
 @pytest.mark.parametrize("prefix", [b"\0\0\0\4", b"\0\0\1\0", b"\x05\xf5\xe1\x00"])
 def test_the_size_of_a_frame_is_no_service(prefix: bytes) -> None:
     check_kafka(prefix)
-
-
-def test_the_error_is_not_worth_another_try() -> None:
-    with pytest.raises(NotKafkaError) as caught:
-        check_kafka(HTTP[:4])
-    assert not caught.value.retriable
