@@ -606,8 +606,7 @@ class ProducerEngine:
 
     def _ends_with_the_loop(self) -> bool:
         """Whether `asyncio.run()` cancels everything, and no record is lost by that."""
-        tasks = tasks_named(self.loop, _TASKS)
-        is_ending = bool(tasks) and all(task.cancelling() for task in tasks)
+        is_ending = all(task.cancelling() for task in tasks_named(self.loop))
         return is_ending and self.accumulator.quiet
 
     def _on_forgotten(self, forgotten: ForgottenProducer) -> None:
