@@ -20,7 +20,7 @@ TEST_JOBS   ?= 2
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless valgrind
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs package reproducible newcomer screenshots clean system-deps
+.PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants interrupts fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs package reproducible newcomer screenshots clean system-deps
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -62,6 +62,11 @@ sim: $(STAMP) ## Simulate clusters and faults on virtual time (SEED=n, or SEEDS=
 
 mutants: $(STAMP) ## Plant defects one by one; the simulation has to find each
 	$(BIN)/python tests/sim/mutants.py $(MUTANTS_ARGS)
+
+# interrupts: how many points, and which.
+POINTS ?= 1000
+interrupts: $(STAMP) ## Raise exceptions at random lines of the pure producer; prints what is left behind (POINTS=1000)
+	$(BIN)/python tests/sim/interrupts.py --sample $(POINTS) $(if $(SEED),--seed $(SEED))
 
 # fuzz: how long each target, which ones (all of them), or one input to look at again.
 FUZZ_SECONDS ?= 60
