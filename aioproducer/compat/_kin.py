@@ -26,11 +26,13 @@ def kin(error_class: type[AnyError], module: str) -> type[AnyError]:
     own: Any = error_class
     named = (counterpart(module, base.__name__) for base in own.__mro__)
     theirs = next((each for each in named if isinstance(each, type)), None)
-    return error_class if theirs is None else cast("type[AnyError]", _joined(own, theirs))
+    return error_class if theirs is None else cast("type[AnyError]", joined(own, theirs))
 
 
 @cache
-def _joined(own: Any, theirs: Any) -> type:
+def joined(own: Any, theirs: Any) -> type:
+    """Return the class that is both; its instances pickle as `own`."""
+
     def reduce(error: BaseException) -> tuple[Any, ...]:
         return own, error.args, error.__dict__
 

@@ -394,10 +394,9 @@ class MetadataTask:
         Once a broker has answered, names that do not resolve are a trouble like any other.
         """
         elapsed_ms = round((now - self._started_at) * 1000)
-        if self._metadata.version > 0 or elapsed_ms < self._resolve_timeout_ms:
+        if elapsed_ms < self._resolve_timeout_ms:
             return
-        failures = map(self._client.connection_failures, self._bootstrap)
-        if all(isinstance(failure, NameResolutionError) for failure in failures):
+        if self._every_start_failed_with(NameResolutionError):
             self._waiters.fail(
                 BootstrapError(
                     "no bootstrap server's name could be resolved within "
@@ -411,10 +410,7 @@ class MetadataTask:
 
     def _note_other_services(self, now: float) -> None:
         """Ends the start of a producer whose bootstrap servers are all other services."""
-        failures = map(self._client.connection_failures, self._bootstrap)
-        if self._metadata.version > 0 or not all(
-            isinstance(failure, NotKafkaError) for failure in failures
-        ):
+        if not self._every_start_failed_with(NotKafkaError):
             return
         self._waiters.fail(
             BootstrapError(
@@ -423,6 +419,13 @@ class MetadataTask:
                 advice=NotKafkaError.advice,
             )
         )
+
+    def _every_start_failed_with(self, kind: type[KafkaError]) -> bool:
+        """Whether no broker has answered yet, and each bootstrap server has failed in this way."""
+        if self._metadata.version > 0:
+            return False
+        failures = map(self._client.connection_failures, self._bootstrap)
+        return all(isinstance(failure, kind) for failure in failures)
 
     def _rebootstrap(self, now: float, why: str) -> None:
         self.warnings.warning(

@@ -48,7 +48,7 @@ class UnretrievedFailures:
         self._unwritten: Counter[TopicPartition] = Counter()
         self._last_error: KafkaError | None = None
         self._seen_at = self._next_line_at = -inf
-        self._interval_s = log.FIRST_INTERVAL_S
+        self._interval_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def on_unretrieved(self, batch: ProducerBatch) -> None:
@@ -87,7 +87,7 @@ class UnretrievedFailures:
         self._totals[where] += unseen
         now = self._loop.time()
         if now - self._seen_at >= log.LONGEST_INTERVAL_S:
-            self._interval_s = log.FIRST_INTERVAL_S / 2
+            self._interval_s = 0.0
         self._seen_at = now
         if now >= self._next_line_at and not self._unwritten:
             _log.error(
@@ -111,7 +111,8 @@ class UnretrievedFailures:
                 _log.exception("on_delivery_error raised")
 
     def _line_was_written(self, now: float) -> None:
-        self._interval_s = min(self._interval_s * 2, log.LONGEST_INTERVAL_S)
+        doubled = max(self._interval_s * 2, log.FIRST_INTERVAL_S)
+        self._interval_s = min(doubled, log.LONGEST_INTERVAL_S)
         self._next_line_at = now + self._interval_s
 
     def _on_timer(self) -> None:

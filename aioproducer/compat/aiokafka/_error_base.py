@@ -12,13 +12,11 @@ Invariants
 
 from __future__ import annotations
 
-import sys
-from functools import cache
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, cast
+
+from aioproducer.compat._kin import AnyError, counterpart, joined
 
 __all__ = ["KafkaError", "kin"]
-
-AnyError = TypeVar("AnyError", bound=Exception)
 
 
 class KafkaError(RuntimeError):
@@ -44,14 +42,5 @@ class KafkaError(RuntimeError):
 def kin(error_class: type[AnyError]) -> type[AnyError]:
     """The class to raise for one of ours: also a subclass of aiokafka's, where that is loaded."""
     own: Any = error_class
-    theirs = getattr(sys.modules.get("aiokafka.errors"), own.__name__, None)
-    return error_class if theirs is None else cast("type[AnyError]", _joined(own, theirs))
-
-
-@cache
-def _joined(own: Any, theirs: Any) -> type:
-    def reduce(error: Exception) -> tuple[Any, ...]:
-        return own, error.args, error.__dict__
-
-    names = {"__module__": own.__module__, "__doc__": own.__doc__, "__reduce__": reduce}
-    return type(own.__name__, (own, theirs), names)
+    theirs = counterpart("aiokafka.errors", own.__name__)
+    return error_class if theirs is None else cast("type[AnyError]", joined(own, theirs))
