@@ -66,7 +66,7 @@ def read_all_blocking(
         }
     )
     try:
-        unread = _partitions(consumer, topic, deadline)
+        unread = _end_offsets(consumer, topic, deadline)
         consumer.assign([TopicPartition(topic, id_, OFFSET_BEGINNING) for id_ in sorted(unread)])
         records: list[ForeignRecord] = []
         while unread:
@@ -80,7 +80,8 @@ def read_all_blocking(
                 if error is None:
                     records.append(_foreign(message))
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    unread.discard(message.partition())
+                    if message.offset() >= unread.get(message.partition(), 0):
+                        unread.pop(message.partition(), None)
                 else:
                     raise KafkaException(error)
         return records
@@ -146,6 +147,21 @@ def _partitions(consumer: Consumer, topic: str, deadline: float) -> set[int]:
         if not is_unheard_of or time.monotonic() > deadline:
             raise KafkaException(described.error)
         time.sleep(_POLL_S)
+
+
+def _end_offsets(consumer: Consumer, topic: str, deadline: float) -> dict[int, int]:
+    """The end of each partition, by the isolation level of the consumer.
+
+    A fetch does not tell the end reliably: a leader that has just been elected answers it with a
+    high watermark that may lie before acknowledged records. It refuses ListOffsets until its
+    high watermark is current (KIP-207), and librdkafka repeats that request.
+    """
+    return {
+        id_: consumer.get_watermark_offsets(
+            TopicPartition(topic, id_), timeout=max(_POLL_S, deadline - time.monotonic())
+        )[1]
+        for id_ in _partitions(consumer, topic, deadline)
+    }
 
 
 def _foreign(message: Message) -> ForeignRecord:
