@@ -118,6 +118,17 @@ def test_a_replaced_producer_that_asks_for_its_next_epoch_aborts_what_runs(
     assert old.initialize(resume=True) == FENCED
 
 
+@BOTH
+def test_a_producer_that_starts_displaces_the_one_whose_transaction_runs(
+    state: ClusterState, versions: dict[str, int]
+) -> None:
+    running = _producer(state, versions)
+    running.write(0)
+    assert TransactionalProducer(state, versions).initialize() == CONCURRENT
+    assert state.transactions.displaced == {running.identity}
+    assert not state.transactions.overtaken
+
+
 def test_a_producer_that_asks_amid_its_own_transaction_is_overtaken_by_nobody(
     state: ClusterState,
 ) -> None:

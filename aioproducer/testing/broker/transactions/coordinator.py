@@ -58,11 +58,13 @@ class TransactionCoordinators:
     Attributes:
         transactions: By transactional id.
         overtaken: Whose transaction was aborted since an older epoch asked for its next one.
+        displaced: Whose transaction was aborted by a producer that started.
     """
 
     def __init__(self, cluster: ClusterState, shards: CoordinatorShards) -> None:
         self.transactions: dict[str, Transaction] = {}
         self.overtaken: set[ProducerIdentity] = set()
+        self.displaced: set[ProducerIdentity] = set()
         self._shut_out: set[ProducerIdentity] = set()
         self._cluster = cluster
         self._shards = shards
@@ -108,7 +110,9 @@ class TransactionCoordinators:
         if transaction.is_pending:
             # A running transaction is aborted whatever epoch is expected, so that a producer that
             # was replaced still can (Java: TransactionCoordinator.prepareInitProducerIdTransit).
-            if expected is not None and expected != transaction.identity:
+            if expected is None:
+                self.displaced.add(transaction.identity)
+            elif expected != transaction.identity:
                 self.overtaken.add(transaction.identity)
             if expected != transaction.identity:
                 self._shut_out.add(transaction.identity)

@@ -187,22 +187,31 @@ def what_is_prepared_waits(r: _Reading) -> Iterator[str]:
     A newer one does at any time. An older one does by asking for its next epoch: the coordinator
     aborts what runs before it compares epochs. No producer can tell that it has been replaced, so
     that is nobody's fault; but only the transaction of a newer epoch than the one it names may be
-    lost to it.
+    lost to it. Or its first request is delayed until a newer one is ready: the coordinator cannot
+    tell which of the two started later.
     """
     timeout = r.evidence.config.transaction_timeout_ms / 1000
-    overtaken = r.evidence.cluster.transactions.overtaken
+    coordinators = r.evidence.cluster.transactions
     actors = {actor.name: actor for actor in r.book.actors}
     for tx in r.book.transactions:
         lost_at, owner = tx.lost_at, actors[tx.actor]
         if lost_at is None or lost_at - tx.began_at >= timeout:
             continue
-        if tx.prepared is not None and (tx.prepared.producer_id, tx.prepared.epoch) in overtaken:
-            continue
-        if not any(
-            actor.transactional_id == owner.transactional_id
-            and actor.number > owner.number
-            and actor.appeared_at <= lost_at
+        others = [
+            actor
             for actor in r.book.actors
+            if actor.transactional_id == owner.transactional_id and actor.number != owner.number
+        ]
+        if tx.prepared is not None:
+            identity = (tx.prepared.producer_id, tx.prepared.epoch)
+            if identity in coordinators.overtaken:
+                continue
+            if identity in coordinators.displaced and any(
+                actor.number < owner.number and actor.ready_at is None for actor in others
+            ):
+                continue
+        if not any(
+            actor.number > owner.number and actor.appeared_at <= lost_at for actor in others
         ):
             yield f"{tx.label} was prepared, and had ended by itself at {lost_at:.3f}"
 
