@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from aioproducer._secrets import Unpicklable, hides_arguments
 from aioproducer.errors import ConfigError
 
 _TOKEN: Final = re.compile(
@@ -54,14 +55,18 @@ _MODULES: Final = {
 }
 
 
+_OPTIONS: Final = frozenset(name for each in _MODULES.values() for name in each.options)
+
+
 @dataclass(frozen=True, slots=True)
-class JaasLogin:
+class JaasLogin(Unpicklable):
     """A login module's short class name and its options."""
 
     module: str = ""
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
 
+@hides_arguments
 def parse_jaas(line: str, mechanism: str) -> JaasLogin:
     """Reads one line such as `...PlainLoginModule required username="me" password="...";`.
 
@@ -84,7 +89,12 @@ def parse_jaas(line: str, mechanism: str) -> JaasLogin:
     options = _options(tokens[2:-1])
     for name in options:
         if name not in known.options and not name.startswith(known.prefixes or ("\0",)):
-            raise ConfigError(f"{_NAME}: {module} has no option {name}")
+            # A name that no module has may be a piece of a password with a quote in it.
+            shown = f"no option {name}" if name in _OPTIONS else "an option that it does not have"
+            raise ConfigError(
+                f"{_NAME}: {module} has {shown}; it has {', '.join(sorted(known.options))}",
+                advice="put values in quotes, and a backslash before each quote inside",
+            )
     return JaasLogin(module, options)
 
 

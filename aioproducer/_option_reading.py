@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from aioproducer import log
 from aioproducer._option_verdicts import Alias, Refused
 from aioproducer._options import Kind, Option, plain
+from aioproducer._secrets import shown_name
 from aioproducer.errors import ConfigError
 
 _log = log.get("producer")
@@ -172,9 +173,12 @@ def unknown(name: str, rows: Mapping[str, Option], *, dotted: bool) -> ConfigErr
     """
     from difflib import get_close_matches
 
-    nearest = get_close_matches(name, all_names(rows, dotted=dotted), n=1, cutoff=0.5)
+    shown = shown_name(name)
+    nearest = None
+    if shown == name:
+        nearest = get_close_matches(name, all_names(rows, dotted=dotted), n=1, cutoff=0.5)
     hint = f"; did you mean {nearest[0]}?" if nearest else ""
-    return ConfigError(f"unknown option {name}{hint}")
+    return ConfigError(f"unknown option {shown}{hint}")
 
 
 def all_names(rows: Mapping[str, Option], *, dotted: bool) -> list[str]:

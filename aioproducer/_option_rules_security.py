@@ -112,6 +112,14 @@ def _check_endpoint(values: dict[str, Any], login: JaasLogin) -> None:
         raise ConfigError("sasl_oauthbearer_token_endpoint_url must be an https:// or file:// URL")
     if scheme == "file":
         return
+    if not _is_url(url):
+        raise ConfigError("sasl_oauthbearer_token_endpoint_url is no URL: check its host and port")
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        raise ConfigError(
+            "sasl_oauthbearer_token_endpoint_url has a user name or password",
+            advice="give them as sasl_oauthbearer_client_credentials_client_id and "
+            "sasl_oauthbearer_client_credentials_client_secret",
+        )
     asserted = (
         values["sasl_oauthbearer_assertion_file"] is not None
         or values["sasl_oauthbearer_assertion_private_key_file"] is not None
@@ -133,6 +141,16 @@ def _check_endpoint(values: dict[str, Any], login: JaasLogin) -> None:
             "the token endpoint needs sasl_oauthbearer_client_credentials_client_id and "
             "..._client_secret, or an assertion (sasl_oauthbearer_assertion_*)"
         )
+
+
+def _is_url(text: str) -> bool:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(text)
+        return bool(parts.hostname) and parts.port != 0 and text.isprintable()
+    except ValueError:
+        return False
 
 
 def _check_tls(values: dict[str, Any], chosen: frozenset[str]) -> None:

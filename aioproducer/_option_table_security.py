@@ -123,7 +123,7 @@ class SecurityOptions(CoreOptions):
         source=_OIDC,
     )
     sasl_oauthbearer_token_endpoint_url: str | None = option(
-        None, Kind.STRING, "Where tokens are fetched.", source=_OIDC
+        None, Kind.STRING, "Where tokens are fetched.", source=_OIDC, is_url=True
     )
     sasl_oauthbearer_scope: str | None = option(
         None, Kind.STRING, "The scope a token is asked for.", source=_OIDC

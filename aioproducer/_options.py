@@ -19,9 +19,12 @@ from enum import Enum
 from math import isnan
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
+from aioproducer._secrets import without_login
 from aioproducer.errors import ConfigError
 
 T = TypeVar("T")
+
+_LONGEST_SHOWN: Final = 1000
 
 METADATA_KEY: Final = "option"
 """Where a dataclass field keeps its `Option`."""
@@ -211,6 +214,7 @@ class Option(NamedTuple):
         required: Whether the user must give it.
         name: The field's name: Kafka's name with underscores.
         kafka_name: Kafka's dotted name.
+        is_url: Whether it is a URL, whose login and query are not shown.
     """
 
     kind: Kind
@@ -221,6 +225,7 @@ class Option(NamedTuple):
     required: bool = False
     name: str = ""
     kafka_name: str = ""
+    is_url: bool = False
 
     @property
     def secret(self) -> bool:
@@ -233,7 +238,12 @@ class Option(NamedTuple):
 
     def shown(self, value: object) -> str:
         """Return a value as it may be printed."""
-        return "'***'" if self.secret and value is not None else repr(value)
+        if self.secret and value is not None:
+            return "'***'"
+        if self.is_url and isinstance(value, str):
+            value = without_login(value)
+        shown = repr(value)
+        return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
 
     def checked(self, value: object) -> object:
         """Return the value as it is kept.
@@ -295,7 +305,8 @@ def option(
     *,
     source: str = "Kafka",
     kafka_name: str = "",
+    is_url: bool = False,
 ) -> T:
     """Declare a supported option as a dataclass field's default."""
-    row = Option(kind, doc, default, constraint, source, kafka_name=kafka_name)
+    row = Option(kind, doc, default, constraint, source, kafka_name=kafka_name, is_url=is_url)
     return field(default=default, metadata={METADATA_KEY: row})

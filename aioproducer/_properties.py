@@ -10,49 +10,65 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from aioproducer._secrets import hides_arguments, shown_name, without_login
 from aioproducer.errors import ConfigError
 
 _BLANKS: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.?)", re.DOTALL)
+_MALFORMED: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
 _ENTRY: Final = re.compile(r"((?:\\.|[^\\:= \t\f])*)[ \t\f]*[:=]?[ \t\f]*(.*)", re.DOTALL)
 _SERVER: Final = re.compile(
     r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[\w.-]+)):(?P<port>\d{1,5})"
 )
 
 
+@hides_arguments
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the entries of a properties file; of a key given twice the last counts, as in Java."""
+    """Return the entries of a properties file; of a key given twice the last counts, as in Java.
+
+    Raises:
+        ConfigError: A `\\u` begins no escape. The error names line and key, never a value.
+    """
     entries = {}
-    for line in _logical_lines(text):
+    for number, line in _logical_lines(text):
         match = _ENTRY.fullmatch(line)
-        if match:
-            entries[_unescaped(match[1])] = _unescaped(match[2])
+        if match is None:
+            continue
+        key, value = match[1], match[2]
+        for part, shown in ((key, "a key"), (value, f"the value of {shown_name(key)}")):
+            if _MALFORMED.search(part):
+                raise ConfigError(
+                    f"line {number}: {shown} has a malformed \\uXXXX escape",
+                    advice="write a backslash as two (\\\\)",
+                )
+        entries[_unescaped(key)] = _unescaped(value)
     return entries
 
 
-def _logical_lines(text: str) -> Iterator[str]:
-    """Yield lines without comments and blank lines, continued ones joined."""
-    pending = ""
-    for raw in re.split(r"\r\n|\r|\n", text):
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield lines with the number of the first of each; continued ones joined, no comments."""
+    pending: list[str] = []
+    first = 0
+    for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         line = raw.lstrip(_BLANKS)
-        if not pending and (not line or line[0] in "#!"):
-            continue
+        if not pending:
+            first = number
+            if not line or line[0] in "#!":
+                continue
         trailing = len(line) - len(line.rstrip("\\"))
         if trailing % 2:
-            pending += line[:-1]
+            pending.append(line[:-1])
             continue
-        yield pending + line
-        pending = ""
+        yield first, "".join((*pending, line))
+        pending = []
     if pending:
-        yield pending
+        yield first, "".join(pending)
 
 
 def _unescaped(text: str) -> str:
     def character(match: re.Match[str]) -> str:
         escape = match[1]
-        if escape == "u":
-            raise ConfigError(f"malformed \\uxxxx escape in {text!r}")
         if len(escape) > 1:
             return chr(int(escape[1:], 16))
         return _ESCAPES.get(escape, escape)
@@ -72,7 +88,7 @@ def parse_servers(servers: Iterable[str]) -> tuple[tuple[str, int], ...]:
     for server in servers:
         address = _parse_server(server)
         if address in addresses:
-            raise ConfigError(f"bootstrap_servers names {server!r} twice")
+            raise ConfigError(f"bootstrap_servers names {without_login(server)!r} twice")
         addresses[address] = None
     if not addresses:
         raise ConfigError("bootstrap_servers is empty; give at least one host:port")
@@ -82,13 +98,14 @@ def parse_servers(servers: Iterable[str]) -> tuple[tuple[str, int], ...]:
 def _parse_server(server: str) -> tuple[str, int]:
     if "://" in server:
         raise ConfigError(
-            f"bootstrap_servers: {server!r} has a scheme; give host:port, and the kind of "
-            "connection in security_protocol"
+            f"bootstrap_servers: {without_login(server)!r} has a scheme; give host:port, and the "
+            "kind of connection in security_protocol"
         )
     match = _SERVER.fullmatch(server)
     if match is None:
         raise ConfigError(
-            f"bootstrap_servers: {server!r} is not host:port (IPv6 addresses stand in brackets)"
+            f"bootstrap_servers: {without_login(server)!r} is not host:port (IPv6 addresses stand "
+            "in brackets)"
         )
     port = int(match["port"])
     if not 0 < port < 65_536:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from aioproducer._secrets import Unpicklable, hides_arguments
 from aioproducer.errors import ConfigError
 
 _SCHEMES: Final = ("socks5", "socks5h", "http")
@@ -17,7 +18,7 @@ _LONGEST_SOCKS_FIELD: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
-class ProxyUrl:
+class ProxyUrl(Unpicklable):
     """A proxy, how to talk to it, and what to show it."""
 
     scheme: str
@@ -32,6 +33,7 @@ class ProxyUrl:
         return self.scheme != "socks5"
 
 
+@hides_arguments
 def parse_proxy_url(url: str) -> ProxyUrl:
     """Return the proxy a URL means; user name and password may be percent-encoded.
 

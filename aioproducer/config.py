@@ -24,6 +24,7 @@ from aioproducer._option_table import Acks, DeliveryErrorCallback
 from aioproducer._option_table_security import SecurityOptions
 from aioproducer._options import METADATA_KEY, Kind, Option
 from aioproducer._properties import parse_properties, parse_servers
+from aioproducer._secrets import hides_arguments
 from aioproducer.errors import ConfigError
 from aioproducer.serializers.calling import SerializerFunction
 from aioproducer.serializers.protocol import Serializer
@@ -63,6 +64,7 @@ class ProducerConfig(SecurityOptions):
 
     if not TYPE_CHECKING:  # type checkers see the typed signature the fields make
 
+        @hides_arguments
         def __init__(self, **options: Any) -> None:
             values = {row.name: row.default for row in _FIELD_OPTIONS}
             options = _by_our_names(options)
@@ -81,6 +83,7 @@ class ProducerConfig(SecurityOptions):
             object.__setattr__(self, "explicitly_set", chosen)
 
     @classmethod
+    @hides_arguments
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
         """Read properties by Kafka's names or other clients'; values may be text.
 
@@ -137,6 +140,7 @@ class ProducerConfig(SecurityOptions):
         )
 
     @classmethod
+    @hides_arguments
     def from_env(
         cls, prefix: str = "AIOPRODUCER_", environ: Mapping[str, str] | None = None
     ) -> Self:
@@ -161,6 +165,7 @@ class ProducerConfig(SecurityOptions):
         )
 
     @classmethod
+    @hides_arguments
     def from_file(cls, path: str | os.PathLike[str]) -> Self:
         """Read a properties file in Kafka's syntax, encoded in UTF-8.
 
@@ -174,8 +179,13 @@ class ProducerConfig(SecurityOptions):
             text = Path(path).read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise ConfigError(f"{os.fspath(path)} is not UTF-8: {error}") from None
-        return cls.from_properties(parse_properties(text))
+        try:
+            properties = parse_properties(text)
+        except ConfigError as error:
+            raise ConfigError(f"{os.fspath(path)}: {error.message}", advice=error.advice) from None
+        return cls.from_properties(properties)
 
+    @hides_arguments
     def replace(self, **options: Any) -> Self:
         """Return a configuration with the same explicit options, `options` overriding them."""
         return type(self)(**(self._chosen() | _by_our_names(options)))
@@ -235,6 +245,8 @@ class ProducerConfig(SecurityOptions):
         return super(SecurityOptions, self).__reduce_ex__(protocol)
 
     def __repr__(self) -> str:
+        if not hasattr(self, "explicitly_set"):
+            return "ProducerConfig(<not complete>)"  # in frames of its own constructor
         shown = (f"{name}={OPTIONS[name].shown(value)}" for name, value in self._chosen().items())
         return f"ProducerConfig({', '.join(shown)})"
 
@@ -243,6 +255,7 @@ ConfigInput = ProducerConfig | Mapping[str, object] | None
 """What constructors take besides options: a configuration, or properties by any client's names."""
 
 
+@hides_arguments
 def configured(config: ConfigInput, options: Mapping[str, Any]) -> ProducerConfig:
     """Return the configuration that a constructor's arguments give.
 
@@ -262,7 +275,9 @@ def configured(config: ConfigInput, options: Mapping[str, Any]) -> ProducerConfi
         return ProducerConfig._read(config, options)
     hint = ""
     if isinstance(config, str | list | tuple):
-        hint = f"; name the brokers by keyword: bootstrap_servers={config!r}"
+        servers = repr(config)
+        shown = "..." if "@" in servers else servers
+        hint = f"; name the brokers by keyword: bootstrap_servers={shown}"
     raise TypeError(
         "the positional argument must be a ProducerConfig or a mapping of properties, not "
         f"{type(config).__name__}{hint}"

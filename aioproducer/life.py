@@ -160,6 +160,8 @@ class Life:
             self._warn_of_being_unclosed()
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_state"):
+            return "<Producer, not complete>"  # in frames of its constructor
         return f"<Producer {self._config.client_id} {self._state.value}>"
 
     # -- for the classes above ---------------------------------------------------------------------

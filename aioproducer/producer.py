@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer._arguments import timeout_of
+from aioproducer._secrets import hides_arguments
 from aioproducer.bulk_calls import BulkCalls
 from aioproducer.config import ConfigInput, configured
 from aioproducer.errors import InvalidTopicError, WouldBlockError
@@ -58,6 +59,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
 
     __slots__ = ("_lane",)  # of all attributes: native code looks there
 
+    @hides_arguments
     def __init__(self, config: ConfigInput = None, /, **options: Any) -> None:
         settings = configured(config, options)
         super().__init__(settings)

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from aioproducer._arguments import index_of
+from aioproducer._secrets import hides_arguments
 from aioproducer.config import ConfigInput, configured
 from aioproducer.core import coordinator_questions as questions
 from aioproducer.core.prepared import Fate, fate_of
@@ -63,6 +64,7 @@ class TransactionAdmin:
         ...     await admin.finish(prepared, commit=True)
     """
 
+    @hides_arguments
     def __init__(self, config: ConfigInput = None, /, **options: Any) -> None:
         self._config = configured(config, options)
         self._client: CoordinatorClient | None = None
@@ -230,6 +232,7 @@ def _refusal(
             return PreparedTransactionUnknownError(f"{name} is {fate.value}")
 
 
+@hides_arguments
 async def finish_transaction(
     prepared: PreparedTransaction,
     config: ConfigInput = None,
@@ -243,6 +246,7 @@ async def finish_transaction(
         await admin.finish(prepared, commit=commit)
 
 
+@hides_arguments
 async def still_prepared(
     prepared: PreparedTransaction, config: ConfigInput = None, /, **options: Any
 ) -> bool:

@@ -1,7 +1,6 @@
 """Plain value types shared by every room and by users.
 
-Owns: names and shapes. Must not know: anything else of the package; this module imports the
-standard library only.
+Owns: names and shapes. Must not know: anything else of the package.
 """
 
 from __future__ import annotations
@@ -10,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+
+from aioproducer._secrets import Unpicklable
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
@@ -201,8 +202,10 @@ class TransactionDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class SaslCredentials:
+class SaslCredentials(Unpicklable):
     """A user name and what proves it, as `sasl_credentials` may return them.
+
+    It is not pickled (`TypeError`): a secret gets into no file or message by accident.
 
     Attributes:
         username: The name, or the id of a delegation token (KIP-48), or an AWS access key.
@@ -218,8 +221,8 @@ class SaslCredentials:
 
 
 @dataclass(frozen=True, slots=True)
-class OAuthToken:
-    """A bearer token, as `sasl_oauthbearer_token` may return it.
+class OAuthToken(Unpicklable):
+    """A bearer token, as `sasl_oauthbearer_token` may return it; it is not pickled (`TypeError`).
 
     Attributes:
         value: The token itself.

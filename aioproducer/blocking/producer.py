@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from aioproducer import producer as asynchronous
 from aioproducer._arguments import seconds_of, timeout_of
+from aioproducer._secrets import hides_arguments
 from aioproducer.blocking.handle import DeliveryHandle
 from aioproducer.blocking.inside import Inside
 from aioproducer.blocking.loop_thread import LoopThread
@@ -82,6 +83,7 @@ class Producer(TransactionalCalls):
         TypeError: `config` is something else.
     """
 
+    @hides_arguments
     def __init__(self, config: ConfigInput = None, /, **options: Any) -> None:
         self._producer = asynchronous.Producer(config, **options)
         self._exit_timeout = _EXIT_TIMEOUT_S
@@ -206,6 +208,8 @@ class Producer(TransactionalCalls):
         )
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_state"):
+            return "<blocking Producer, not complete>"  # in frames of its constructor
         state = "forked" if self._thread.forked else self._state.value
         return f"<blocking Producer {self.config.client_id} {state}>"
 

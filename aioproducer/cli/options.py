@@ -16,8 +16,9 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from aioproducer._option_reading import all_names
 from aioproducer._properties import parse_properties
-from aioproducer.config import ProducerConfig
+from aioproducer.config import ROWS, ProducerConfig
 from aioproducer.errors import ConfigError
 
 OUTPUT_FORMATS = ("text", "json")
@@ -129,7 +130,7 @@ class Connection:
             given |= _from_file(self.config_file)
         if self.bootstrap_server is not None:
             given["bootstrap.servers"] = self.bootstrap_server
-        return given | dict(pair(text, "-X") for text in self.properties or ())
+        return given | dict(_property(text) for text in self.properties or ())
 
 
 def _from_file(path: Path) -> dict[str, str]:
@@ -137,7 +138,20 @@ def _from_file(path: Path) -> dict[str, str]:
         return parse_properties(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"cannot read the configuration {path}: {reason}") from error
+    except ConfigError as error:
+        reason = error
+    raise ConfigError(f"cannot read the configuration {path}: {reason}")
+
+
+def _property(text: str) -> tuple[str, str]:
+    """Return an argument of `-X` in its parts; the error for a malformed one shows no value."""
+    name, found, value = text.partition("=")
+    if found and name:
+        return name, value
+    known = (each for each in all_names(ROWS, dotted=True) if text.startswith(each))
+    nearest = max(known, key=len, default=None)
+    hint = "" if nearest is None else f"; the one that begins with {nearest} has no ="
+    raise ConfigError(f"-X takes NAME=VALUE{hint}")
 
 
 def wants_json(format_: str, *, as_json: bool) -> bool:
@@ -155,7 +169,7 @@ def pair(text: str, option: str) -> tuple[str, str]:
     """`name=value`."""
     name, found, value = text.partition("=")
     if not found or not name:
-        raise ConfigError(f"{option} takes NAME=VALUE, not {text!r}")
+        raise ConfigError(f"{option} takes NAME=VALUE")  # what was given may be a secret
     return name, value
 
 

@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from aioproducer import log
 from aioproducer._option_rules_security import PASSWORD_MECHANISMS, jaas_login
+from aioproducer._secrets import cleared, hides_arguments
 from aioproducer.errors import (
     AuthenticationError,
     ConfigError,
@@ -46,6 +47,7 @@ _UNSECURED_LIFE = "unsecuredLoginLifetimeSeconds"
 # -- TLS -----------------------------------------------------------------------------------------
 
 
+@hides_arguments
 def tls_contexts(config: ProducerConfig) -> TlsContexts | None:
     """Where connections get their TLS contexts from; None without TLS.
 
@@ -87,6 +89,7 @@ def tls_contexts(config: ProducerConfig) -> TlsContexts | None:
 # -- SASL ----------------------------------------------------------------------------------------
 
 
+@hides_arguments
 def sasl_mechanism(config: ProducerConfig) -> Mechanism | None:
     """How connections authenticate; None without SASL.
 
@@ -167,6 +170,7 @@ def _calls(name: str, function: Callable[[], object]) -> Callable[[], Awaitable[
         except OSError as error:
             raise KafkaConnectionError(f"{name} raised {error!r}") from error
         except Exception as error:
+            cleared(error)
             if not was_logged:
                 was_logged = True
                 _log.error("%s raised an exception", name, exc_info=error)

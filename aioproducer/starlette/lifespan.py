@@ -21,6 +21,7 @@ from starlette.requests import HTTPConnection
 
 from aioproducer import log
 from aioproducer._arguments import timeout_of
+from aioproducer._secrets import hides_arguments
 from aioproducer.config import ConfigInput, configured
 from aioproducer.errors import IllegalStateError
 from aioproducer.producer import Producer
@@ -54,6 +55,7 @@ class ProducerLifespan:
         >>> app = FastAPI(lifespan=ProducerLifespan(bootstrap_servers="localhost:9092"))
     """
 
+    @hides_arguments
     def __init__(
         self,
         config: ConfigInput | Callable[[], Producer] = None,

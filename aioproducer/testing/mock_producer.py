@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import UUID
 
 from aioproducer._arguments import seconds_of, timeout_of
+from aioproducer._secrets import hides_arguments
 from aioproducer.errors import (
     IllegalStateError,
     KafkaError,
@@ -82,6 +83,7 @@ class MockProducer(Producer):
         flushes: how often `flush` was called.
     """
 
+    @hides_arguments
     def __init__(
         self,
         *,

@@ -21,6 +21,7 @@ from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Final, Self
 
+from aioproducer._secrets import hides_arguments
 from aioproducer.compat.aiokafka import _settings as settings
 from aioproducer.compat.aiokafka._batch import (
     BATCH_OVERHEAD,
@@ -79,6 +80,7 @@ class AIOKafkaProducer(TransactionalCalls):
     _loop: asyncio.AbstractEventLoop | None = None
     _source_traceback: traceback.StackSummary | None = None
 
+    @hides_arguments
     def __init__(
         self,
         *,
@@ -115,7 +117,7 @@ class AIOKafkaProducer(TransactionalCalls):
             warnings.warn(
                 "The `api_version` parameter has no effect and is deprecated",
                 DeprecationWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         idempotent = bool(enable_idempotence) or transactional_id is not None
         acks = settings.acks_option(acks, given=not _is_missing(acks), idempotent=idempotent)
@@ -171,11 +173,11 @@ class AIOKafkaProducer(TransactionalCalls):
             warnings.warn(
                 "The `loop` parameter is deprecated: the producer runs in the loop that starts it",
                 DeprecationWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         self._loop = loop
         if loop is not None and loop.get_debug():
-            self._source_traceback = traceback.extract_stack(sys._getframe(2))
+            self._source_traceback = traceback.extract_stack(sys._getframe(3))
 
     # -- life ------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Self
 
+from aioproducer._secrets import hides_arguments
 from aioproducer.compat._forwarding import forwarded
 from aioproducer.compat.confluent import errors
 from aioproducer.compat.confluent._inside import Inside
@@ -42,6 +43,7 @@ class AIOProducer:
         RuntimeError: No event loop runs.
     """
 
+    @hides_arguments
     def __init__(
         self,
         producer_conf: Mapping[str, Any],

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from aioproducer._secrets import hides_arguments
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.blocking.started import Started
 from aioproducer.compat.confluent import errors
@@ -45,6 +46,7 @@ class Producer:
         TypeError: The configuration is no mapping, or a callback is not callable.
     """
 
+    @hides_arguments
     def __init__(self, config: Mapping[str, Any] | None = None, /, **kwargs: Any) -> None:
         if config is not None and not isinstance(config, Mapping):
             raise TypeError("expected configuration dict")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, ClassVar, NamedTuple, Self
 
+from aioproducer._secrets import hides_arguments
 from aioproducer.compat.kafka import _settings as settings
 from aioproducer.compat.kafka import errors
 from aioproducer.compat.kafka._connection import Connection
@@ -56,6 +57,7 @@ class KafkaProducer(TransactionalCalls):
 
     _closed: bool = True  # until the constructor is through, there is nothing to close
 
+    @hides_arguments
     def __init__(self, **configs: Any) -> None:
         self.config: dict[str, Any] = {**copy.copy(self.DEFAULT_CONFIG), **configs}
         with translating():

@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from aioproducer._extras import needed
+from aioproducer._secrets import Unpicklable, hides_arguments
 from aioproducer.errors import AuthenticationError
 
 _EC_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class AssertionSettings:
+class AssertionSettings(Unpicklable):
     """What an assertion says; None leaves a claim out or to the template. Times in seconds."""
 
     private_key_file: str
@@ -63,6 +64,7 @@ def assertion_file(path: str) -> Callable[[], Awaitable[str]]:
     return read
 
 
+@hides_arguments
 def make_assertion(settings: AssertionSettings, now: float) -> str:
     """A signed JWT.
 

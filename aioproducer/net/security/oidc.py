@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
 from aioproducer._extras import needed
+from aioproducer._secrets import Unpicklable, hides_arguments
 from aioproducer.backoff import ExponentialBackoff
 from aioproducer.errors import AuthenticationError, KafkaConnectionError
 from aioproducer.net.security.tokens import as_token
@@ -43,7 +44,7 @@ Assertions = Callable[[], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class EndpointSettings:
+class EndpointSettings(Unpicklable):
     """Where and how tokens are asked for; times in seconds.
 
     Attributes:
@@ -91,6 +92,7 @@ class TokenEndpoint:
         self._assertions = assertions
         self._rng = rng
 
+    @hides_arguments
     async def fetch(self) -> OAuthToken:
         """A new token.
 

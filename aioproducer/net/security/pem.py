@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from aioproducer._secrets import Unpicklable, hides_arguments
 from aioproducer.errors import ConfigError
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
@@ -25,7 +26,7 @@ _DER_SEQUENCE = b"\x30"
 
 
 @dataclass(frozen=True, slots=True)
-class PemStore:
+class PemStore(Unpicklable):
     """What a key or trust store holds: certificates, and a private key if there is one."""
 
     certificates: tuple[str, ...] = ()
@@ -34,6 +35,7 @@ class PemStore:
     """What the private key is still encrypted with."""
 
 
+@hides_arguments
 def parse_pem(text: str, password: str | None = None) -> PemStore:
     """The certificates and the first private key in a text, whatever stands between them.
 
@@ -57,6 +59,7 @@ def parse_pem(text: str, password: str | None = None) -> PemStore:
     )
 
 
+@hides_arguments
 def read_store(path: str, password: str | None, kind: str | None = None) -> PemStore:
     """The content of a PEM or PKCS12 file; `kind` is what the user says it is.
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from aioproducer import log
+from aioproducer._secrets import Unpicklable, hides_arguments
 from aioproducer.errors import ConfigError
 from aioproducer.net.security.pem import PemStore, parse_pem, read_store
 
@@ -36,7 +37,7 @@ _Fingerprint = tuple[tuple[int, int, int] | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TlsSettings:
+class TlsSettings(Unpicklable):
     """The values of the TLS options; texts are PEM, kinds are what the user called a store."""
 
     context: ssl.SSLContext | None = None
@@ -94,6 +95,7 @@ class TlsContexts:
             _logger.info("read the TLS certificates again")
 
 
+@hides_arguments
 def make_context(settings: TlsSettings) -> ssl.SSLContext:
     """An `ssl.SSLContext` for these settings; reads files.
 

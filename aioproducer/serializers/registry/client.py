@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import quote
 from uuid import UUID
 
+from aioproducer._secrets import hides_arguments
 from aioproducer.backoff import ExponentialBackoff
 from aioproducer.errors import (
     ConfigError,
@@ -38,6 +39,7 @@ from aioproducer.serializers.registry.http import (
     RegistrySettings,
     TokenFunction,
     addresses,
+    check_headers,
 )
 from aioproducer.serializers.registry.schema import (
     RegisteredSchema,
@@ -90,6 +92,7 @@ class SchemaRegistry:
             a number is too small.
     """
 
+    @hides_arguments
     def __init__(
         self,
         url: str | Sequence[str],
@@ -117,12 +120,14 @@ class SchemaRegistry:
             retry_backoff_max_ms=retry_backoff_max_ms,
             latest_cache_ttl_ms=latest_cache_ttl_ms,
         )
+        headers = dict(headers or {})
+        check_headers(headers, bearer_token)
         settings = RegistrySettings(
             urls,
             basic_auth,
             bearer_token,
             ssl_context,
-            dict(headers or {}),
+            headers,
             request_timeout_ms / 1000,
             retries,
             ExponentialBackoff(retry_backoff_ms / 1000, retry_backoff_max_ms / 1000),
@@ -139,7 +144,7 @@ class SchemaRegistry:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __repr__(self) -> str:
-        return f"<SchemaRegistry {', '.join(self._urls)}>"
+        return f"<SchemaRegistry {', '.join(getattr(self, '_urls', ()))}>"
 
     async def __aenter__(self) -> Self:
         return self

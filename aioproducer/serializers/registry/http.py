@@ -17,13 +17,15 @@ import base64
 import inspect
 import json
 import random
+import re
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from aioproducer._extras import SCHEMA_REGISTRY, needed
+from aioproducer._secrets import Unpicklable, cleared, hides_arguments
 from aioproducer.backoff import ExponentialBackoff
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.serializers.registry.answers import RETRIABLE_STATUSES, refusal_of
@@ -35,11 +37,13 @@ TokenFunction = Callable[[], str | Awaitable[str]]
 """Gives the bearer token for one request."""
 
 _LARGEST_ANSWER: Final = 16 << 20
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
+_HEADER_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?")
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 
 
 @dataclass(frozen=True, slots=True)
-class RegistrySettings:
+class RegistrySettings(Unpicklable):
     """How to reach a registry; times in seconds.
 
     Attributes:
@@ -63,6 +67,7 @@ class RegistrySettings:
     backoff: ExponentialBackoff = field(default_factory=lambda: ExponentialBackoff(0.1, 2.0))
 
 
+@hides_arguments
 def addresses(
     given: str | Sequence[str], basic_auth: tuple[str, str] | None
 ) -> tuple[tuple[str, ...], tuple[str, str] | None]:
@@ -74,9 +79,7 @@ def addresses(
     texts = given.split(",") if isinstance(given, str) else list(given)
     urls = []
     for text in texts:
-        parts = urlsplit(text.strip())
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ConfigError("a schema registry's url looks like https://host:port/path")
+        parts = _parts_of(text)
         if parts.username is not None and basic_auth is None:
             basic_auth = (unquote(parts.username), unquote(parts.password or ""))
         place = parts.netloc.rpartition("@")[2]
@@ -84,6 +87,17 @@ def addresses(
     if not urls:
         raise ConfigError("a schema registry needs at least one url")
     return tuple(urls), basic_auth
+
+
+def _parts_of(text: str) -> SplitResult:
+    try:
+        parts = urlsplit(text.strip())
+        is_url = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_url = False
+    if not is_url:
+        raise ConfigError("a schema registry's url looks like https://host:port/path")
+    return parts
 
 
 class RegistryConnection:
@@ -120,6 +134,7 @@ class RegistryConnection:
         """Drops connections of a loop that has ended, without a farewell."""
         self._client = None
 
+    @hides_arguments
     async def request(
         self, method: str, path: str, what: str, body: dict[str, Any] | None = None
     ) -> Any:
@@ -141,7 +156,9 @@ class RegistryConnection:
             try:
                 status, answer = await self._ask(method, url + path, body)
             except (self._httpx.RequestError, TimeoutError) as error:
-                failure = _unreachable(what, url, error)
+                failure = self._failure(what, url, error)
+                if not failure.retriable:
+                    raise failure from None
             else:
                 if 200 <= status < 300:
                     self._first = settings.urls.index(url)
@@ -153,6 +170,13 @@ class RegistryConnection:
             if attempt > settings.retries:
                 raise failure
             await asyncio.sleep(settings.backoff.delay(attempt - 1, self._rng))
+
+    def _failure(self, what: str, url: str, error: Exception) -> SchemaRegistryError:
+        """Return the error for a request without an answer."""
+        if isinstance(error, self._httpx.LocalProtocolError):
+            # Its text quotes what was to be sent, such as credentials.
+            return SchemaRegistryError(f"{what}: the request cannot be sent to {url}")
+        return _unreachable(what, url, error)
 
     async def _ask(self, method: str, url: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
         client = await self._open()
@@ -202,16 +226,49 @@ class RegistryConnection:
                 made = token()
                 token = await made if inspect.isawaitable(made) else made
             except Exception as error:
+                cleared(error)
                 failure = SchemaRegistryError(f"the bearer_token function raised {error!r}")
                 # A service that gives tokens may be down for a while.
                 failure.retriable = isinstance(error, OSError | self._httpx.RequestError)
                 raise failure from error
         if token is not None:
+            if not is_header_value(token):
+                raise SchemaRegistryError(
+                    "the bearer token cannot be sent: it is no text of printable ASCII characters",
+                    advice="strip line ends and blanks from what bearer_token gives",
+                )
             headers["Authorization"] = f"Bearer {token}"
         elif settings.basic_auth is not None:
             pair = ":".join(settings.basic_auth).encode()
             headers["Authorization"] = f"Basic {base64.b64encode(pair).decode('ascii')}"
         return headers
+
+
+def is_header_value(given: object) -> bool:
+    """Return whether this is a text that HTTP can carry in a header as it is."""
+    return isinstance(given, str) and _HEADER_VALUE.fullmatch(given) is not None
+
+
+def check_headers(headers: Mapping[str, str], bearer_token: object) -> None:
+    """Refuse headers that cannot be sent, in words without their values.
+
+    Raises:
+        ConfigError: a name or a value has characters that a header cannot have.
+    """
+    for place, (name, value) in enumerate(headers.items(), 1):
+        if not _HEADER_NAME.fullmatch(name):
+            raise ConfigError(f"the name of header {place} for the schema registry is malformed")
+        if not is_header_value(value):
+            raise ConfigError(
+                f"the header {name} for the schema registry is no text of printable ASCII "
+                "characters",
+                advice="strip line ends and blanks from it",
+            )
+    if isinstance(bearer_token, str) and not is_header_value(bearer_token):
+        raise ConfigError(
+            "the bearer_token for the schema registry is no text of printable ASCII characters",
+            advice="strip line ends and blanks from it",
+        )
 
 
 def _unreachable(what: str, url: str, error: Exception) -> SchemaRegistryError:

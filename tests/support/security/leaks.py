@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import quote_plus
 
+from support.frames import shown_by
+
 _known: list[str] = []
 
 
@@ -45,6 +47,7 @@ class Evidence:
             pass
         if isinstance(thing, BaseException):
             self._texts += traceback.format_exception(thing)
+            self._texts.append(shown_by(thing))
             for other in (thing.__cause__, thing.__context__):
                 if other is not None:
                     self.add(other)
@@ -76,6 +79,13 @@ def collected() -> Iterator[Evidence]:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s %(args)r"))
+
+    def look_at_frames(record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[1] is not None:
+            evidence.text(shown_by(record.exc_info[1]))
+        return True
+
+    handler.addFilter(look_at_frames)
     root = logging.getLogger()
     level = root.level
     root.addHandler(handler)

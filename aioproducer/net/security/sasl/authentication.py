@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from aioproducer._secrets import hides_arguments
 from aioproducer.errors import (
     AuthenticationError,
     IllegalSaslStateError,
@@ -36,12 +37,14 @@ from aioproducer.wire.messages import (
 
 if TYPE_CHECKING:
     from aioproducer.net.handshake import Session
+    from aioproducer.net.security.sasl import Mechanism
 
 _LONGEST_TEXT = 300
 
 _Carry = Callable[[bytes], Awaitable[bytes]]
 
 
+@hides_arguments
 async def authenticate(session: Session) -> None:
     """Proves who we are, if the settings say how.
 
@@ -54,17 +57,8 @@ async def authenticate(session: Session) -> None:
         return
     carry = await _choose(session, mechanism.name)
     try:
-        async with (
-            asyncio.timeout_at(session.deadline),
-            aclosing(mechanism.exchange(session.host)) as exchange,
-        ):
-            token = await anext(exchange)
-            while True:
-                answer = await carry(token)
-                try:
-                    token = await exchange.asend(answer)
-                except StopAsyncIteration:
-                    return
+        async with asyncio.timeout_at(session.deadline):
+            await _exchange(mechanism, session.host, carry)
     except TimeoutError as error:
         raise KafkaConnectionError(
             f"authentication by {mechanism.name} was not finished in time"
@@ -73,12 +67,28 @@ async def authenticate(session: Session) -> None:
         raise in_authentication(error, mechanism.name) from error.__cause__
     except KafkaError:
         raise
+    except UnicodeEncodeError:
+        raise AuthenticationError(
+            "user name or password cannot be sent: they are no proper text (UTF-8)"
+        ) from None
     except Exception as error:
         # Its text stays in the cause: it comes from the user's code, and might say too much.
         raise KafkaConnectionError(
             f"{mechanism.name} cannot be used now: {type(error).__name__} in the code or library "
             "that provides the credentials"
         ) from error
+
+
+async def _exchange(mechanism: Mechanism, host: str, carry: _Carry) -> None:
+    """Carry tokens and answers until the mechanism has no more."""
+    async with aclosing(mechanism.exchange(host)) as exchange:
+        token = await anext(exchange)
+        while True:
+            answer = await carry(token)
+            try:
+                token = await exchange.asend(answer)
+            except StopAsyncIteration:
+                return
 
 
 async def _choose(session: Session, name: str) -> _Carry:
