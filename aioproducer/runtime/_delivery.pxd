@@ -9,11 +9,74 @@ cdef extern from "Python.h":
 
 cdef extern from *:
     """
-    /* Cython has no name for this slot (`am_send`, since Python 3.10). Through it an await
-       gets its result without the StopIteration that would otherwise carry it. */
     typedef int (*resume_function)(PyObject *, PyObject *, PyObject **);
+
+    /* StopIteration, but that the last one freed is used again: making one anew takes as long as
+       a third of `await send()`. One that Python code has caught has a traceback. */
+    static PyTypeObject stop_type = {PyVarObject_HEAD_INIT(NULL, 0) .tp_name = "StopIteration"};
+    static PyObject *spare_stop;
+
+    static void stop_dealloc(PyObject *self) {
+        PyStopIterationObject *stop = (PyStopIterationObject *) self;
+        if (spare_stop || stop->traceback || stop->context) {
+            stop_type.tp_base->tp_dealloc(self);
+            return;
+        }
+        Py_SET_REFCNT(self, 1);
+        spare_stop = self;
+        Py_CLEAR(stop->value);
+    }
+
+    static PyObject *new_stop(void) {
+        PyObject *args, *stop = spare_stop;
+        if (stop) {
+            spare_stop = NULL;
+            return stop;
+        }
+        if (!(stop_type.tp_flags & Py_TPFLAGS_READY)) {
+            stop_type.tp_base = (PyTypeObject *) PyExc_StopIteration;
+            stop_type.tp_basicsize = stop_type.tp_base->tp_basicsize;
+            stop_type.tp_dealloc = stop_dealloc;
+            if (PyType_Ready(&stop_type) < 0)
+                return NULL;
+        }
+        args = PyTuple_New(0);
+        stop = args ? stop_type.tp_new(&stop_type, args, NULL) : NULL;
+        Py_XDECREF(args);
+        return stop;
+    }
+
+    static void raise_stop(PyObject *value) {
+        PyObject *stop = new_stop();
+        if (!stop)
+            return;
+        Py_XSETREF(((PyStopIterationObject *) stop)->value, Py_NewRef(value));
+    #if PY_VERSION_HEX >= 0x030C0000
+        PyErr_SetRaisedException(stop);
+    #else
+        PyErr_SetObject(PyExc_StopIteration, stop);
+        Py_DECREF(stop);
+    #endif
+    }
+
+    /* `tp_iternext` by `am_send`. Raising StopIteration in Cython would add a traceback with two
+       frames, which take longer than everything else an await does. */
+    static PyObject *next_result(PyObject *self) {
+        PyObject *result = NULL;
+        if (Py_TYPE(self)->tp_as_async->am_send(self, Py_None, &result) == PYGEN_NEXT)
+            return result;
+        if (result && result != Py_None)
+            raise_stop(result);
+        Py_XDECREF(result);
+        return NULL;
+    }
+
+    /* Cython has no name for `am_send`, through which an await gets its result without a
+       StopIteration: the interpreter calls it up to 3.11, asyncio's tasks call it always. Since
+       3.12 the interpreter calls `tp_iternext`. */
     static void set_am_send(PyObject *type, resume_function resume) {
         ((PyTypeObject *) type)->tp_as_async->am_send = (sendfunc) resume;
+        ((PyTypeObject *) type)->tp_iternext = next_result;
         PyType_Modified((PyTypeObject *) type);
     }
     """

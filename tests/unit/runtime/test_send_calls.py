@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 import weakref
 from collections.abc import Coroutine
 from unittest import mock
@@ -18,6 +19,10 @@ from aioproducer.types import RecordMetadata, TimestampType
 from .lanes import NOW_MS, Bench
 
 pytestmark = pytest.mark.usefixtures("lane_form")
+
+
+def is_native(bench: Bench) -> bool:
+    return not type(bench.lane).__module__.endswith("_purelane")
 
 
 async def opened(**options) -> Bench:
@@ -218,6 +223,44 @@ async def test_call_driven_by_hand_ends_with_the_delivery():
     with pytest.raises(StopIteration) as stop:
         bench.producer.send("a", b"v").send(None)
     assert stop.value.value.topic == "a"
+    bench.end()
+
+
+async def test_end_of_an_await_driven_by_next_has_its_value_and_a_traceback_of_its_own():
+    bench = await opened()
+    stops = []
+    for _ in range(3):
+        try:
+            next(bench.producer.send("a", b"v").__await__())
+        except StopIteration as stop:
+            stops.append(stop)
+    deliveries = [stop.value for stop in stops]
+    assert len({delivery._index for delivery in deliveries}) == 3
+    if is_native(bench):
+        assert all(stop.__traceback__.tb_next is None for stop in stops)
+    bench.settle_oldest(base_offset=7)
+    for delivery in deliveries:
+        with pytest.raises(StopIteration) as stop:
+            next(delivery.__await__())
+        assert stop.value.value == await delivery
+        assert isinstance(stop.value.value, RecordMetadata)
+    with pytest.raises(StopIteration) as stop:
+        next(bench.producer.send("a", b"v").__await__())
+    assert [each.value for each in stops] == deliveries
+    assert stop.value.value not in deliveries
+    bench.end()
+
+
+async def test_what_an_await_gave_is_kept_by_nobody():
+    bench = await opened()
+    delivery = await bench.producer.send("a", b"v")
+    assert sys.getrefcount(delivery) == 2
+    bench.settle_oldest()
+    for _ in range(3):
+        metadata = await delivery
+        assert sys.getrefcount(metadata) <= 3  # native deliveries fill it again once it is dropped
+        next(delivery.__await__(), None)
+        assert sys.getrefcount(delivery) == 2
     bench.end()
 
 
