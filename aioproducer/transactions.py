@@ -22,7 +22,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from aioproducer._arguments import index_of
-from aioproducer.errors import IllegalStateError, KafkaError, TransactionAbortableError
+from aioproducer.errors import (
+    IllegalStateError,
+    KafkaError,
+    Persistence,
+    ProducerClosedError,
+    TransactionAbortableError,
+)
 from aioproducer.life import Life, State
 from aioproducer.types import (
     ConsumerGroupMetadata,
@@ -203,8 +209,10 @@ class Transaction:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._is_over:
-            return  # by a call inside the block
+        if self._is_over:  # by a call inside the block
+            if exc is None:
+                self._refuse_if_closed()
+            return
         if exc is None:
             await self._commit()
         else:
@@ -217,12 +225,24 @@ class Transaction:
             KafkaError: the transaction is not committed, or nobody knows; see `commit_transaction`.
         """
         task = self._producer._transaction_task
-        return self._is_over or (task is not None and task.tells_commit())
+        if self._is_over:
+            self._refuse_if_closed()
+            return True
+        return task is not None and task.tells_commit()
 
     @property
     def _is_over(self) -> bool:
         task = self._producer._transaction_task
         return task is not None and self._number is not None and self._number <= task.manager.over
+
+    def _refuse_if_closed(self) -> None:
+        """The block may not end as if the transaction were committed."""
+        task = self._producer._transaction_task
+        if task is not None and task.manager.aborted_by_close == self._number:
+            raise ProducerClosedError(
+                "the producer was closed before the transaction was committed, and aborted it",
+                persistence=Persistence.NOT_PERSISTED,
+            )
 
     def _check_current(self) -> None:
         """What is left of one transaction must not act on the next."""

@@ -117,6 +117,8 @@ class TransactionManager:
         """Counts the transactions; tells a record of one from a record of another."""
         self.over: int = 0
         """The last one that has ended, or that was prepared when the producer came to its end."""
+        self.aborted_by_close: int = 0
+        """The one that the producer aborted since it was closed; 0 for none."""
         self.on_work: Callable[[], None] = lambda: None
         """Called when a request may be due that was not before."""
         self._timeout_ms = timeout_ms
@@ -255,6 +257,7 @@ class TransactionManager:
             return None
         if self.state in CALLABLE_IN[OperationKind.ABORT]:
             self._operations.untold = None
+            self.aborted_by_close = self.number
             return self._abort(ProducerClosedError("the producer was closed meanwhile"))
         return self._operations.end_of_transaction()
 

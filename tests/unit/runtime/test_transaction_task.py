@@ -211,12 +211,20 @@ def test_a_block_whose_transaction_and_producer_were_ended_inside_is_left_withou
     perform(act)
 
 
-def test_a_block_whose_producer_was_closed_inside_says_that_nothing_is_committed() -> None:
+@pytest.mark.parametrize("timeout_s", [0, None])
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_block_whose_producer_was_closed_inside_says_that_nothing_is_committed(
+    timeout_s: float | None, failed: bool
+) -> None:
     async def act(stage: Stage) -> None:
         with pytest.raises(ProducerClosedError) as caught:
             async with stage.producer.transaction():
                 await stage.producer.send_and_wait("t", b"x")
-                await stage.producer.close(0)
+                if failed:
+                    stage.faults.error(ApiKey.PRODUCE, 87)  # INVALID_RECORD
+                    await stage.producer.send("t", b"y")
+                    await stage.producer.flush()
+                await stage.producer.close(timeout_s)
         assert caught.value.persistence is Persistence.NOT_PERSISTED
 
     perform(act)
