@@ -25,7 +25,6 @@ from aioproducer._arguments import index_of
 from aioproducer.errors import (
     IllegalStateError,
     KafkaError,
-    Persistence,
     ProducerClosedError,
     TransactionAbortableError,
 )
@@ -33,6 +32,7 @@ from aioproducer.life import Life, State
 from aioproducer.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
+    Persistence,
     PreparedTransaction,
     TopicPartition,
 )
