@@ -13,9 +13,11 @@ imported by `source.py`, `streaming.py` and `reader.py` alone.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
 
     from aioproducer.spark.foreach import batch_writer as batch_writer
@@ -27,15 +29,29 @@ _HOMES = {"AioproducerSource": "source", "RowError": "rows", "batch_writer": "fo
 __all__ = ["AioproducerSource", "RowError", "batch_writer", "register"]
 
 
-def register(spark: SparkSession) -> None:
+def register(spark: SparkSession, *, options: Mapping[str, str] | None = None) -> None:
     """Makes `format("aioproducer")` known to a session, Spark Connect's too.
 
     Spark finds the installed package by itself as well, unless one of all modules named `pyspark_*`
     cannot be imported; this call works always.
+
+    Args:
+        options: hold for all reads, writes and tables of the session that have no others, such as
+            `{"kafka.bootstrap.servers": "localhost:9092"}`. Secrets belong into environment
+            variables (`kafka.sasl.password.env`).
     """
     from aioproducer.spark.source import AioproducerSource
 
-    spark.dataSource.register(AioproducerSource)
+    if not options:
+        spark.dataSource.register(AioproducerSource)
+        return
+
+    lower = {name.lower(): value for name, value in options.items()}
+
+    class WithOptions(AioproducerSource):
+        defaults: ClassVar[Mapping[str, str]] = lower
+
+    spark.dataSource.register(WithOptions)
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,9 @@ Owns: our own options (`OWN_OPTIONS`), which of them fit together, how `kafka.*`
 `ProducerConfig`, where secrets come from. Must not know: PySpark, columns, connections.
 
 Invariants
-- An option nobody knows is refused, with the nearest name that is known.
+- An option that may have been meant for us and that nobody knows is refused, with the nearest name
+  that is known; any other is Spark's, such as `queryName`, and is ignored (`_is_ours`).
+- No error quotes the value of an option: it may be a secret in the wrong place.
 - What is pickled for the executors are the strings as given: a secret taken from the environment
   (`kafka.<name>.env`) is read where the producer is made and travels nowhere.
 - No `repr` shows a secret.
@@ -13,6 +15,7 @@ Invariants
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -22,9 +25,8 @@ from typing import Any, Final, NamedTuple, Self
 from aioproducer._option_reading import all_names, is_known, option_set_by
 from aioproducer.config import ROWS, ProducerConfig
 from aioproducer.errors import ConfigError
+from aioproducer.spark.wording import FROM_ENVIRONMENT, KAFKA, in_users_words
 
-_KAFKA: Final = "kafka."
-_FROM_ENVIRONMENT: Final = ".env"
 _SERVERS: Final = "bootstrap.servers"
 
 
@@ -109,6 +111,12 @@ OWN_OPTIONS: Final = (
 
 _BY_NAME: Final = {option.name.lower(): option for option in OWN_OPTIONS}
 
+TABLE: Final = "table"
+"""The use of options for a table that is created: they may be for its reads and its writes."""
+
+_WORDS: Final = {word for name in _BY_NAME for word in name.split(".")}
+_FIRST_WORDS: Final = {name.split(".")[0] for name in _BY_NAME if "." in name}
+
 _OURS: Final = {
     "key.serializer": "the types of the columns decide: binary, or string as UTF-8",
     "value.serializer": "the types of the columns decide: binary, or string as UTF-8",
@@ -124,6 +132,16 @@ _NAMES: Final = (
     "marker.topic",
 )
 """Options of ours that name something."""
+
+_TOPICS: Final = ("topic", "dead.letter.topic", "marker.topic")
+_TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+_VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
+
+_ADVICE: Final = (
+    "for a table: Spark hands no OPTIONS of a table with declared columns to Python data sources; "
+    "create it without columns or as a TEMPORARY VIEW, write INSERT INTO t WITH (...), or "
+    "register(spark, options={...})"
+)
 
 DEFAULTS: Final = {"batch.size": "262144", "linger.ms": "20", "client.id": "aioproducer-spark"}
 """Where Spark is better served than by Kafka's defaults: rows come by the ten thousand.
@@ -151,7 +169,7 @@ class SourceOptions:
 
         Args:
             options: as Spark gives them.
-            use: `write`, `stream` or `read`.
+            use: `write`, `stream`, `read` or `TABLE`.
 
         Raises:
             ConfigError: one is unknown, has a wrong value or does not go with another.
@@ -160,18 +178,31 @@ class SourceOptions:
         kafka: dict[str, str] = {}
         for given, value in options.items():
             name = given.lower()
-            if name.startswith(_KAFKA):
-                kafka[name.removeprefix(_KAFKA)] = value
-            else:
-                _check_own(name, use)
+            if name.startswith(KAFKA):
+                kafka[name.removeprefix(KAFKA)] = value
+            elif _is_ours(name, use, options):
                 own[name] = value
         for name in kafka:
             _check_kafka(name)
         if _SERVERS not in kafka:
-            raise ConfigError(f"the option {_KAFKA}{_SERVERS} must be given")
+            raise ConfigError(f"the option {KAFKA}{_SERVERS} must be given", advice=_ADVICE)
         parsed = cls(own, kafka)
         parsed._check()
         return parsed
+
+    def refuse_secrets(self, given: Mapping[str, str]) -> None:
+        """Refuse secrets that Spark would keep in its catalog.
+
+        Raises:
+            ConfigError: One of these options is a secret.
+        """
+        for name in given:
+            row = option_set_by(name.lower().removeprefix(KAFKA), ROWS)
+            if row is not None and row.secret:
+                raise ConfigError(
+                    f"{name} is a secret, and Spark keeps the options of a table in its catalog",
+                    advice=f"give {name}{FROM_ENVIRONMENT}, the name of an environment variable",
+                )
 
     @property
     def topic(self) -> str | None:
@@ -198,31 +229,28 @@ class SourceOptions:
 
     def _config(self, environ: Mapping[str, str]) -> ProducerConfig:
         given = {
-            name: value
-            for name, value in self.kafka.items()
-            if not name.endswith(_FROM_ENVIRONMENT)
+            name: value for name, value in self.kafka.items() if not name.endswith(FROM_ENVIRONMENT)
         }
         for name, variable in self.kafka.items():
-            if name.endswith(_FROM_ENVIRONMENT):
-                stem = name.removesuffix(_FROM_ENVIRONMENT)
+            if name.endswith(FROM_ENVIRONMENT):
+                stem = name.removesuffix(FROM_ENVIRONMENT)
                 if stem in given:
-                    raise ConfigError(f"{_KAFKA}{stem} is given twice, the second time as .env")
+                    raise ConfigError(f"{KAFKA}{stem} is given twice, the second time as .env")
                 if variable not in environ:
                     raise ConfigError(
-                        f"{_KAFKA}{name} names the environment variable {variable!r}, which is "
-                        "not set in this process",
+                        f"{KAFKA}{name} names {_shown_variable(variable)} which is not set in this "
+                        "process",
                         advice="set it for driver and executors (spark.executorEnv.*)",
                     )
                 given[stem] = environ[variable]
         chosen = {_dotted(name) for name in given}
         defaults = {name: value for name, value in DEFAULTS.items() if name not in chosen}
-        return ProducerConfig.from_properties(defaults | given)
+        with in_users_words(given):
+            return ProducerConfig.from_properties(defaults | given)
 
     def _check(self) -> None:
         """Everything that can be known to be wrong before a connection is made."""
-        variables = [
-            value for name, value in self.kafka.items() if name.endswith(_FROM_ENVIRONMENT)
-        ]
+        variables = [value for name, value in self.kafka.items() if name.endswith(FROM_ENVIRONMENT)]
         # A driver need not know the executors' secrets: any text does for the check.
         config = self._config({**dict.fromkeys(variables, "unknown"), **os.environ})
         if config.acks_value == 0:
@@ -231,10 +259,7 @@ class SourceOptions:
             guarantee = self.guarantee
         except ValueError:
             known = [each.value for each in Guarantee]
-            raise ConfigError(
-                f"delivery.guarantee must be one of {', '.join(known)}, not "
-                f"{self.own['delivery.guarantee']!r}"
-            ) from None
+            raise ConfigError(f"delivery.guarantee must be one of {', '.join(known)}") from None
         if guarantee is Guarantee.AT_LEAST_ONCE:
             if "transactional.id.prefix" in self.own:
                 raise ConfigError(
@@ -253,35 +278,65 @@ class SourceOptions:
             )
         if not self.own.get("accept.lost.epoch", "0").isdecimal():
             raise ConfigError("accept.lost.epoch must be the number of an epoch")
-        for name in (
-            "topic",
-            "dead.letter.topic",
-            "transactional.id.prefix",
-            "job.id",
-            "marker.topic",
-        ):
+        for name in _NAMES:
             if self.own.get(name) == "":
                 raise ConfigError(f"{name} is empty")
+        for name in _TOPICS:
+            if name in self.own and not _TOPIC.fullmatch(self.own[name]):
+                raise ConfigError(
+                    f"{name} is no name of a topic: these have up to 249 letters, digits, dots, "
+                    "underscores and hyphens"
+                )
 
 
-def _check_own(name: str, use: str) -> None:
+def only_for(use: str, options: Mapping[str, str]) -> dict[str, str]:
+    """Return options that are shared by reads and writes, without those of no meaning here."""
+    return {
+        name: value
+        for name, value in options.items()
+        if (row := _BY_NAME.get(name.lower())) is None or use in row.used.split()
+    }
+
+
+def _is_ours(name: str, use: str, options: Mapping[str, str]) -> bool:
+    """Return whether an option is one of ours; if not, it is Spark's own and is ignored.
+
+    An option that is like one of ours is refused: a misspelt guarantee must not go unnoticed. Like
+    ours is what lacks the `kafka.`, begins with a word that ours begin with, is a word of ours, or
+    is nearly spelt like ours.
+    """
     option = _BY_NAME.get(name)
-    if option is not None and use in option.used.split():
-        return
+    if option is not None and use in (TABLE, *option.used.split()):
+        return True
     if option is not None:
         raise ConfigError(f"the option {option.name} has no meaning here ({use})")
-    if name == "path":
+    if name == "path" and "topic" not in {given.lower() for given in options}:
         raise ConfigError('there is no path: call save() or start(), and give option("topic", ...)')
-    usable = [each.name for each in OWN_OPTIONS if use in each.used.split()]
-    raise _unknown(name, [*usable, *_producer_options()])
+    words = re.split(r"[._-]", name)
+    usable = [each.name for each in OWN_OPTIONS if use in (TABLE, *each.used.split())]
+    nearest = get_close_matches(name, [each.lower() for each in _BY_NAME], n=1, cutoff=0.75)
+    if (
+        nearest
+        or (words[0] in _FIRST_WORDS if len(words) > 1 else name in _WORDS)
+        or is_known(name, ROWS)
+    ):
+        raise _unknown(name, [*usable, *_producer_options()])
+    return False
 
 
 def _check_kafka(name: str) -> None:
-    stem = name.removesuffix(_FROM_ENVIRONMENT)
+    stem = name.removesuffix(FROM_ENVIRONMENT)
     if not is_known(stem, ROWS):
-        raise _unknown(_KAFKA + name, _producer_options())
+        raise _unknown(KAFKA + name, _producer_options())
     if _dotted(stem) in _OURS:
-        raise ConfigError(f"{_KAFKA}{name} cannot be given: {_OURS[_dotted(stem)]}")
+        raise ConfigError(f"{KAFKA}{name} cannot be given: {_OURS[_dotted(stem)]}")
+
+
+def _shown_variable(name: str) -> str:
+    """Return the words for a variable; what does not look like one may be the secret itself."""
+    if _VARIABLE.fullmatch(name):
+        return f"the environment variable {name!r},"
+    return "no environment variable in capital letters: its value is the name of a variable,"
 
 
 def _dotted(name: str) -> str:
@@ -291,7 +346,7 @@ def _dotted(name: str) -> str:
 
 
 def _producer_options() -> list[str]:
-    return [_KAFKA + name for name in all_names(ROWS, dotted=True)]
+    return [KAFKA + name for name in all_names(ROWS, dotted=True)]
 
 
 def _unknown(name: str, known: list[str]) -> ConfigError:

@@ -32,6 +32,7 @@ from aioproducer.spark.exactly_once import (
 from aioproducer.spark.options import Guarantee, SourceOptions
 from aioproducer.spark.pool import Kind
 from aioproducer.spark.schema import plan_columns
+from aioproducer.spark.wording import in_users_words
 from aioproducer.transaction_admin import TransactionAdmin
 
 if TYPE_CHECKING:
@@ -88,7 +89,12 @@ class SinkPlan:
         Raises:
             ConfigError, SerializationError: it cannot work.
         """
-        options = _checked(given, "write", overwrite=overwrite)
+        if overwrite:
+            raise ConfigError(
+                "records in Kafka cannot be overwritten, only appended",
+                advice='use mode("append") or INSERT INTO',
+            )
+        options = SourceOptions.parse(given, "write")
         job = options.own.get("job.id") or str(uuid.uuid4())
         prefix = None
         if options.guarantee is not Guarantee.AT_LEAST_ONCE:
@@ -97,11 +103,9 @@ class SinkPlan:
         return cls(options, plan_columns(fields, options.topic), prefix, job)
 
     @classmethod
-    def of_stream(
-        cls, given: Mapping[str, str], fields: Sequence[tuple[str, str]], *, overwrite: bool
-    ) -> Self:
+    def of_stream(cls, given: Mapping[str, str], fields: Sequence[tuple[str, str]]) -> Self:
         """The plan of `df.writeStream`; errors as `of_batch`."""
-        options = _checked(given, "stream", overwrite=overwrite)
+        options = SourceOptions.parse(given, "stream")
         prefix = None
         if options.guarantee is not Guarantee.AT_LEAST_ONCE:
             prefix = options.own.get("transactional.id.prefix")
@@ -126,7 +130,8 @@ class SinkPlan:
         if self.options.guarantee is not Guarantee.EXACTLY_ONCE or self.exactly_once is not None:
             self.end_orphans()
             return self
-        return replace(self, exactly_once=self._driver().plan())
+        with in_users_words(self.options.kafka):
+            return replace(self, exactly_once=self._driver().plan())
 
     def end_orphans(self) -> None:
         """Aborts what killed tasks of `task-transactions` have left open; when none runs.
@@ -174,12 +179,3 @@ class SinkPlan:
             # A job that nobody named is called by an id that was made up for this one plan.
             used_once=self.job is not None and not self.options.own.get("job.id"),
         )
-
-
-def _checked(given: Mapping[str, str], use: str, *, overwrite: bool) -> SourceOptions:
-    if overwrite:
-        raise ConfigError(
-            "records in Kafka cannot be overwritten",
-            advice='use mode("append"), or outputMode("append")',
-        )
-    return SourceOptions.parse(given, use)

@@ -11,7 +11,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
@@ -21,9 +21,16 @@ from aioproducer.errors import ConfigError
 from aioproducer.records.batch import DecodedRecord
 from aioproducer.spark.options import SourceOptions
 from aioproducer.spark.reading import EARLIEST, LATEST, Fetched, TopicRange
+from aioproducer.spark.wording import in_users_words
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 _T = TypeVar("_T")
 
+TABLE_OPTIONS: Final = "aioproducer.options"
+"""The key of a table's options in the metadata of its columns."""
+_HEADERS: Final = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 _COLUMNS: Final = {
     "key": "BINARY",
     "value": "BINARY",
@@ -32,7 +39,7 @@ _COLUMNS: Final = {
     "offset": "BIGINT",
     "timestamp": "TIMESTAMP",
     "timestampType": "INT",
-    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    "headers": _HEADERS,
 }
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,8 +48,43 @@ _JOIN_S: Final = 5.0
 
 def columns_read(options: SourceOptions) -> str:
     """The columns of a read, as DDL."""
+    return ", ".join(f"{name} {kind}" for name, kind in _named_columns(options).items())
+
+
+def _named_columns(options: SourceOptions) -> dict[str, str]:
     left_out = set() if _flag(options, "includeheaders") else {"headers"}
-    return ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items() if name not in left_out)
+    return {name: kind for name, kind in _COLUMNS.items() if name not in left_out}
+
+
+def columns_of_table(options: SourceOptions, kept: Mapping[str, str]) -> StructType:
+    """Return the same columns for a table, each of which carries the table's options.
+
+    Spark keeps columns with their metadata in its catalog, and hands no other options of a table to
+    a Python data source that reads it or inserts into it.
+    """
+    from pyspark.sql import types
+
+    header = types.StructType(
+        [
+            types.StructField("key", types.StringType()),
+            types.StructField("value", types.BinaryType()),
+        ]
+    )
+    known: dict[str, types.DataType] = {
+        "BINARY": types.BinaryType(),
+        "STRING": types.StringType(),
+        "INT": types.IntegerType(),
+        "BIGINT": types.LongType(),
+        "TIMESTAMP": types.TimestampType(),
+        _HEADERS: types.ArrayType(header),
+    }
+    columns = _named_columns(options)
+    return types.StructType(
+        [
+            types.StructField(name, known[kind], metadata={TABLE_OPTIONS: dict(kept)})
+            for name, kind in columns.items()
+        ]
+    )
 
 
 class OffsetRange(InputPartition):
@@ -72,9 +114,7 @@ class TopicReader(DataSourceReader):
             )
         isolation = options.own.get("isolation.level", "read_committed")
         if isolation not in {"read_committed", "read_uncommitted"}:
-            raise ConfigError(
-                f"isolation.level must be read_committed or read_uncommitted, not {isolation!r}"
-            )
+            raise ConfigError("isolation.level must be read_committed or read_uncommitted")
         self._options = options
         self._topic: str = options.topic
         self._committed = isolation == "read_committed"
@@ -82,7 +122,7 @@ class TopicReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """One task per partition that has anything to read; on the driver."""
-        with _running() as run:
+        with in_users_words(self._options.kafka), _running() as run:
             earliest, latest = run(self._limits)
         starts = self._chosen("startingoffsets", "earliest", earliest, latest)
         ends = self._chosen("endingoffsets", "latest", earliest, latest)
@@ -99,7 +139,7 @@ class TopicReader(DataSourceReader):
         """The rows of one task."""
         if not isinstance(partition, OffsetRange):  # Spark hands over what `partitions` gave
             return
-        with _running() as run:
+        with in_users_words(self._options.kafka), _running() as run:
             source = self._range()
             run(source.__aenter__)
             try:
@@ -158,7 +198,7 @@ def _parsed(option: str, text: str, topic: str) -> dict[int, int]:
         offsets = {int(each): int(offset) for each, offset in json.loads(text)[topic].items()}
     except (ValueError, TypeError, KeyError, AttributeError):
         raise ConfigError(
-            f'{option} must be earliest, latest or {{"{topic}":{{"0":17}}}}, not {text!r}'
+            f'{option} must be earliest, latest or {{"{topic}":{{"0":17}}}}'
         ) from None
     if min(offsets.values(), default=0) < EARLIEST:
         raise ConfigError(f"{option}: there are no offsets below {EARLIEST}")
@@ -168,7 +208,7 @@ def _parsed(option: str, text: str, topic: str) -> dict[int, int]:
 def _flag(options: SourceOptions, name: str) -> bool:
     text = options.own.get(name, "true").lower()
     if text not in {"true", "false"}:
-        raise ConfigError(f"{name} must be true or false, not {text!r}")
+        raise ConfigError(f"{name} must be true or false")
     return text == "true"
 
 

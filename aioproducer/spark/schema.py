@@ -43,6 +43,10 @@ _COLUMNS: Final = {
 }
 
 
+_OF_READS: Final = ("offset", "timestampType")
+"""Columns that reads have beside these: brokers give them, and writes leave them out."""
+
+
 def plan_columns(fields: Sequence[tuple[str, str]], topic: str | None) -> ArrowColumns:
     """Assigns the columns.
 
@@ -53,6 +57,7 @@ def plan_columns(fields: Sequence[tuple[str, str]], topic: str | None) -> ArrowC
     Raises:
         SerializationError: a column is missing, unknown, there twice or of a wrong type.
     """
+    fields = [field for field in fields if field[0] not in _OF_READS]
     names = [name for name, _ in fields]
     for name, kind in fields:
         _check(name, kind, names)

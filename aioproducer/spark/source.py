@@ -10,9 +10,9 @@ copies: whatever they need travels in the plan or in the tasks' messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from aioproducer._extras import required
 
@@ -32,9 +32,14 @@ if TYPE_CHECKING:
     from aioproducer.spark.plan import SinkPlan, TaskPlace
     from aioproducer.spark.task import TaskReport
 
+_OPTION: Final = "option."
+
 
 class AioproducerSource(DataSource):
     """`format("aioproducer")`: DataFrames and streams into Kafka, and topics read back."""
+
+    defaults: ClassVar[Mapping[str, str]] = {}
+    """Options that hold unless a read, write or table has others."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -45,19 +50,25 @@ class AioproducerSource(DataSource):
         """What `format()` is given."""
         return "aioproducer"
 
-    def schema(self) -> str:
-        """The columns of a read."""
-        from aioproducer.spark.options import SourceOptions
-        from aioproducer.spark.reader import columns_read
+    def schema(self) -> str | StructType:
+        """The columns of a read; Spark asks for those of a table when it is created."""
+        from aioproducer.spark.options import TABLE, SourceOptions
+        from aioproducer.spark.reader import columns_of_table, columns_read
 
-        return columns_read(SourceOptions.parse(self._given, "read"))
+        given = _of_new_table(self._given)
+        if given is None:
+            return columns_read(SourceOptions.parse(self._known(), "read"))
+        options = SourceOptions.parse({**self.defaults, **given}, TABLE)
+        options.refuse_secrets(given)
+        return columns_of_table(options, given)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads a topic from some offsets to others; for verification and backfills."""
         from aioproducer.spark.options import SourceOptions
         from aioproducer.spark.reader import TopicReader
 
-        return TopicReader(SourceOptions.parse(self._given, "read"), schema.fieldNames())
+        options = SourceOptions.parse(self._known(schema, "read"), "read")
+        return TopicReader(options, schema.fieldNames())
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Checks options and columns; Spark calls it once per write, before any task.
@@ -69,17 +80,47 @@ class AioproducerSource(DataSource):
         """
         from aioproducer.spark.plan import SinkPlan
 
-        plan = SinkPlan.of_batch(self._given, _fields(schema), overwrite=overwrite)
+        given = self._known(schema, "write")
+        plan = SinkPlan.of_batch(given, _fields(schema), overwrite=overwrite)
         return BatchWriter(plan.begun())
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:
-        """As `writer`; Spark calls it for each micro-batch, and again to commit or abort it."""
+        """As `writer`; Spark calls it for each micro-batch, and again to commit or abort it.
+
+        `overwrite` is `outputMode("complete")`: as in Spark's own Kafka sink, each micro-batch
+        appends the whole result, and the newest record of a key counts.
+        """
         from aioproducer.spark.plan import SinkPlan
         from aioproducer.spark.streaming import StreamWriter
 
-        return StreamWriter(SinkPlan.of_stream(self._given, _fields(schema), overwrite=overwrite))
+        return StreamWriter(SinkPlan.of_stream(self._known(schema, "stream"), _fields(schema)))
+
+    def _known(self, schema: StructType | None = None, use: str = "") -> dict[str, str]:
+        """The options: those of this read or write, of the table, of `register`, in this order."""
+        from aioproducer.spark.options import only_for
+        from aioproducer.spark.reader import TABLE_OPTIONS
+
+        table: dict[str, str] = {}
+        for field in () if schema is None else schema.fields:
+            table = table or (field.metadata or {}).get(TABLE_OPTIONS, {})
+        shared = {**self.defaults, **table}
+        return {**(only_for(use, shared) if use else shared), **self._given}
+
+
+def _of_new_table(given: Mapping[str, str]) -> dict[str, str] | None:
+    """The OPTIONS of a table that is being created; None if there is no such table.
+
+    Spark adds them to the table's properties, and repeats each of them as `option.NAME`.
+    """
+    if "provider" not in given:
+        return None
+    return {
+        name.removeprefix(_OPTION): value
+        for name, value in given.items()
+        if name.startswith(_OPTION)
+    }
 
 
 def _fields(schema: StructType) -> list[tuple[str, str]]:

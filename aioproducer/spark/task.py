@@ -20,6 +20,7 @@ from aioproducer.spark.options import Guarantee
 from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
 from aioproducer.spark.pool import POOL
 from aioproducer.spark.sending import Sent, Target, send_batches
+from aioproducer.spark.wording import in_users_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,6 +62,13 @@ def write_task(
         KafkaError: the producer could not start or go on.
     """
     _spare_collector()
+    with in_users_words(plan.options.kafka):
+        return _written(plan, place, epoch, batches)
+
+
+def _written(
+    plan: SinkPlan, place: TaskPlace, epoch: Epoch, batches: Iterator[pa.RecordBatch]
+) -> TaskReport:
     if plan.exactly_once is not None:
         return _prepare_task(plan, plan.exactly_once, place, epoch, batches)
     with Ahead(batches) as ahead, POOL.producer(plan.options, plan.prefix) as producer:
@@ -135,7 +143,8 @@ def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> 
     """Publishes what the tasks have prepared, where that is asked for; logs one line."""
     how = ""
     if plan.options.guarantee is Guarantee.EXACTLY_ONCE:
-        done = plan.committed(epoch, _results(reports))
+        with in_users_words(plan.options.kafka):
+            done = plan.committed(epoch, _results(reports))
         took = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in done.seconds.items())
         how = ", skipped" if done.skipped else f", {done.transactions} transactions: {took}"
     elif plan.job is not None:  # a stream's next batch does that
@@ -146,7 +155,8 @@ def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> 
 def abort(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> None:
     """Gives up what the tasks have prepared; what was written at least once stays."""
     if plan.options.guarantee is Guarantee.EXACTLY_ONCE:
-        plan.aborted(epoch, _results(reports))
+        with in_users_words(plan.options.kafka):
+            plan.aborted(epoch, _results(reports))
     plan.end_orphans()
     _LOG.warning("epoch %d not written: %s", epoch, _totals(reports))
 

@@ -101,3 +101,28 @@ def test_updates_go_by_foreach_batch(spark: Any, embedded: EmbeddedKafka, tmp_pa
     query.awaitTermination(120)
     assert sorted(int(each.key or b"") for each in embedded.records(topic)) == list(range(10))
     assert set(embedded.numbers(topic)) == {1}
+
+
+def test_complete_mode_appends_the_whole_result_in_a_named_query(
+    spark: Any, embedded: EmbeddedKafka, tmp_path: Path
+) -> None:
+    topic = embedded.topic(1)
+    options = {"topic": topic, "delivery.guarantee": "exactly-once"}
+    for _ in range(2):
+        put(spark, tmp_path / "in", 0, 3)
+        counts = stream(spark, tmp_path / "in").groupBy("value").count()
+        frame = counts.selectExpr("value AS key", "CAST(count AS STRING) AS value")
+        query = (
+            frame.writeStream.format("aioproducer")
+            .queryName("counts")
+            .outputMode("complete")
+            .option("kafka.bootstrap.servers", embedded.servers)
+            .option("checkpointLocation", str(tmp_path / "cp"))
+            .options(**options)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+    assert embedded.numbers(topic) == [1, 1, 1, 2, 2, 2]
+    newest = {each.key: each.value for each in embedded.read(topic)[0]}
+    assert newest == {b"0": b"2", b"1": b"2", b"2": b"2"}

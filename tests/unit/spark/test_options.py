@@ -65,11 +65,40 @@ def test_an_unknown_option_is_refused_with_the_nearest_one(name: str, nearest: s
         ({"startingOffsets": "earliest"}, "no meaning here"),
         ({"path": "x"}, "there is no path"),
         ({"topic": ""}, "topic is empty"),
+        ({"topic": "no topic!"}, "topic is no name of a topic"),
     ],
 )
 def test_what_cannot_work_is_refused(options: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         SourceOptions.parse(SERVERS | options, "write")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "queryName",
+        "owner",
+        "provider",
+        "serialization.format",
+        "mergeSchema",
+        "comment",
+        "location",
+    ],
+)
+def test_what_is_not_ours_is_left_to_spark(name: str) -> None:
+    for use in ("write", "stream", "read"):
+        options = SourceOptions.parse(SERVERS | {name: "x", "topic": "t"}, use)
+        assert options.own == {"topic": "t"}
+
+
+def test_a_path_is_left_to_spark_where_a_topic_is_given() -> None:
+    assert parse(path="/warehouse/t", topic="t").own == {"topic": "t"}
+
+
+@pytest.mark.parametrize("name", ["guarantee", "delivery.mode", "dead_letter_topic", "acks"])
+def test_what_is_like_ours_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown option {name}"):
+        SourceOptions.parse(SERVERS | {name: "1"}, "write")
 
 
 def test_servers_must_be_given() -> None:

@@ -16,12 +16,12 @@ EXACTLY_ONCE = {"delivery.guarantee": "exactly-once"}
 def test_a_stream_is_named_by_its_checkpoint_or_by_the_user() -> None:
     def prefix(**options: str) -> str | None:
         given = SERVERS | EXACTLY_ONCE | options
-        return SinkPlan.of_stream(given, FIELDS, overwrite=False).prefix
+        return SinkPlan.of_stream(given, FIELDS).prefix
 
     assert prefix(checkpointLocation="/a") == prefix(checkpointLocation="/a/")
     assert prefix(checkpointLocation="/a") != prefix(checkpointLocation="/b")
     named = SERVERS | EXACTLY_ONCE | {"transactional.id.prefix": "orders"}
-    assert SinkPlan.of_stream(named, FIELDS, overwrite=False).prefix == "orders"
+    assert SinkPlan.of_stream(named, FIELDS).prefix == "orders"
 
 
 def test_a_job_is_named_by_its_id() -> None:
@@ -37,7 +37,7 @@ def test_a_job_is_named_by_its_id() -> None:
 @pytest.mark.parametrize("guarantee", ["exactly-once", "task-transactions"])
 def test_without_a_checkpoint_a_stream_has_no_transactions(guarantee: str) -> None:
     with pytest.raises(ConfigError, match="checkpointLocation"):
-        SinkPlan.of_stream(SERVERS | {"delivery.guarantee": guarantee}, FIELDS, overwrite=False)
+        SinkPlan.of_stream(SERVERS | {"delivery.guarantee": guarantee}, FIELDS)
 
 
 def test_exactly_once_needs_a_topic_to_keep_its_decisions_for() -> None:

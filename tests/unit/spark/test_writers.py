@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -162,13 +163,13 @@ class Stream:
         self.source = made
         self._monkeypatch = monkeypatch
 
-    def planned(self, number: int) -> Any:
+    def planned(self, number: int, *, overwrite: bool = False) -> Any:
         from aioproducer.spark.plan import Epoch
 
         self._monkeypatch.setattr(
             "aioproducer.spark.streaming._this_epoch", lambda: Epoch(number, "query")
         )
-        return copied(copied(self.source).streamWriter(SCHEMA, False))
+        return copied(copied(self.source).streamWriter(SCHEMA, overwrite))
 
     def committer(self) -> Any:
         return copied(self.source).streamWriter(SCHEMA, False)
@@ -245,8 +246,32 @@ def test_a_task_that_does_not_know_its_batch_says_so(kafka: EmbeddedKafka) -> No
 def test_overwriting_is_refused(kafka: EmbeddedKafka) -> None:
     with pytest.raises(ConfigError, match="cannot be overwritten"):
         source(kafka, "t").writer(SCHEMA, True)
-    with pytest.raises(ConfigError, match="cannot be overwritten"):
-        source(kafka, "t").streamWriter(SCHEMA, True)
+
+
+def test_complete_mode_appends_the_whole_result(
+    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.topic()
+    stream = Stream(source(kafka, topic, checkpointLocation=f"/cp/{topic}"), monkeypatch)
+    for number in range(2):
+        writer = stream.planned(number, overwrite=True)
+        messages = [writer.write(batch(0, 10))]
+        copied(stream.source).streamWriter(SCHEMA, True).commit(messages, number)
+    assert kafka.numbers(topic) == sorted([*range(10), *range(10)])
+
+
+def test_options_of_register_hold_unless_others_are_given(kafka: EmbeddedKafka) -> None:
+    from aioproducer.spark import register
+
+    registered: list[Any] = []
+    session: Any = SimpleNamespace(dataSource=SimpleNamespace(register=registered.append))
+    topic, other = kafka.topic(), kafka.topic()
+    shared = {"Kafka.bootstrap.servers": kafka.servers, "topic": topic}
+    register(session, options=shared | {"startingOffsets": "latest"})
+    made = registered[0]
+    for given in ({}, {"topic": other}):
+        made(given).writer(SCHEMA, False).write(batch(0, 10))
+    assert kafka.numbers(topic) == kafka.numbers(other) == list(range(10))
 
 
 def test_a_topic_is_read_back(kafka: EmbeddedKafka) -> None:

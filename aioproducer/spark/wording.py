@@ -1,0 +1,107 @@
+"""Errors in the words of the user of a data source: options as they were written, no values.
+
+Spark prints errors in its log and keeps them in its event log. An option's value may be a secret
+that was pasted into the wrong option, so errors about options quote none of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Final
+
+from aioproducer._option_reading import option_set_by
+from aioproducer.config import OPTIONS, ROWS
+from aioproducer.errors import ConfigError, KafkaError
+
+KAFKA: Final = "kafka."
+"""What the producer's options begin with."""
+FROM_ENVIRONMENT: Final = ".env"
+"""What an option ends in whose value is the name of an environment variable."""
+
+_HIDDEN: Final = "the value given"
+_SHORTEST: Final = 4
+"""Parts of values below this many characters are hidden only where they are quoted."""
+
+
+@contextmanager
+def in_users_words(kafka: Mapping[str, str]) -> Iterator[None]:
+    """Rewrite the errors that leave this block.
+
+    Args:
+        kafka: The producer's options, without the prefix `kafka.`, as given.
+    """
+    try:
+        yield
+    except KafkaError as error:
+        _reword(error, kafka)
+        if isinstance(error, ConfigError):
+            # Its cause may quote the value too.
+            error.__cause__, error.__suppress_context__ = None, True
+        raise
+
+
+def _reword(error: KafkaError, kafka: Mapping[str, str]) -> None:
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        if isinstance(current, KafkaError):
+            is_config = isinstance(current, ConfigError)
+            message = _renamed(current.message, kafka, is_config=is_config)
+            if is_config:
+                message = without_values(message, kafka.values())
+            current.args = (message, *current.args[1:])
+            if current.advice:
+                current.advice = _renamed(current.advice, kafka, is_config=is_config)
+        current = current.__cause__ or current.__context__
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+_NAME: Final = re.compile(r"(?P<tick>`?)(?<![\w.'\"])(?P<name>\w+(?:\.\w+)*)(?![\w'\"])(?P=tick)")
+
+
+def _renamed(text: str, kafka: Mapping[str, str], *, is_config: bool) -> str:
+    """Return the text with `kafka.linger.ms`, or what the user wrote for it, for `linger_ms`."""
+    text = re.sub(r"[\w.]+ \(given as ([\w.]+)\)", r"\1", text)
+    written = {name.removesuffix(FROM_ENVIRONMENT) for name in kafka}
+    by_row = {row.name: name for name in sorted(written) if (row := option_set_by(name, ROWS))}
+
+    def user_name(found: re.Match[str]) -> str:
+        name = found["name"]
+        # Options such as `acks` are words as well.
+        is_option = re.search(r"[._]", name) or found["tick"] or (is_config and found.start() == 0)
+        if is_option and name in OPTIONS:
+            name = by_row.get(name, OPTIONS[name].kafka_name)
+        elif not is_option or name not in written:
+            return found[0]
+        return f"{found['tick']}{KAFKA}{name}{found['tick']}"
+
+    return _NAME.sub(user_name, text)
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def without_values(text: str, values: Iterable[str]) -> str:
+    """Return the text without these values of options and without the words they consist of."""
+    for value in sorted(set(values), key=len, reverse=True):
+        for part in (value, value.strip(), *re.split(r"[\s,;=:\"']+", value)):
+            if not part or part.lower() in _vocabulary():
+                continue
+            text = text.replace(f", not {part!r}", "").replace(repr(part), _HIDDEN)
+            text = re.sub(rf", not {re.escape(part)}$", "", text)
+            if len(part) >= _SHORTEST:
+                text = re.sub(rf"(?<![\w.]){re.escape(part)}(?!\w)", _HIDDEN, text)
+    return text
+
+
+@cache
+def _vocabulary() -> frozenset[str]:
+    """Return the words that options may be: they are public, even if a user gave them."""
+    texts = [row.constraint.text for row in OPTIONS.values()]
+    words = {word.lower() for text in texts for word in re.findall(r"'([^']+)'", text)}
+    return frozenset(words | {"true", "false"})

@@ -1,0 +1,81 @@
+"""Errors of the data source: options as the user wrote them, and never their values."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+
+from aioproducer._option_reading import all_names
+from aioproducer.config import ROWS
+from aioproducer.errors import ConfigError, KafkaTimeoutError
+from aioproducer.spark.options import OWN_OPTIONS, SourceOptions
+from aioproducer.spark.wording import in_users_words
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092", "topic": "t"}
+SASL = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "SCRAM-SHA-256"}
+SECRET = "hunter2-sEcret!"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [SECRET, f"a={SECRET};", f"org.x.PlainLoginModule required password='{SECRET}';", "-4711"],
+)
+def test_no_error_about_options_quotes_a_value(
+    value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = [f"kafka.{name}" for name in all_names(ROWS, dotted=True)]
+    names += [f"{name}.env" for name in names]
+    names += [each.name for each in OWN_OPTIONS]
+    refused = 0
+    caplog.set_level("CRITICAL")
+    for name in names:
+        for use in ("write", "stream", "read"):
+            for others in (SERVERS, SERVERS | SASL):
+                try:
+                    SourceOptions.parse(others | {name: value}, use).config()
+                except ConfigError as error:
+                    refused += 1
+                    text = "".join(traceback.format_exception(error))
+                    assert SECRET not in text, name
+                    assert "-4711" not in text, name
+    assert refused > 500
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("kafka.linger.ms", "soon", "kafka.linger.ms must be "),
+        ("kafka.linger_ms", "soon", "kafka.linger_ms must be "),
+        ("kafka.queue.buffering.max.ms", "soon", "kafka.queue.buffering.max.ms must be "),
+        ("kafka.acks", "many", "kafka.acks must be one of 'all', "),
+        ("kafka.block.on.buffer.full", "x", "kafka.block.on.buffer.full must be "),
+        ("kafka.ssl.truststore.location", "x", "-> set kafka.security.protocol to SSL"),
+        ("kafka.batch.num.messages", "0", "kafka.batch.num.messages must be at least 1"),
+    ],
+)
+def test_options_are_called_as_the_user_wrote_them(name: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        SourceOptions.parse(SERVERS | {name: value}, "write")
+    assert said in str(caught.value)
+
+
+def test_words_that_options_may_be_are_shown_whoever_gave_them() -> None:
+    options = SERVERS | {"kafka.compression.type": "none", "kafka.acks": "many"}
+    with pytest.raises(ConfigError, match="one of 'all'"):
+        SourceOptions.parse(options, "write")
+
+
+def test_later_errors_name_options_likewise_and_keep_their_class() -> None:
+    with pytest.raises(KafkaTimeoutError) as caught, in_users_words({"max.block.ms": "1"}):
+        raise KafkaTimeoutError(
+            "'max_block_ms' is a topic; max_block_ms is over", advice="raise `retries` in retries"
+        ) from KafkaTimeoutError("delivery_timeout_ms is over")
+    assert caught.value.message == "'max_block_ms' is a topic; kafka.max.block.ms is over"
+    assert caught.value.advice == "raise `kafka.retries` in retries"
+    assert str(caught.value.__cause__) == "kafka.delivery.timeout.ms is over"
+
+
+def test_a_secret_for_the_name_of_a_variable_is_not_shown() -> None:
+    with pytest.raises(ConfigError, match="names no environment variable in capital letters"):
+        SourceOptions.parse(SERVERS | {"kafka.client.id.env": SECRET}, "write").config()
