@@ -13,7 +13,7 @@ warned of; secrets never show, and are never pickled.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex
@@ -105,7 +105,12 @@ class ProducerConfig(SecurityOptions):
         return cls._read(properties, {})
 
     @classmethod
-    def _read(cls, properties: Mapping[str, object], overriding: Mapping[str, Any]) -> Self:
+    def _read(
+        cls,
+        properties: Mapping[str, object],
+        overriding: Mapping[str, Any],
+        left_out: MoreOptions | None = None,
+    ) -> Self:
         """Read properties, overridden by options given by keyword."""
         if OPTIONS["config_providers"].kafka_name in properties or "config_providers" in properties:
             from aioproducer._config_providers import with_values
@@ -114,6 +119,7 @@ class ProducerConfig(SecurityOptions):
         from aioproducer._words_of_0_8 import are_of_0_8
 
         options = _from_text(properties) | _by_our_names({**overriding})
+        options = options if left_out is None else left_out(options) | options
         return cls._of_0_8(properties, options) if are_of_0_8(properties) else cls(**options)
 
     @classmethod
@@ -255,24 +261,33 @@ ConfigInput = ProducerConfig | Mapping[str, object] | None
 """What constructors take besides options: a configuration, or properties by any client's names."""
 
 
+MoreOptions = Callable[[dict[str, Any]], dict[str, Any]]
+"""Given the options that were chosen, by our names, returns options for some of the others."""
+
+
 @hides_arguments
-def configured(config: ConfigInput, options: Mapping[str, Any]) -> ProducerConfig:
+def configured(
+    config: ConfigInput, options: Mapping[str, Any], left_out: MoreOptions | None = None
+) -> ProducerConfig:
     """Return the configuration that a constructor's arguments give.
 
     Args:
         config: The positional argument; a mapping is read as by `ProducerConfig.from_properties`.
         options: The keyword arguments, which override it.
+        left_out: What options are that are given in neither, instead of Kafka's defaults; a ready
+            configuration leaves out none.
 
     Raises:
         ConfigError: An option is unknown, out of range or contradicts another.
         TypeError: `config` is something else.
     """
+    if isinstance(config, Mapping):
+        return ProducerConfig._read(config, options, left_out)
     if config is None:
-        return ProducerConfig(**options)
+        chosen = _by_our_names({**options})
+        return ProducerConfig(**(chosen if left_out is None else left_out(chosen) | chosen))
     if isinstance(config, ProducerConfig):
         return config.replace(**options) if options else config
-    if isinstance(config, Mapping):
-        return ProducerConfig._read(config, options)
     hint = ""
     if isinstance(config, str | list | tuple):
         servers = repr(config)

@@ -270,6 +270,12 @@ class BootstrapError(KafkaConnectionError):
     )
 
 
+class NotConnectedError(KafkaConnectionError):
+    """The producer was started without waiting for the cluster, and has not reached it yet."""
+
+    advice: str | None = "Try again later: health() says why, and the producer goes on trying."
+
+
 class ProtocolError(KafkaError):
     """A peer sent bytes that are not Kafka's protocol."""
 

@@ -69,16 +69,23 @@ class Life:
         """The loop it lives in; None before `start()`."""
         return self._loop
 
-    async def start(self, *, init_transactions: bool = True) -> None:
+    async def start(self, *, init_transactions: bool = True, wait: bool = True) -> None:
         """Connects to the cluster; returns when a broker has answered.
 
-        Waits at most `max_block_ms` (or `bootstrap_resolve_timeout_ms`, if that is longer), and
-        as long again for the transaction coordinator if there is a `transactional_id`. With
-        `max_block_ms=0`, which makes `send` never wait, this and all other calls that ask the
+        With `wait=False` it returns at once and the producer connects in the background, however
+        long that takes, as Java's does. Until then `health()` is not ready and says why. What
+        waiting does not change (wrong credentials, another service than Kafka, TLS that is refused)
+        is logged once, and sends fail with it until it is corrected.
+
+        Otherwise it waits at most `max_block_ms` (or `bootstrap_resolve_timeout_ms`, if that is
+        longer), and as long again for the transaction coordinator if there is a `transactional_id`.
+        With `max_block_ms=0`, which makes `send` never wait, this and all other calls that ask the
         cluster wait at most `request_timeout_ms`. When it raises, everything is cleaned up.
 
         Args:
             init_transactions: False leaves `init_transactions()` to the caller.
+            wait: whether to wait for the cluster. A transactional producer that does not is
+                initialized in the background as well; `begin_transaction()` waits for that.
 
         Raises:
             BootstrapError: no bootstrap server answered in time, or none of their names can be
@@ -95,7 +102,10 @@ class Life:
         self._engine = self._new_engine(self._loop)
         self._state = State.STARTING
         try:
-            await self._engine.start(init_transactions=init_transactions)
+            if wait:
+                await self._engine.start(init_transactions=init_transactions)
+            else:
+                self._engine.start_in_background(init_transactions=init_transactions)
         except BaseException:
             self._state = State.CLOSED
             raise
@@ -162,9 +172,17 @@ class Life:
     def __repr__(self) -> str:
         if not hasattr(self, "_state"):
             return "<Producer, not complete>"  # in frames of its constructor
-        return f"<Producer {self._config.client_id} {self._state.value}>"
+        return f"<Producer {self._config.client_id} {self._state_name}>"
 
     # -- for the classes above ---------------------------------------------------------------------
+
+    @property
+    def _state_name(self) -> str:
+        """The state for people: one that runs may not have reached the cluster yet."""
+        engine = self._engine
+        if self._state is State.RUNNING and engine is not None and engine.is_connecting:
+            return "connecting"
+        return self._state.value
 
     def _new_engine(self, loop: asyncio.AbstractEventLoop) -> ProducerEngine:
         raise NotImplementedError

@@ -33,7 +33,7 @@ class MeasuringCalls(Life):
         """What works right now; see `Health`. Needs no loop and never waits."""
         from aioproducer.runtime.health import health
 
-        return health(self._engine, self._state.value)
+        return health(self._engine, self._state_name)
 
     def metrics(self) -> Mapping[str, float]:
         """Totals and gauges of the producer by Java's metric names (with underscores).
@@ -86,7 +86,7 @@ class MeasuringCalls(Life):
         """Queues, requests in flight and memory now, per broker and partition."""
         from aioproducer.runtime.statistics import statistics
 
-        return statistics(self._engine, self.config.client_id, self._state.value)
+        return statistics(self._engine, self.config.client_id, self._state_name)
 
     @property
     def _registry(self) -> MetricsRegistry:

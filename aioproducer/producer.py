@@ -226,6 +226,16 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
 
     # -- private ---------------------------------------------------------------------------------
 
+    def _refuse_unconnected(self) -> None:
+        """After `start(wait=False)`: calls raise `NotConnectedError` instead of waiting for it."""
+        if self._engine is not None:
+            self._engine.refuse_unconnected()
+
+    async def _warm_up_later(self, topics: Sequence[str]) -> None:
+        """`warm_up` once `start(wait=False)` has reached the cluster, however long that takes."""
+        if self._engine is not None:
+            await self._engine.warm_up_later(topics)
+
     def _new_engine(self, loop: asyncio.AbstractEventLoop) -> ProducerEngine:
         """The machinery; a simulation gives it another network, clock and source of chance."""
         # Imported here, so that `import aioproducer` stays light.

@@ -6,9 +6,11 @@ what applications send.
 | error | status | |
 |---|---|---|
 | a time limit, a full buffer, a lost broker, or what else may pass; closing | 503 | Retry-After |
+| the cluster has not been reached yet | 503 | Retry-After |
 | larger than a record may be | 413 | |
 | a serializer refused it | 422 | |
 | a time limit that ended because a topic does not exist, or another lasting mistake | 500 | |
+| the cluster cannot be reached: credentials, TLS, another service than Kafka | 500 | |
 
 Any other error is the application's or the operator's to look at.
 
@@ -25,10 +27,13 @@ from typing import Self
 from aioproducer.errors import (
     AuthenticationError,
     AuthorizationError,
+    BootstrapError,
     InvalidPartitionError,
     InvalidTopicError,
     KafkaError,
     KafkaTimeoutError,
+    NotConnectedError,
+    NotKafkaError,
     ProducerClosedError,
     RecordTooLargeError,
     SchemaRegistryError,
@@ -48,6 +53,7 @@ _LASTING = (
     AuthorizationError,
     InvalidPartitionError,
     InvalidTopicError,
+    NotKafkaError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
@@ -102,11 +108,11 @@ def _is_operators(error: SerializationError) -> bool:
 
 
 def _is_misconfiguration(error: KafkaError) -> bool:
-    """Whether a wait reached its bound because of something that lasts.
+    """Whether a wait reached its bound, or the cluster is out of reach, for what lasts.
 
     The same without a wait is `None` as before: an error of the application.
     """
     cause: BaseException | None = error
-    while isinstance(cause, KafkaTimeoutError):
+    while isinstance(cause, KafkaTimeoutError | NotConnectedError | BootstrapError):
         cause = cause.__cause__
     return cause is not error and isinstance(cause, _LASTING)

@@ -66,7 +66,11 @@ class TransactionalCalls(Life):
             AuthorizationError: the principal may not use the transactional id; may be repeated.
             FatalTransactionError, ProducerFencedError: only `close()` is left.
         """
-        await self._transactions().init()
+        transactions = self._transactions()
+        if self._engine is None:
+            await transactions.init()
+        else:
+            await self._engine.init_transactions(transactions)
 
     async def begin_transaction(self) -> None:
         """Begins a transaction; every record sent until its end belongs to it.
@@ -74,8 +78,9 @@ class TransactionalCalls(Life):
         Raises:
             IllegalStateError: one is open already, or the producer is not initialized.
             KafkaTimeoutError: see `init_transactions`.
+            KafkaConnectionError: `start(wait=False)` has not come to its end within `max_block_ms`.
         """
-        await self._transactions().begin()
+        await self._begin()
 
     async def prepare_transaction(self) -> PreparedTransaction:
         """Sends what is left, waits for every record, and leaves the transaction open.
@@ -158,6 +163,12 @@ class TransactionalCalls(Life):
         """
         return Transaction(self)
 
+    async def _begin(self) -> int:
+        transactions = self._transactions()
+        if self._engine is not None:
+            await self._engine.wait_until_started()
+        return await transactions.begin()
+
     def _committing(self) -> TransactionTask:
         """What commits; where a commit has an outcome to tell, after the producer's end as well."""
         task = self._transaction_task
@@ -200,7 +211,7 @@ class Transaction:
     async def __aenter__(self) -> Self:
         if self._number is not None:
             raise IllegalStateError("a Transaction is one block", advice="make another one")
-        self._number = await self._producer._transactions().begin()
+        self._number = await self._producer._begin()
         return self
 
     async def __aexit__(

@@ -218,6 +218,8 @@ async def test_the_snippets_about_web_applications_work() -> None:
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         scope: dict[str, Any] = {}
         for snippet in blocks(page("web")):
+            if "dependency_overrides" in snippet:  # a file of its own, see test_examples.py
+                continue
             exec(snippet.replace("localhost:9092", cluster.bootstrap_servers), scope)
         app = scope["app"]
         async with (
@@ -226,6 +228,12 @@ async def test_the_snippets_about_web_applications_work() -> None:
         ):
             assert (await client.post("/orders", json={"id": 1})).json() == {"offset": 0}
             assert "Orders" in (await client.get("/live/")).text
+            assert (await client.get("/ready")).json() == {"ready": True, "error": None}
+
+
+def test_the_test_file_on_the_page_about_web_applications_is_the_example() -> None:
+    example = (ROOT / "examples" / "test_orders_app.py").read_text(encoding="utf-8")
+    assert example in blocks(page("web"))
 
 
 def test_files_named_in_the_guides_exist() -> None:

@@ -104,6 +104,8 @@ class RecordAppender:
         self._waits = waits
         self._check = RecordCheck(settings.max_request_size, memory.pool, choose_partition, wall_ms)
         self._admission: Admission | None = None
+        self.refuse_unconnected: Callable[[], None] | None = None
+        """Raises, if set, while the cluster has not been reached: no record waits for that then."""
         self._loop = loop
         self._stats = stats
         self.wall_ms: Callable[[], int] = wall_ms
@@ -333,6 +335,8 @@ class RecordAppender:
         deadline = None
         if meta is None or (partition is not None and partition >= len(meta.partitions)):
             deadline = self._loop.time() + self._settings.max_block
+            if self.refuse_unconnected is not None:
+                self.refuse_unconnected()
             meta = await self._wait_for_metadata(topic, partition, deadline)
             self._check_open(ticket)
         return meta, partition, deadline
@@ -341,6 +345,8 @@ class RecordAppender:
         meta = self._metadata.topic(topic)
         if meta is not None and (partition is None or partition < len(meta.partitions)):
             return meta
+        if self.refuse_unconnected is not None:
+            self.refuse_unconnected()
         failure = self._metadata.topic_failure(topic)
         self._metadata.request_topic(topic, self._loop.time())
         if failure is not None:

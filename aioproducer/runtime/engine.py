@@ -29,6 +29,7 @@ from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import (
     KafkaError,
     KafkaTimeoutError,
+    NotConnectedError,
     ProducerClosedError,
     ProducerFailedError,
     RecordsFailedError,
@@ -117,6 +118,8 @@ class ProducerEngine:
         self._closer: asyncio.Task[None] | None = None
         self._closing_alone: asyncio.Task[None] | None = None
         self._drain: asyncio.Task[None] | None = None
+        self._connector: asyncio.Task[None] | None = None
+        self._start_error: KafkaError | None = None
         self._hurry = False
         self._failures_raised = 0
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
@@ -302,11 +305,7 @@ class ProducerEngine:
             BootstrapError: no bootstrap server could be reached in time.
             AuthenticationError, UnsupportedVersionError: waiting longer would not help.
         """
-        if self._reporting is not None:
-            self._reporting.start(self.config)
-        self.client.set_bootstrap(self.config.bootstrap)
-        self.metadata_task.start()
-        self.sender_task.start()
+        self._begin(in_background=False)
         patience_ms = max(self.config.call_timeout_ms, self.config.bootstrap_resolve_timeout_ms)
         try:
             await self.metadata_task.wait_for_bootstrap(self.loop.time() + patience_ms / 1000)
@@ -321,6 +320,115 @@ class ProducerEngine:
         if self.telemetry is not None and not self.closing:
             self.telemetry.start()
 
+    def start_in_background(self, *, init_transactions: bool = True) -> None:
+        """Starts the tasks, one of which does the rest of `start` however long that takes."""
+        self._begin(in_background=True)
+        self._connector = self.loop.create_task(
+            self._connect(init_transactions), name="aioproducer-connect"
+        )
+        self._connector.add_done_callback(self._on_connector_done)
+
+    def _begin(self, *, in_background: bool) -> None:
+        if self._reporting is not None:
+            self._reporting.start(self.config)
+        self.client.set_bootstrap(self.config.bootstrap)
+        self.metadata_task.start(in_background=in_background)
+        self.sender_task.start()
+
+    async def _connect(self, init_transactions: bool) -> None:
+        await self.metadata_task.wait_for_bootstrap(None)
+        refuse_what_they_lack(self.config, self.client.highest_version(ApiKey.PRODUCE))
+        if self.transactions is not None:
+            self.transactions.start()
+            if init_transactions:
+                await self._keep_initializing(self.transactions)
+        if self.telemetry is not None and not self.closing:
+            self.telemetry.start()
+
+    async def _keep_initializing(self, transactions: TransactionTask) -> None:
+        """Initializes a transactional producer, however long the coordinator takes."""
+        while True:
+            try:
+                return await transactions.init()
+            except KafkaTimeoutError as error:
+                self.warnings.warning(self.loop.time(), None, "initialization", "%s", error)
+            except ProducerClosedError:
+                raise
+            except KafkaError as error:
+                # Calls of a transaction raise it as well; init_transactions() may be repeated.
+                self._start_error = error
+                _log.error("the transactional producer could not be initialized: %s", error)
+                return None
+
+    def _on_connector_done(self, task: asyncio.Task[None]) -> None:
+        cause: KafkaError | None = None
+        if task.cancelled():
+            cause = ProducerFailedError("the producer's start was cancelled from outside")
+        elif isinstance(error := task.exception(), KafkaError):
+            cause = error
+        elif error is not None:
+            cause = ProducerFailedError(f"the producer's start ended unexpectedly: {error!r}")
+            cause.__cause__ = error
+        if not self.closing:
+            self._on_task_end(cause)
+
+    @property
+    def is_connecting(self) -> bool:
+        """Whether a start in the background has not come to its end."""
+        return self._connector is not None and not self._connector.done()
+
+    @property
+    def obstacle(self) -> KafkaError | None:
+        """What keeps a start in the background from its end; None without such a start."""
+        if self._start_error is not None:
+            return self._start_error.with_context()
+        if not self.is_connecting:
+            return None
+        if self.metadata.version:
+            doing = self.transactions.waiting_for if self.transactions else None
+            return NotConnectedError(f"the producer waits for {doing or 'the first answers'}")
+        lasting = self.metadata.fatal_error
+        reason = lasting or self.metadata.explain_failures() or "no broker has answered yet"
+        error = NotConnectedError(f"the producer is not connected to the cluster yet: {reason}")
+        error.__cause__ = lasting
+        return error
+
+    def refuse_unconnected(self) -> None:
+        """Lets no call wait for a start in the background: they raise `NotConnectedError`."""
+        self.appender.refuse_unconnected = self._raise_obstacle
+
+    def _raise_obstacle(self) -> None:
+        if self.obstacle is not None:
+            raise self.obstacle
+
+    async def wait_until_started(self, *, initialized: bool = True) -> None:
+        """Waits for a start in the background, at most `call_timeout_ms`.
+
+        Args:
+            initialized: whether to wait until a transactional producer is initialized, too.
+
+        Raises:
+            BootstrapError: no broker has answered in time.
+            KafkaError: why waiting longer would not help.
+        """
+        if self._connector is None:
+            return
+        if self.appender.refuse_unconnected is not None:
+            self.appender.refuse_unconnected()
+        deadline = self.loop.time() + self.config.call_timeout_ms / 1000
+        await self.metadata_task.wait_for_bootstrap(deadline)
+        if not initialized:
+            return
+        await asyncio.wait([self._connector], timeout=max(0, deadline - self.loop.time()))
+        self.check_usable()
+        self._raise_obstacle()
+
+    async def init_transactions(self, transactions: TransactionTask) -> None:
+        """See `Producer.init_transactions`."""
+        await self.wait_until_started(initialized=False)
+        await transactions.init()
+        self._start_error = None
+
     @staticmethod
     async def _init_transactions(transactions: TransactionTask) -> None:
         try:
@@ -330,6 +438,15 @@ class ProducerEngine:
                 advice="create a new Producer, with a larger max_block_ms where the coordinator "
                 "is slow; this one is closed"
             ) from error.__cause__
+
+    async def warm_up_later(self, topics: Sequence[str]) -> None:
+        """`warm_up` after a start in the background, which asks for the topics in any case."""
+        for topic in topics:
+            self.metadata.add_topic(topic, self.loop.time())
+        if self._connector is not None:
+            await asyncio.wait([self._connector])
+        if not self.closing and self.failure is None:
+            await self.warm_up(topics, self.loop.time() + self.config.call_timeout_ms / 1000)
 
     async def warm_up(self, topics: Sequence[str], deadline: float) -> None:
         """Waits until every topic is known, then connects to their leaders."""
@@ -479,6 +596,9 @@ class ProducerEngine:
             self.sender.abort(
                 ProducerClosedError("the producer was closed before the record was acknowledged")
             )
+            if self._connector is not None:
+                self._connector.cancel()
+                await asyncio.wait([self._connector])
             if self.transactions is not None:
                 await self.transactions.stop()
             await self.sender_task.stop()

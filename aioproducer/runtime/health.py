@@ -31,6 +31,8 @@ class Health:
 
     `ready` is True while the producer is running, at least one broker is connected, or was until
     the connection was closed for being idle, and the last request for a producer id did not fail.
+    `state` is "connecting" while a producer that was started with `wait=False` has not reached the
+    cluster, and `error` says why.
     Memory in bytes; `waiting_for_memory` counts the `send()` calls in line. `waiting_for` says what
     the oldest record without an outcome, or a call of a transaction, waits for, with the last
     error.
@@ -62,7 +64,10 @@ def health(engine: ProducerEngine | None, state: str) -> Health:
             engine.client.in_flight(node.id),
             None if failure is None else str(failure),
         )
-    failure = engine.failure
+    failure, obstacle = engine.failure, engine.obstacle
+    error = None if failure is None else str(failure)
+    if failure is None and obstacle is not None:
+        error = obstacle.message
     sender, oldest = engine.sender, next(engine.accumulator.incomplete(), None)
     waiting_for = None if oldest is None else str(sender.wait_of(oldest))
     if waiting_for is None and engine.transactions is not None:
@@ -70,12 +75,12 @@ def health(engine: ProducerEngine | None, state: str) -> Health:
     return Health(
         ready=(
             state == "running"
-            and failure is None
+            and error is None
             and not sender.producer_id.failures
             and engine.client.any_ready()
         ),
         state=state if failure is None else "failed",
-        error=None if failure is None else str(failure),
+        error=error,
         nodes=nodes,
         buffer_available=engine.pool.available,
         buffer_total=engine.pool.total,

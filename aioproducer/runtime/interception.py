@@ -73,6 +73,10 @@ class Interception:
         self._told_cluster = False
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
 
+    def bind(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Later calls are made in this loop."""
+        self._loop = loop
+
     def show(self, record: Record, prepare: Prepare) -> ShownParts | UnfinishedParts:
         """The parts of a record as the interceptors want it sent, serialized by `prepare`.
 

@@ -152,13 +152,21 @@ class MetadataTask:
         self._trying_since: float | None = None
         self._nodes_told: Mapping[int, Node] | None = None
         self._told_fatal: dict[int, KafkaError] = {}
+        self._in_background = False
+        self._logged_refusal: type[KafkaError] | None = None
         metadata.on_event = self._on_metadata_event
         metadata.explain_connections = self._explain_connections
 
     # -- life ------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Starts the task; the first request is due at once."""
+    def start(self, *, in_background: bool = False) -> None:
+        """Starts the task; the first request is due at once.
+
+        Args:
+            in_background: whether nothing that goes wrong before the first answer is final: what
+                waiting does not change is logged once and fails waiting calls until it is over.
+        """
+        self._in_background = in_background
         self._started_at = self._loop.time()
         self._task = self._loop.create_task(self._run(), name="aioproducer-metadata")
         # No `except` in the task: cancelled before its first step it would not run.
@@ -191,7 +199,7 @@ class MetadataTask:
 
     # -- waiting ---------------------------------------------------------------------------------
 
-    async def wait_for_bootstrap(self, deadline: float) -> None:
+    async def wait_for_bootstrap(self, deadline: float | None) -> None:
         """Returns once a broker has described the cluster; see `MetadataWaiters`."""
         await self._waiters.wait_for_bootstrap(deadline)
 
@@ -343,6 +351,7 @@ class MetadataTask:
             self._waiters.end_bootstrap()
         if self._metadata.on_response(response, now, reliable_epochs=reliable):
             self._trying_since = None
+            self._in_background = False
             self.warnings.recovered(now, _METADATA, "metadata is fetched again")
             self._note_cluster(before)
             self._tell_nodes()
@@ -369,11 +378,20 @@ class MetadataTask:
 
     def _fail(self, error: KafkaError) -> None:
         now = self._loop.time()
-        self.warnings.warning(
-            now, _METADATA, type(error).__name__, "fetching metadata failed: %s", error
-        )
+        if self._in_background and isinstance(error, AuthenticationError | UnsupportedVersionError):
+            self._log_refusal(error)
+        else:
+            self.warnings.warning(
+                now, _METADATA, type(error).__name__, "fetching metadata failed: %s", error
+            )
         self._metadata.on_failure(error, now)
         self._waiters.settle(now)
+
+    def _log_refusal(self, error: KafkaError) -> None:
+        """Logs once what keeps a producer that is started in the background from its cluster."""
+        if type(error) is not self._logged_refusal:
+            self._logged_refusal = type(error)
+            _log.error("the cluster cannot be used; sends fail until this is corrected: %s", error)
 
     def _note_fatal_connection_errors(self, now: float) -> bool:
         """Tells metadata of refused credentials and the like, each time anew, but each once."""
@@ -394,7 +412,7 @@ class MetadataTask:
         Once a broker has answered, names that do not resolve are a trouble like any other.
         """
         elapsed_ms = round((now - self._started_at) * 1000)
-        if elapsed_ms < self._resolve_timeout_ms:
+        if self._in_background or elapsed_ms < self._resolve_timeout_ms:
             return
         if self._every_start_failed_with(NameResolutionError):
             self._waiters.fail(
@@ -409,16 +427,27 @@ class MetadataTask:
             )
 
     def _note_other_services(self, now: float) -> None:
-        """Ends the start of a producer whose bootstrap servers are all other services."""
+        """Ends the start of a producer whose bootstrap servers are all other services.
+
+        In the background it goes on, and calls that wait fail with this error until it is over.
+        """
+        metadata = self._metadata
         if not self._every_start_failed_with(NotKafkaError):
+            if isinstance(metadata.fatal_error, BootstrapError):
+                metadata.fatal_error = None
             return
-        self._waiters.fail(
-            BootstrapError(
-                f"no bootstrap server is a Kafka broker: {self._explain_connections()}",
-                elapsed_ms=round((now - self._started_at) * 1000),
-                advice=NotKafkaError.advice,
-            )
+        error = BootstrapError(
+            f"no bootstrap server is a Kafka broker: {self._explain_connections()}",
+            elapsed_ms=round((now - self._started_at) * 1000),
+            advice=NotKafkaError.advice,
         )
+        error.__cause__ = self._client.connection_failures(-1)
+        if not self._in_background:
+            self._waiters.fail(error)
+        elif not isinstance(metadata.fatal_error, BootstrapError):
+            self._log_refusal(error)
+            metadata.fatal_error = error
+            self._waiters.settle(now)
 
     def _every_start_failed_with(self, kind: type[KafkaError]) -> bool:
         """Whether no broker has answered yet, and each bootstrap server has failed in this way."""

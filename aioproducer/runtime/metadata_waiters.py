@@ -30,12 +30,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """One waiting call; without a topic it waits for the first answer of any broker."""
+    """One waiting call; without a topic it waits for the first answer of any broker.
+
+    One that `outlasts_refusals` does so until there is one, whatever goes wrong meanwhile.
+    """
 
     topic: str | None
     partition: int | None
     since: float
     future: asyncio.Future[TopicMetadata | None]
+    outlasts_refusals: bool = False
 
 
 class MetadataWaiters:
@@ -48,8 +52,12 @@ class MetadataWaiters:
         self._refreshes: dict[asyncio.Future[bool], int] = {}
         self._refusal: KafkaError | None = None
 
-    async def wait_for_bootstrap(self, deadline: float) -> None:
+    async def wait_for_bootstrap(self, deadline: float | None) -> None:
         """Returns once a broker has described the cluster.
+
+        Args:
+            deadline: loop time at which to give up; None for never, refused credentials and the
+                like included.
 
         Raises:
             BootstrapError: none did in time.
@@ -153,25 +161,26 @@ class MetadataWaiters:
         return known
 
     async def _wait(
-        self, topic: str | None, partition: int | None, deadline: float
+        self, topic: str | None, partition: int | None, deadline: float | None
     ) -> TopicMetadata | None:
         if self._refusal is not None:
             raise self._refusal.with_context(topic=topic)
         now = self._loop.time()
-        waiter = _Waiter(topic, partition, now, self._loop.create_future())
+        waiter = _Waiter(topic, partition, now, self._loop.create_future(), deadline is None)
         if topic is not None:
             self._metadata.add_topic(topic, now)
         self._settle_one(waiter, before_asking=True)
         if waiter.future.done():
             return waiter.future.result()
         self._waiting.setdefault(topic, {})[waiter] = None
-        timer = self._loop.call_at(deadline, self._time_out, waiter)
+        timer = None if deadline is None else self._loop.call_at(deadline, self._time_out, waiter)
         try:
             if topic is not None:
                 self._metadata.request_topic(topic, now)
             return await waiter.future
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
             self._forget(waiter)
             if waiter.future.done() and not waiter.future.cancelled():
                 # Cancelled in the very turn it failed: nobody else will look at the error.
@@ -193,8 +202,9 @@ class MetadataWaiters:
                 before_asking and not isinstance(failure, InvalidTopicError)
             ):
                 self._finish(waiter, self._with_facts(failure, waiter))
-        if metadata.fatal_error is not None and not waiter.future.done():
-            self._finish(waiter, self._with_facts(metadata.fatal_error, waiter))
+        fatal = None if waiter.outlasts_refusals else metadata.fatal_error
+        if fatal is not None and not waiter.future.done():
+            self._finish(waiter, self._with_facts(fatal, waiter))
 
     def _finish(self, waiter: _Waiter, outcome: TopicMetadata | KafkaError | None) -> None:
         self._forget(waiter)

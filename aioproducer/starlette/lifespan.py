@@ -1,7 +1,7 @@
 """One producer for an application's life.
 
-Owns: making the producer in the process that uses it, and closing it within a bound. Must not know:
-requests' contents, HTTP errors.
+Owns: making the producer in the process that uses it, short bounds for what its requests wait for,
+and closing it within a bound. Must not know: requests' contents, HTTP errors.
 
     server forks workers --> lifespan begins: Producer(), start(), warm_up()
     SIGTERM --> server lets requests finish --> lifespan ends: close(close_timeout_s)
@@ -12,9 +12,11 @@ a fork (gunicorn's `preload_app`) shares no connection; each process has a produ
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any
+from typing import Any, Literal
 
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
@@ -22,12 +24,16 @@ from starlette.requests import HTTPConnection
 from aioproducer import log
 from aioproducer._arguments import timeout_of
 from aioproducer._secrets import hides_arguments
-from aioproducer.config import ConfigInput, configured
-from aioproducer.errors import IllegalStateError
+from aioproducer.config import OPTIONS, ConfigInput, configured
+from aioproducer.errors import IllegalStateError, KafkaError
 from aioproducer.producer import Producer
 
 _KEY = "aioproducer"
 _log = log.get("starlette")
+
+_REQUEST_MS = 5_000
+_DELIVERY_MS = 10_000
+_DEFAULT_LINGER_MS = 5
 
 InnerLifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]]
 
@@ -37,19 +43,31 @@ class ProducerLifespan:
 
     Leaving it delivers what was accepted, also what nobody awaits.
 
+    A request does not wait for two minutes. So `max_block_ms` and `request_timeout_ms` are 5 s here
+    and `delivery_timeout_ms` is 10 s, or `linger_ms` + `request_timeout_ms` if that is more, unless
+    they are given. A ready `ProducerConfig` and a producer that a function makes keep their own.
+
     Args:
         config: a ready `ProducerConfig`, a mapping of properties, or a function without arguments
             that makes the producer.
-        warm_up: topics whose metadata and leaders are fetched before the first request.
+        start: with "wait" the application starts when the cluster has answered, and not at all
+            if it does not answer within `max_block_ms`. With "background" it serves at once: until
+            the cluster has answered, `health()` of the producer is not ready and says why, and
+            what needs the cluster raises `NotConnectedError` without a wait.
+        warm_up: topics whose metadata and leaders are fetched before the first request, or with
+            the first answer of a cluster that is not waited for.
         close_timeout_s: seconds that the last deliveries may take. Less than the server's own
             patience (gunicorn's `graceful_timeout`, Kubernetes' grace period: 30 s), so that what
             could not be delivered is reported before the process is killed.
         inner: another lifespan, within which the producer is there.
         **options: the fields of `ProducerConfig`.
 
+    Where `app.dependency_overrides` has `producer_of` when the application starts, as in a test,
+    no producer is made.
+
     Raises:
         ConfigError: an option is wrong; at once, not when the server starts.
-        ValueError: `close_timeout_s` is negative or NaN.
+        ValueError: `close_timeout_s` is negative or NaN, or `start` is something else.
 
     Example:
         >>> app = FastAPI(lifespan=ProducerLifespan(bootstrap_servers="localhost:9092"))
@@ -61,6 +79,7 @@ class ProducerLifespan:
         config: ConfigInput | Callable[[], Producer] = None,
         /,
         *,
+        start: Literal["wait", "background"] = "wait",
         warm_up: Sequence[str] = (),
         close_timeout_s: float = 20.0,
         inner: InnerLifespan | None = None,
@@ -69,6 +88,9 @@ class ProducerLifespan:
         self._make = config if callable(config) else _maker(config, options)
         if callable(config) and options:
             raise TypeError("options go to the function that makes the producer")
+        if start not in {"wait", "background"}:
+            raise ValueError(f"start must be 'wait' or 'background', not {start!r}")
+        self._in_background = start == "background"
         self._warm_up = warm_up
         self._close_timeout_s = timeout_of(close_timeout_s, "close_timeout_s")
         self._inner = inner or (lambda app: nullcontext())
@@ -80,15 +102,28 @@ class ProducerLifespan:
         Raises:
             KafkaError: the producer could not be started: the server does not start either.
         """
+        overrides = getattr(app, "dependency_overrides", {})
+        if producer_of in overrides:
+            async with self._inner(app) as state:
+                yield {**(state or {}), **_given_by(overrides[producer_of])}
+            return
         producer = self._make()
-        await producer.start()
+        warming: asyncio.Task[None] | None = None
+        if self._in_background:
+            await producer.start(wait=False)
+            producer._refuse_unconnected()
+            warming = asyncio.create_task(_prepare(producer, self._warm_up), name="warm-up")
+        else:
+            await producer.start()
         try:
-            if self._warm_up:
+            if self._warm_up and not self._in_background:
                 await producer.warm_up(self._warm_up)
             setattr(app.state, _KEY, producer)
             async with self._inner(app) as state:
                 yield {**(state or {}), _KEY: producer}
         finally:
+            if warming is not None:
+                warming.cancel()
             _log.info("the application ends: delivering what was accepted")
             await producer.close(self._close_timeout_s)
 
@@ -110,5 +145,45 @@ def producer_of(connection: HTTPConnection) -> Producer:
 
 
 def _maker(config: ConfigInput, options: Mapping[str, Any]) -> Callable[[], Producer]:
-    ready = configured(config, options)
+    ready = configured(config, options, _short_bounds)
     return lambda: Producer(ready)
+
+
+def _short_bounds(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The bounds for an application, as far as they were not chosen and fit what was."""
+
+    def milliseconds(name: str, default: int) -> int:
+        value: Any = chosen.get(name)
+        return default if value is None else int(OPTIONS[name].checked(value))  # type: ignore[call-overload]
+
+    linger = milliseconds("linger_ms", _DEFAULT_LINGER_MS)
+    request = _REQUEST_MS
+    if chosen.get("delivery_timeout_ms") is not None:
+        room = milliseconds("delivery_timeout_ms", 0) - linger
+        request = min(request, room) if room > 0 else request
+    request = milliseconds("request_timeout_ms", request)
+    return {
+        "max_block_ms": _REQUEST_MS,
+        "request_timeout_ms": request,
+        "delivery_timeout_ms": max(_DELIVERY_MS, linger + request),
+    }
+
+
+async def _prepare(producer: Producer, topics: Sequence[str]) -> None:
+    """`warm_up` once the cluster has been reached; what goes wrong then is logged."""
+    try:
+        await producer._warm_up_later(topics)
+    except KafkaError as error:
+        _log.error("warm_up: %s", error)
+
+
+def _given_by(override: Callable[..., object]) -> dict[str, Producer]:
+    """The producer that a dependency's override gives, if it needs no request for that."""
+    try:
+        inspect.signature(override).bind()
+    except (TypeError, ValueError):
+        return {}
+    if inspect.iscoroutinefunction(override) or inspect.isgeneratorfunction(override):
+        return {}
+    found = override()
+    return {_KEY: found} if isinstance(found, Producer) else {}

@@ -72,6 +72,9 @@ class MockProducer(Producer):
     Args:
         auto_complete: whether records are acknowledged at once, instead of by `complete_next`.
         topics: partitions per topic; any other topic has one.
+        auto_start: whether one that was not started starts at its first call, in the loop that
+            runs, and follows its callers from loop to loop: so it can be given as it is made, as to
+            `app.dependency_overrides` of FastAPI. Otherwise such calls raise, as the real one's.
         **options: as a `Producer`'s, `bootstrap_servers` aside; `transactional_id`, serializers,
             interceptors, the partitioner and the limit of a record's size have their effect.
 
@@ -89,6 +92,7 @@ class MockProducer(Producer):
         *,
         auto_complete: bool = True,
         topics: Mapping[str, int] | None = None,
+        auto_start: bool = True,
         **options: Any,
     ) -> None:
         super().__init__(**{"bootstrap_servers": "mock.invalid:9092", **options})
@@ -97,6 +101,8 @@ class MockProducer(Producer):
         self.uncommitted: list[MockRecord] = []
         self.errors: dict[MockCall, Exception] = {}
         self.flushes: int = 0
+        self._auto_start = auto_start
+        self._started_itself = False
         self._failures_raised = 0
         self._topics = dict(topics or {})
         self._waiting: WaitingRecords | None = None
@@ -186,19 +192,11 @@ class MockProducer(Producer):
 
     # -- what a producer does --------------------------------------------------------------------
 
-    async def start(self, *, init_transactions: bool = True) -> None:
+    async def start(self, *, init_transactions: bool = True, wait: bool = True) -> None:
         """Connects to nothing; the states are those of a producer."""
         if self._state is not State.NEW:
             raise IllegalStateError(f"a producer starts once; this one is {self._state.value}")
-        self._loop = asyncio.get_running_loop()
-        config = self._config
-        self._waiting = WaitingRecords(config, self._topics, self._loop)
-        self._user_objects = UserObjects(config)
-        self._serializing = SerializationQueue(self._loop, config.max_block_ms / 1000)
-        self._interception = Interception(
-            config.interceptor_classes, (config.key_serializer, config.value_serializer), self._loop
-        )
-        self._state = State.RUNNING
+        self._begin_in(asyncio.get_running_loop())
         if self._mock_transactions is not None and init_transactions:
             try:
                 await self._mock_transactions.init()
@@ -212,7 +210,7 @@ class MockProducer(Producer):
         if self._state is State.CLOSED:
             return
         if self._state is State.RUNNING:
-            self._check_loop()
+            self._running()
             self._raise_scripted("close")
             self._serializing.close(ProducerClosedError("the producer is being closed"))
             if self._mock_transactions is not None:
@@ -382,7 +380,40 @@ class MockProducer(Producer):
         if error is not None:
             raise error
 
+    def _begin_in(self, loop: asyncio.AbstractEventLoop) -> None:
+        config = self._config
+        self._loop = loop
+        self._waiting = WaitingRecords(config, self._topics, loop)
+        self._user_objects = UserObjects(config)
+        self._serializing = SerializationQueue(loop, config.max_block_ms / 1000)
+        self._interception = Interception(
+            config.interceptor_classes, (config.key_serializer, config.value_serializer), loop
+        )
+        self._state = State.RUNNING
+
+    def _follow(self) -> None:
+        """Starts in the loop that runs, or goes on in it."""
+        loop = asyncio._get_running_loop()
+        if loop is None or loop is self._loop:
+            return
+        if self._waiting is None:
+            self._begin_in(loop)
+            self._started_itself = True
+            if self._mock_transactions is not None:
+                self._mock_transactions.initialize()
+        else:
+            self._loop = loop
+            self._waiting.bind(loop)
+            self._interception.bind(loop)
+            self._serializing = SerializationQueue(loop, self._config.max_block_ms / 1000)
+
+    def _warn_of_being_unclosed(self) -> None:
+        if not self._started_itself:
+            super()._warn_of_being_unclosed()
+
     def _running(self) -> None:
+        if self._started_itself or (self._auto_start and self._state is State.NEW):
+            self._follow()
         if self._state is not State.RUNNING:
             self._refuse()
         self._check_loop()

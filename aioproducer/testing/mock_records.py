@@ -74,8 +74,13 @@ class WaitingRecords:
         self._waiting: deque[_Waiting] = deque()
         self._offsets: Counter[TopicPartition] = Counter()
         self._choose = partition_chooser(config, random.Random(0))
+        self.bind(loop)
+
+    def bind(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on records are those of this loop."""
         self._wake_ups = WakeUps(loop)
-        self._unretrieved = UnretrievedFailures(loop, ProducerStats(), config.on_delivery_error)
+        on_error = self._config.on_delivery_error
+        self._unretrieved = UnretrievedFailures(loop, ProducerStats(), on_error)
 
     def __len__(self) -> int:
         return len(self._waiting)

@@ -60,6 +60,10 @@ class MockTransactions:
 
     async def init(self) -> None:
         """See `TransactionTask.init`."""
+        self.initialize()
+
+    def initialize(self) -> None:
+        """`init`, which waits for nothing here."""
         self._producer.raise_scripted("init")
         if self._is_ready:
             raise IllegalStateError("transactions are initialized already")

@@ -41,8 +41,6 @@ from aioproducer.starlette import (
 
 TOPIC = "events"
 MOST_UNANSWERED = 1_000
-# A client should hear of a cluster that is lost before it gives up by itself.
-PATIENCE = {"max_block_ms": 5_000, "request_timeout_ms": 5_000, "delivery_timeout_ms": 10_000}
 # Somebody waits for each event: they come one by one and gain nothing by waiting for company.
 AT_ONCE = {"linger_ms": 0}
 NO_EVENT = Refusal(422, "This is no event.")
@@ -64,7 +62,7 @@ class Event(BaseModel):
 
 def producing(bootstrap_servers: str, **options: Any) -> ProducerLifespan:
     """The life of the producer; options are its own."""
-    options = {**PATIENCE, **AT_ONCE, "bootstrap_servers": bootstrap_servers, **options}
+    options = {**AT_ONCE, "bootstrap_servers": bootstrap_servers, **options}
     return ProducerLifespan(warm_up=(TOPIC,), **options)
 
 
@@ -88,8 +86,10 @@ async def home(request: Request) -> Response:
 
 
 async def ready(request: Request) -> Response:
-    is_ready = producer_of(request).health().ready
-    return JSONResponse({"ready": is_ready}, 200 if is_ready else 503)
+    health = producer_of(request).health()
+    if health.ready:
+        return JSONResponse({"ready": True})
+    return JSONResponse({"ready": False, "state": health.state, "error": health.error}, 503)
 
 
 async def publish(request: Request) -> Response:

@@ -6,6 +6,8 @@ import asyncio
 import io
 import json
 import os
+import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 from support.programs import EXAMPLES, example
+from support.waiting import until
 
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
@@ -130,3 +133,41 @@ def test_demos_own_key_hash_is_kafkas() -> None:
     assert {data: murmur2(data) for data in known} == {
         data: signed % 2**32 for data, signed in known.items()
     }
+
+
+def test_the_tests_of_the_fastapi_example_pass() -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
+    done = subprocess.run(
+        [*command, "--rootdir", ".", "test_orders_app.py"],
+        cwd=EXAMPLES,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(EXAMPLES), str(EXAMPLES.parent)])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "5 passed" in done.stdout
+
+
+async def test_the_fastapi_example_serves_before_kafka_and_publishes_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    cluster = EmbeddedCluster(1, ports=[port], topics={"orders": 1})
+    monkeypatch.setenv("AIOPRODUCER_BOOTSTRAP_SERVERS", cluster.bootstrap_servers)
+    app = example("orders_app.py").app
+    order = {"customer": "ada", "amount": 3}
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client,
+    ):
+        early = await client.post("/orders", json=order)
+        assert (early.status_code, early.headers["Retry-After"]) == (503, "1")
+        assert (await client.get("/ready")).json()["state"] == "connecting"
+        async with cluster:
+            await until(lambda: app.state.aioproducer.health().ready)
+            assert (await client.get("/ready")).status_code == 200
+            assert (await client.post("/orders", json=order)).status_code == 201

@@ -83,6 +83,7 @@ CLIENT: Final[dict[str, tuple[str, str]]] = {
     "ProxyError": (_ASK, ""),
     "ProxyAuthenticationError": (_NO_RECORD, ""),
     "BootstrapError": (_NO_RECORD, ""),
+    "NotConnectedError": (_NO_RECORD, ""),
     "ProtocolError": (_ASK, "Is it a Kafka listener, and of the `security_protocol` set here?"),
     "UnsupportedCodecError": (_NO_RECORD, "Install the codec's library; the text names it."),
     "AuthenticationError": (_ASK, ""),

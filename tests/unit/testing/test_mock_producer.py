@@ -100,7 +100,7 @@ async def test_closing_acknowledges_what_waits_unless_there_is_no_time() -> None
 
 
 async def test_states_and_arguments_are_checked_as_in_the_real_one() -> None:
-    producer = MockProducer(topics={"t": 2}, max_request_size=1000)
+    producer = MockProducer(topics={"t": 2}, max_request_size=1000, auto_start=False)
     with pytest.raises(IllegalStateError, match="not started"):
         await producer.send("t", b"v")
     with pytest.raises(IllegalStateError, match="not started"):

@@ -1,0 +1,47 @@
+"""A FastAPI application that publishes orders; `test_orders_app.py` beside it tests it.
+
+    python -m aioproducer cluster --topic orders:6      # in another terminal, now or later
+    cd examples && uvicorn orders_app:app
+
+It serves at once, also without Kafka: until the cluster has answered, `GET /ready` and
+`POST /orders` are 503.
+"""
+
+from __future__ import annotations
+
+import os
+
+from fastapi import FastAPI, Response
+from pydantic import BaseModel
+
+from aioproducer.fastapi import ProducerDependency, ProducerLifespan, answer_kafka_errors
+
+TOPIC = "orders"
+
+app = FastAPI(
+    lifespan=ProducerLifespan(
+        bootstrap_servers=os.environ.get("AIOPRODUCER_BOOTSTRAP_SERVERS", "localhost:9092"),
+        start="background",
+        warm_up=[TOPIC],
+    )
+)
+answer_kafka_errors(app)
+
+
+class Order(BaseModel):
+    customer: str
+    amount: int
+
+
+@app.post("/orders", status_code=201)
+async def place(order: Order, producer: ProducerDependency) -> dict[str, int | None]:
+    value = order.model_dump_json().encode()
+    metadata = await producer.send_and_wait(TOPIC, value, order.customer.encode())
+    return {"partition": metadata.partition, "offset": metadata.offset}
+
+
+@app.get("/ready")
+async def ready(producer: ProducerDependency, response: Response) -> dict[str, object]:
+    health = producer.health()
+    response.status_code = 200 if health.ready else 503
+    return {"ready": health.ready, "state": health.state, "error": health.error}
