@@ -183,7 +183,7 @@ async def test_the_snippets_about_security_work() -> None:
 
 
 async def test_the_snippets_about_monitoring_work(capsys: pytest.CaptureFixture[str]) -> None:
-    exporters, interceptor, reporter = blocks(page("monitoring"))
+    exporters, tracing, interceptor, reporter = blocks(page("monitoring"))
     scope: dict[str, Any] = {"Producer": Producer}
     imports, body = exporters.split("\n\n", 1)
     registry = "REGISTRY = type(REGISTRY)()\n"  # one that no other test shares
@@ -191,6 +191,7 @@ async def test_the_snippets_about_monitoring_work(capsys: pytest.CaptureFixture[
         servers = cluster.bootstrap_servers
         await run_block(f"{imports}\n{registry}{body}", scope, servers)
         assert float(capsys.readouterr().out) > 0
+        await run_block(tracing, scope, servers)
         await run_block(interceptor, scope, servers)
         assert scope["audit"].failed == 0
         producer = scope["producer"]

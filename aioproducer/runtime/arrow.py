@@ -11,14 +11,16 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from aioproducer.errors import InvalidTopicError
 from aioproducer.records.arrow import ArrowChunk, ArrowColumns, ArrowSource
+from aioproducer.records.bulk import UnfilledRows
 from aioproducer.runtime.bulk_result import SendManyResult
-from aioproducer.runtime.bulk_run import BulkRun
+from aioproducer.runtime.bulk_run import BulkRun, ReadyRows, RowParts
 from aioproducer.runtime.interception import InterceptedRows
+from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
     from aioproducer.runtime.appender import RecordAppender
@@ -29,14 +31,21 @@ _ROWS_AT_ONCE = 16_384
 
 
 async def send_arrow(
-    engine: ProducerEngine, topic: str | None, data: object, columns: ArrowColumns
+    engine: ProducerEngine,
+    topic: str | None,
+    data: object,
+    columns: ArrowColumns,
+    headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> SendManyResult:
-    """Appends every row and waits for all outcomes; see `Producer.send_arrow`."""
+    """Appends every row and waits for all outcomes; see `Producer.send_arrow`.
+
+    `headers` are added to each row's own, which costs the native encoding of rows.
+    """
     check_topic(topic, columns)
     run = BulkRun(engine)
     source = ArrowSource(data, columns)
     try:
-        return await run.complete(_feed(run, engine, source, topic))
+        return await run.complete(_feed(run, engine, source, topic, tuple(headers)))
     finally:
         source.close()
 
@@ -54,7 +63,11 @@ def check_topic(topic: str | None, columns: ArrowColumns) -> None:
 
 
 async def _feed(
-    run: BulkRun, engine: ProducerEngine, source: ArrowSource, topic: str | None
+    run: BulkRun,
+    engine: ProducerEngine,
+    source: ArrowSource,
+    topic: str | None,
+    headers: HeaderPairs,
 ) -> None:
     seen = engine.interception
     number = 0
@@ -70,7 +83,8 @@ async def _feed(
         try:
             for chunk in chunks:
                 length = len(chunk)
-                rows = InterceptedRows(chunk, seen, topic) if seen.sees_records else chunk
+                ready: ReadyRows = _RowsWithHeaders(chunk, headers) if headers else chunk
+                rows = InterceptedRows(ready, seen, topic) if seen.sees_records else ready
                 for start in range(0, length, _ROWS_AT_ONCE):
                     stop = min(start + _ROWS_AT_ONCE, length)
                     if engine.appender.serializing:
@@ -83,6 +97,23 @@ async def _feed(
                 chunk.close()
     if failure is not None:
         raise failure
+
+
+class _RowsWithHeaders(UnfilledRows):
+    """Rows with headers that no column holds."""
+
+    def __init__(self, rows: ReadyRows, headers: HeaderPairs) -> None:
+        self._rows = rows
+        self._headers = headers
+
+    def topics(self, start: int, stop: int) -> list[str | None]:
+        """See `Rows`."""
+        return self._rows.topics(start, stop)
+
+    def record(self, row: int) -> RowParts:
+        """One row, with the headers after its own."""
+        topic, key, value, headers, partition, timestamp_ms = self._rows.record(row)
+        return topic, key, value, (*headers, *self._headers), partition, timestamp_ms
 
 
 async def _let_pass(

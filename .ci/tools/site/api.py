@@ -110,6 +110,7 @@ MODULES = (
     Module("testing", "testing", "aioproducer.testing"),
     Module("Prometheus", "prometheus", "aioproducer.metrics.prometheus"),
     Module("OpenTelemetry", "opentelemetry", "aioproducer.metrics.opentelemetry"),
+    Module("OpenTelemetry's instrumentor", "otel", "aioproducer.contrib.otel"),
     Module("FastAPI", "fastapi", "aioproducer.fastapi"),
     Module("Starlette", "starlette", "aioproducer.starlette"),
     Module("Spark", "spark", "aioproducer.spark"),

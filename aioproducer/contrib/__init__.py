@@ -1,0 +1,1 @@
+"""Adapters for other projects: `otel` for OpenTelemetry, `faststream` for FastStream."""

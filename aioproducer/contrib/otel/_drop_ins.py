@@ -1,0 +1,141 @@
+"""What the drop-ins need besides the calls of both producers.
+
+confluent-kafka's interface hands records to a thread: a record's span is begun where `produce()`
+hands it over. aiokafka's batches are gathered record by record before their topic is known: a
+batch's span is begun with its first record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from aioproducer._extras import required
+from aioproducer.compat.aiokafka import producer as aiokafka
+from aioproducer.compat.aiokafka._batch import BatchBuilder
+from aioproducer.compat.aiokafka._connection import Connection
+from aioproducer.compat.confluent._inside import Inside
+from aioproducer.compat.confluent._reports import Record, Reports
+from aioproducer.contrib.otel._spans import Carried, SendSpan, Tracing
+
+with required("aioproducer.contrib.otel", "otel"):
+    from opentelemetry import propagate
+
+__all__ = ["CALLS"]
+
+Wrapper = Callable[..., Any]
+
+_gathered: Final[WeakKeyDictionary[BatchBuilder, SendSpan]] = WeakKeyDictionary()
+"""Spans of batches that are not sent yet."""
+
+
+def _put(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
+    def put(self: Inside, record: Record) -> None:
+        engine = None if self.producer is None else self.producer._engine
+        span, headers = tracing.begin(
+            self._config,
+            engine,
+            record.topic,
+            record.value,
+            record.key,
+            record.headers,
+            record.partition,
+            is_drop_in=True,
+        )
+        with nullcontext() if span is None else span.failing():
+            original(self, record._replace(headers=headers))
+
+    return put
+
+
+def _watch(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
+    def watch(self: Reports, record: Record, delivery: Any) -> None:
+        if type(record.headers) is Carried and record.headers.span is not None:
+            record.headers.span.watch(delivery)
+        original(self, record, delivery)
+
+    del tracing
+    return watch
+
+
+def _failed(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
+    def failed(self: Reports, record: Record, error: Any) -> None:
+        if type(record.headers) is Carried and record.headers.span is not None:
+            record.headers.span.fail(error)
+        original(self, record, error)
+
+    del tracing
+    return failed
+
+
+def _append(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
+    def append(
+        self: BatchBuilder, *, timestamp: float | None, key: Any, value: Any, headers: Any = None
+    ) -> Any:
+        span = _gathered.get(self)
+        if span is None and not self.record_count() and not self.closed():
+            span = tracing.begin_gathered()
+            if span is not None:
+                _gathered[self] = span
+        if span is not None and isinstance(headers, list | None):
+            headers = span.shared(headers)
+        return original(self, timestamp=timestamp, key=key, value=value, headers=headers)
+
+    return append
+
+
+def _send_batch(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
+    async def send_batch(
+        self: aiokafka.AIOKafkaProducer, batch: Any, topic: str, *, partition: int | None
+    ) -> Any:
+        span = _gathered.pop(batch, None) if isinstance(batch, BatchBuilder) else None
+        if span is None:
+            span = tracing.begin_many(self._config, None, topic)
+        if span is None:
+            return await original(self, batch, topic, partition=partition)
+        if isinstance(batch, BatchBuilder):
+            engine = None if self._connection is None else self._connection._engine
+            span.name_batch(self._config, engine, topic, batch.record_count())
+        with span.failing():
+            future = await original(self, batch, topic, partition=partition)
+        future.add_done_callback(lambda future: _finish(span, future))
+        return future
+
+    return send_batch
+
+
+def _send_whole(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
+    async def send_whole(self: Connection, topic: str, records: Any, partition: int | None) -> Any:
+        if not self.takes_headers:
+            names = propagate.get_global_textmap().fields
+            records = [
+                (key, value, tuple(pair for pair in pairs if pair[0] not in names), stamp)
+                for key, value, pairs, stamp in records
+            ]
+        return await original(self, topic, records, partition)
+
+    del tracing
+    return send_whole
+
+
+def _finish(span: SendSpan, future: asyncio.Future[Any]) -> None:
+    """End a batch's span without marking its failure as seen."""
+    error = None if future.cancelled() else getattr(future, "_exception", None)
+    metadata = None if future.cancelled() or error is not None else future.result()
+    if metadata is None:
+        span.fail(error)
+    else:
+        span.finish(metadata.topic, metadata.partition, metadata.offset)
+
+
+CALLS: Final[tuple[tuple[type, str, Callable[[Tracing, Callable[..., Any]], Wrapper]], ...]] = (
+    (Inside, "put", _put),
+    (Reports, "watch", _watch),
+    (Reports, "failed", _failed),
+    (BatchBuilder, "append", _append),
+    (aiokafka.AIOKafkaProducer, "send_batch", _send_batch),
+    (Connection, "send_whole", _send_whole),
+)
