@@ -41,14 +41,14 @@ from aioproducer.wire.fields import (
     string,
     uuid,
 )
-from aioproducer.wire.primitives import Buffer
+from aioproducer.wire.primitives import Buffer, ElementBudget
 
 
 class Codec(NamedTuple):
     """The compiled form of one struct in one version."""
 
     encode: Callable[[bytearray, Any], None]
-    decode: Callable[[Buffer, int], tuple[Any, int]]
+    decode: Callable[[Buffer, int, ElementBudget], tuple[Any, int]]
     min_size: int
     source: str
 
@@ -175,7 +175,7 @@ class _Source:
 
 
 def _emit_decoder(src: _Source, layout: _Layout) -> None:
-    with src.block("def decode(data, pos):"):
+    with src.block("def decode(data, pos, budget):"):
         src.add("size = len(data)")
         for fixed, run in layout.runs():
             if fixed:
@@ -266,7 +266,7 @@ def _decode_content(src: _Source, wire_type: Primitive, target: str) -> None:
 
 
 def _decode_struct(src: _Source, layout: _Layout, cls: type[Struct], target: str) -> None:
-    src.add(f"{target}, pos = {src.bind('decode', layout.nested(cls).decode)}(data, pos)")
+    src.add(f"{target}, pos = {src.bind('decode', layout.nested(cls).decode)}(data, pos, budget)")
 
 
 def _decode_array(
@@ -281,11 +281,21 @@ def _decode_array(
     else:
         src.add(f"n, pos = read_count(data, pos, {size})")
     with _unless_null(src, field, target, layout.nullable(field)):
+        src.add("budget.left -= n")
+        with src.block("if budget.left < 0:"):
+            src.add("raise too_many_elements(pos)")
+        if element is uuid:
+            src.add(f"stop = pos + n * {size}")
+            src.add(
+                f"{target} = [UUID(bytes=bytes(data[i : i + {size}])) "
+                f"for i in range(pos, stop, {size})]"
+            )
+            src.add("pos = stop")
+            return
         if _is_fixed(element):
-            src.add(f"{target} = list(unpack_from('>' + {_code(element)!r} * n, data, pos))")
+            # A count in the format keeps the formats that `struct` remembers small.
+            src.add(f"{target} = list(unpack_from(f'>{{n}}{_code(element)}', data, pos))")
             src.add(f"pos += n * {size}")
-            if element is uuid:
-                src.add(f"{target} = [UUID(bytes=raw) for raw in {target}]")
             return
         src.add(f"{target} = []")
         with src.block("for _ in range(n):"):
@@ -391,7 +401,7 @@ def _encode_elements(
     if element is uuid:
         src.add(f"{out} += b''.join([item.bytes for item in value])")
     elif _is_fixed(element):
-        src.add(f"{out} += pack('>' + {_code(element)!r} * len(value), *value)")
+        src.add(f"{out} += pack(f'>{{len(value)}}{_code(element)}', *value)")
     else:
         with src.block("for value in value:"):
             _encode_value(src, layout, element, compact, out)

@@ -23,6 +23,9 @@ from aioproducer.errors import ProtocolError
 Buffer = bytes | memoryview
 
 MAX_ARRAY_ELEMENTS = 1_000_000
+MAX_MESSAGE_ELEMENTS = 2_000_000
+"""Elements of all arrays of one message, nested ones included: each costs memory far above its
+bytes on the wire."""
 MAX_TAGS = 10_000
 MAX_STRING_BYTES = 0x7FFF
 """Kafka strings are at most 32,767 bytes of UTF-8, compact ones too (`MessageDataGenerator`)."""
@@ -56,6 +59,20 @@ def unexpected_null(field: str, pos: int) -> ProtocolError:
 def tag_size_mismatch(tag: int, stop: int, pos: int) -> ProtocolError:
     """A tagged field whose content is shorter or longer than its announced size."""
     return ProtocolError(f"tagged field {tag} should end at offset {stop}, it ends at {pos}")
+
+
+class ElementBudget:
+    """How many array elements the message that is being decoded may still have."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MAX_MESSAGE_ELEMENTS
+
+
+def too_many_elements(pos: int) -> ProtocolError:
+    """The arrays of one message have more elements than `MAX_MESSAGE_ELEMENTS` together."""
+    return ProtocolError(f"more than {MAX_MESSAGE_ELEMENTS} array elements before offset {pos}")
 
 
 # --- variable-length integers -------------------------------------------------------------------

@@ -30,7 +30,7 @@ from aioproducer.wire.fields import (
     struct,
     uuid,
 )
-from aioproducer.wire.primitives import MALFORMED, UNENCODABLE, Buffer
+from aioproducer.wire.primitives import MALFORMED, UNENCODABLE, Buffer, ElementBudget
 
 __all__ = [
     "ApiKey",
@@ -120,7 +120,7 @@ class Message(Struct):
         """The message that `data` holds from offset `pos` to its end; see `decode`."""
         codec = _codec(cls, version)
         try:
-            message, stop = codec.decode(data, pos)
+            message, stop = codec.decode(data, pos, ElementBudget())
         except MALFORMED as error:
             raise ProtocolError(f"malformed {cls.__name__} v{version}: {error}") from error
         except ProtocolError as error:

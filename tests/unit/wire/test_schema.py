@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+import tracemalloc
 from uuid import UUID
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from aioproducer.errors import ProtocolError, UnsupportedVersionError
 from aioproducer.wire.compiler import compile_struct
 from aioproducer.wire.fields import Versions
+from aioproducer.wire.primitives import MAX_MESSAGE_ELEMENTS
 from aioproducer.wire.schema import (
     ApiKey,
     Message,
@@ -254,6 +256,47 @@ def test_a_traceback_shows_the_generated_line_that_failed() -> None:
     with pytest.raises(ValueError, match="does not fit") as caught:
         Everything(tiny=128).encode(0)
     assert "m.tiny" in "".join(traceback.format_exception(caught.value.__cause__))
+
+
+@struct
+class Rows(Struct):
+    """An element that holds an array itself."""
+
+    numbers: list[int] = f(array(int8), "0+")
+
+
+@struct
+class Table(Message):
+    """Arrays within arrays."""
+
+    API_KEY = ApiKey.METADATA
+    VALID_VERSIONS = (0, 1)
+    FLEXIBLE_FROM = 1
+
+    rows: list[Rows] = f(array(Rows), "0+")
+    totals: list[int] = f(array(int32), "0+")
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_array_elements_of_a_whole_message_are_bounded(version: int) -> None:
+    row = Rows(numbers=[0] * 100)
+    fits = Table(rows=[row] * (MAX_MESSAGE_ELEMENTS // 101)).encode(version)
+    assert len(Table.decode(fits, version).rows) == MAX_MESSAGE_ELEMENTS // 101
+    too_many = Table(rows=[row] * (MAX_MESSAGE_ELEMENTS // 101 + 1)).encode(version)
+    with pytest.raises(ProtocolError, match=f"more than {MAX_MESSAGE_ELEMENTS} array elements"):
+        Table.decode(too_many, version)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_long_array_leaves_no_memory_behind(version: int) -> None:
+    data = Table(totals=[7] * 300_000).encode(version)
+    tracemalloc.start()
+    try:
+        assert len(Table.decode(data, version).totals) == 300_000
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 100_000
 
 
 @struct
