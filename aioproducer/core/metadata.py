@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
+from aioproducer._hosts import is_host
 from aioproducer.core.cluster import (
     NO_EPOCH,
     ZERO_ID,
@@ -29,6 +30,7 @@ from aioproducer.core.live_topic import LiveTopic
 from aioproducer.errors import (
     AuthenticationError,
     KafkaError,
+    ProtocolError,
     UnsupportedVersionError,
     error_from_code,
 )
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
         MetadataResponseTopic,
         NodeEndpoint,
     )
+
+MAX_BROKERS = 10_000
+"""More in one cluster are taken for an attack on our memory: each known broker costs some."""
 
 _FATAL = (AuthenticationError, UnsupportedVersionError)
 
@@ -277,12 +282,10 @@ class Metadata:
             reliable_epochs: False for answers below v9, whose leader epochs may be stale
                 (KAFKA-9212).
         """
-        nodes = _usable_nodes(response.brokers)
-        if response.error_code:
-            self.on_failure(error_from_code(response.error_code), now)
-            return False
-        if not nodes:
-            self.on_failure(KafkaError("a broker answered with an empty broker list"), now)
+        nodes = _usable_nodes(response.brokers[:MAX_BROKERS])
+        refusal = _refusal(response, nodes)
+        if refusal is not None:
+            self.on_failure(refusal, now)
             return False
         cluster, fetch, self._fetch = self.cluster, self._fetch, None
         cluster_id = response.cluster_id or cluster.cluster_id
@@ -327,11 +330,16 @@ class Metadata:
         A hint counts only with a newer epoch than the known one and with a node that is known or
         described beside it: one that names the current leader again would make a hot loop.
         """
-        all_nodes = {**self.cluster.nodes, **_usable_nodes(nodes)}
+        described = _usable_nodes(nodes)
+        all_nodes = dict(self.cluster.nodes)
         moved: dict[str, dict[int, PartitionMetadata]] = {}
         for topic_partition, (leader, epoch) in hints.items():
             known = self.cluster.partition(*topic_partition)
-            if known is None or epoch <= known.leader_epoch or leader not in all_nodes:
+            if known is None or epoch <= known.leader_epoch:
+                continue
+            if leader in described and (leader in all_nodes or len(all_nodes) < MAX_BROKERS):
+                all_nodes[leader] = described[leader]
+            if leader not in all_nodes:
                 continue
             changed = known._replace(leader=leader, leader_epoch=epoch)
             moved.setdefault(topic_partition.topic, {})[known.partition] = changed
@@ -458,5 +466,17 @@ def _usable_nodes(
     return {
         b.node_id: Node(b.node_id, b.host, b.port, b.rack)
         for b in described
-        if b.node_id >= 0 and b.host and 0 < b.port < 65536
+        if b.node_id >= 0 and is_host(b.host) and 0 < b.port < 65536
     }
+
+
+def _refusal(response: MetadataResponse, nodes: Mapping[int, Node]) -> KafkaError | None:
+    """Why an answer as a whole says nothing; None for one that does."""
+    if response.error_code:
+        return error_from_code(response.error_code)
+    described = len(response.brokers)
+    if described > MAX_BROKERS:
+        return ProtocolError(f"a broker answered with {described} brokers, more than {MAX_BROKERS}")
+    if not nodes and described:
+        return KafkaError(f"none of the {described} brokers in an answer has a valid address")
+    return None if nodes else KafkaError("a broker answered with an empty broker list")

@@ -16,8 +16,11 @@ import ipaddress
 import socket
 from typing import NamedTuple, Protocol
 
+from aioproducer._hosts import is_host
 from aioproducer._proxy_url import ProxyUrl
 from aioproducer.net.proxies import ProxyFailedError, pass_through
+
+_SHOWN = 100
 
 
 class Address(NamedTuple):
@@ -79,8 +82,8 @@ class TcpDialer:
         With a proxy these are all ways through its own addresses, to the name itself if the proxy
         resolves names.
         """
-        if not host or not 0 < port < 65536:
-            raise OSError(f"{host!r}, port {port} is no place to connect to")
+        if not is_host(host) or not 0 < port < 65536:
+            raise OSError(f"{host[:_SHOWN]!r}, port {port}: not a host and port to connect to")
         proxy = self._proxy
         if proxy is None:
             return await _resolve(host, port, canonical)
@@ -168,7 +171,7 @@ async def _resolve(host: str, port: int, canonical: bool) -> list[Address]:
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except ValueError as error:  # not encodable, or a NUL inside
-        raise OSError(f"{host!r} is not a host name") from error
+        raise OSError(f"{host[:_SHOWN]!r} is not a host name") from error
     addresses = [
         Address(str(where[0]), port, family, int(where[3]) if len(where) > 3 else 0)
         for family, _type, _protocol, _name, where in found

@@ -19,6 +19,7 @@ import re
 from base64 import b64encode
 from typing import Protocol
 
+from aioproducer._hosts import is_host
 from aioproducer._proxy_url import ProxyUrl
 from aioproducer.errors import ProxyAuthenticationError
 from aioproducer.net.refusals import RefusedDialError
@@ -29,7 +30,6 @@ MAX_HEAD_BYTES = 16 * 1024
 _SHOWN = 100
 _HEAD_END = b"\r\n\r\n"
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-9][0-9][0-9])(?: ([^\r\n]*))?\r\n")
-_HOST_NAME = re.compile(rb"[A-Za-z0-9_.-]{1,255}")
 
 _VERSION, _AUTH_VERSION, _CONNECT = 5, 1, 1
 _NO_LOGIN, _PASSWORD, _NONE_OF_THESE = 0, 2, 0xFF
@@ -120,10 +120,11 @@ async def _bound_address_size(channel: Channel, kind: int) -> int:
 
 
 def _socks_address(host: str) -> bytes:
+    _check(host)
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        name = _checked_name(host)
+        name = host.encode("idna")
         return bytes([_NAME, len(name)]) + name
     return bytes([_IPV4 if address.version == 4 else _IPV6]) + address.packed
 
@@ -167,25 +168,21 @@ async def _head(channel: Channel) -> bytes:
 
 
 def _http_host(host: str) -> bytes:
+    _check(host)
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return _checked_name(host)
+        return host.encode("idna")
     return b"[%b]" % str(address).encode() if address.version == 6 else str(address).encode()
 
 
 # -- both ----------------------------------------------------------------------------------------
 
 
-def _checked_name(host: str) -> bytes:
-    """A host name as it may stand in a request."""
-    try:
-        name = host.encode("idna")
-    except UnicodeError:
-        name = b""
-    if not _HOST_NAME.fullmatch(name):
-        raise OSError(f"{host!r} is not a host name")
-    return name
+def _check(host: str) -> None:
+    """Refuses what may not stand in a request."""
+    if not is_host(host):
+        raise OSError(f"{host[:_SHOWN]!r} is not a host name or address")
 
 
 def _wrong_login(words: str) -> RefusedDialError:

@@ -40,7 +40,7 @@ from aioproducer.wire.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from aioproducer.wire.primitives import MALFORMED
+from aioproducer.wire.primitives import MALFORMED, ElementBudget
 from aioproducer.wire.schema import Message
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def _decode(key: ApiKey, header: RequestHeader) -> Message:
     flexible = request_type.is_flexible(header.api_version)
     codec = compile_struct(request_type, header.api_version, flexible)
     try:
-        request, _ = codec.decode(header.body, 0)
+        request, _ = codec.decode(header.body, 0, ElementBudget())
     except MALFORMED as error:
         raise errors.ProtocolError(f"malformed {key.name} request: {error}") from error
     return cast(Message, request)

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from aioproducer.backoff import ExponentialBackoff
 from aioproducer.core.cluster import ZERO_ID
-from aioproducer.core.metadata import Metadata
+from aioproducer.core.metadata import MAX_BROKERS, Metadata
 from aioproducer.errors import (
     AuthenticationError,
     InvalidTopicError,
@@ -317,6 +317,32 @@ def test_brokers_that_cannot_be_dialled_count_as_none():
     bad.brokers[0].port = 0
     assert not metadata.on_response(bad, 0)
     assert metadata.version == 0
+
+
+@pytest.mark.parametrize("host", ["", "fe80::1%\r\nX: y", "a\x1b[2J", "a b", "h" * 30_000])
+def test_a_broker_whose_host_is_none_is_left_out(host: str):
+    metadata = new_metadata()
+    metadata.start_request(0)
+    mixed = response(nodes=(1, 2))
+    mixed.brokers[0].host = host
+    assert metadata.on_response(mixed, 0)
+    assert list(metadata.cluster.nodes) == [2]
+    bad = response(nodes=(1,))
+    bad.brokers[0].host = host
+    metadata.request_update(1)
+    metadata.start_request(1)
+    assert not metadata.on_response(bad, 1)
+    assert "none of the 1 brokers in an answer has a valid address" in metadata.explain_failures()
+
+
+def test_an_answer_with_more_brokers_than_any_cluster_has_is_a_failed_update():
+    metadata = ready()
+    known = metadata.cluster.nodes
+    metadata.request_update(1)
+    metadata.start_request(1)
+    assert not metadata.on_response(response(nodes=range(MAX_BROKERS + 1)), 1)
+    assert metadata.cluster.nodes is known
+    assert "10001 brokers, more than 10000" in metadata.explain_failures()
 
 
 def test_an_error_for_the_whole_answer_is_a_failed_update():
@@ -657,6 +683,22 @@ def test_a_node_described_beside_the_hint_becomes_known():
     assert metadata.cluster.leader("t", 0) == 9
     assert metadata.topic("t").available == (0, 1)
     assert heard == [metadata.cluster.nodes[9]]
+
+
+def test_of_the_nodes_beside_a_hint_only_those_that_lead_become_known():
+    metadata = ready()
+    described = [node(n) for n in range(9, 99)]
+    assert metadata.on_leader_hints({TopicPartition("t", 0): (9, 6)}, described, 1)
+    assert sorted(metadata.cluster.nodes) == [1, 2, 3, 9]
+
+
+def test_hints_do_not_add_brokers_without_end():
+    metadata = new_metadata()
+    metadata.add_topic("t", 0)
+    answer(metadata, 0, topic("t", (1, 5), (2, 5)), nodes=range(MAX_BROKERS))
+    hint = {TopicPartition("t", 0): (MAX_BROKERS, 6)}
+    assert metadata.on_leader_hints(hint, [node(MAX_BROKERS)], 1) == set()
+    assert len(metadata.cluster.nodes) == MAX_BROKERS
 
 
 def test_hints_for_unknown_partitions_are_ignored():

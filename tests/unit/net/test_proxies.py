@@ -203,7 +203,20 @@ def test_an_http_proxy_that_does_not_connect_is_told_as_such(answer: bytes, word
 
 @pytest.mark.parametrize("scheme", ["socks5h", "http"])
 @pytest.mark.parametrize(
-    "host", ["", "a b", "kafka\r\nX: y", "kafka:1", "a\0b", "x" * 300, "a..b", "\u2100"]
+    "host",
+    [
+        "",
+        "a b",
+        "kafka\r\nX: y",
+        "kafka:1",
+        "a\0b",
+        "x" * 300,
+        "a..b",
+        "\u2100",
+        "fe80::1%\r\nX: y",
+        "fe80::1%a b",
+        "fe80::1%" + "z" * 100,
+    ],
 )
 def test_a_host_that_is_no_name_gets_into_no_request(scheme: str, host: str) -> None:
     script = Script(b"")

@@ -1,0 +1,36 @@
+"""Which texts may be connected to as a host.
+
+Host names and addresses come from brokers, too: what does not pass here reaches no resolver, no
+proxy and no request.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+_LABEL = "[A-Za-z0-9_-]{1,63}"
+_NAME = re.compile(rf"(?=.{{1,255}}\Z){_LABEL}(?:\.{_LABEL})*\.?")
+_ZONE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_LONGEST = 255
+
+
+def is_host(text: str) -> bool:
+    """Whether `text` is an IP address, with a zone if any, or a host name, in any script."""
+    if _NAME.fullmatch(text):
+        return True
+    if len(text) > _LONGEST:
+        return False
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return _is_international(text)
+    zone = getattr(address, "scope_id", None)
+    return zone is None or _ZONE.fullmatch(zone) is not None
+
+
+def _is_international(text: str) -> bool:
+    try:
+        return _NAME.fullmatch(text.encode("idna").decode("ascii")) is not None
+    except UnicodeError:
+        return False
