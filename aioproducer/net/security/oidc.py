@@ -14,6 +14,7 @@ never what was sent to it. HTTP is done by `httpx`, imported when first needed.
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 import time
 from base64 import b64encode
@@ -22,8 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote_plus
+from urllib.parse import quote_plus, urlencode
 
+from aioproducer._bounded_http import UnboundedAnswerError, exchange
 from aioproducer._extras import needed
 from aioproducer._secrets import Unpicklable, hides_arguments
 from aioproducer.backoff import ExponentialBackoff
@@ -114,7 +116,7 @@ class TokenEndpoint:
             while True:
                 try:
                     return await self._ask(client)
-                except (httpx.TransportError, _UnableError) as error:
+                except (httpx.TransportError, TimeoutError, _UnableError) as error:
                     delay = backoff.delay(attempt, self._rng)
                     attempt += 1
                     if time.monotonic() + delay >= deadline:
@@ -124,13 +126,25 @@ class TokenEndpoint:
                     await asyncio.sleep(delay)
 
     async def _ask(self, client: httpx.AsyncClient) -> OAuthToken:
-        asked_at = time.time()
+        settings, asked_at = self._settings, time.time()
         headers, form = await self._request()
-        response = await client.post(self._settings.url, data=form, headers=headers)
-        status = response.status_code
+        try:
+            status, body = await exchange(
+                client,
+                "POST",
+                settings.url,
+                headers=headers,
+                content=urlencode(form).encode(),
+                timeout_s=settings.connect_timeout_s + settings.read_timeout_s,
+                longest=_LONGEST_ANSWER,
+            )
+        except UnboundedAnswerError as error:
+            raise AuthenticationError(
+                f"the token endpoint's answer is refused: {error}", advice=_ADVICE
+            ) from None
         if status == 429 or status >= 500:
             raise _UnableError(f"the token endpoint answered HTTP {status}")
-        answer = _json(response)
+        answer = _object(body)
         if not 200 <= status < 300:
             told = [str(answer[key]) for key in ("error", "error_description") if key in answer]
             text = ": ".join(told)[:_LONGEST_TEXT]
@@ -149,7 +163,10 @@ class TokenEndpoint:
 
     async def _request(self) -> tuple[dict[str, str], dict[str, str]]:
         settings = self._settings
-        headers = {"Accept": "application/json"}
+        headers = {
+            "Accept": "application/json",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
         form: dict[str, str] = {}
         if self._assertions is None:
             headers["Authorization"] = _basic(settings)
@@ -180,12 +197,11 @@ def _basic(settings: EndpointSettings) -> str:
     return "Basic " + b64encode(":".join(pair).encode()).decode()
 
 
-def _json(response: httpx.Response) -> dict[str, Any]:
-    if len(response.content) > _LONGEST_ANSWER:
-        raise AuthenticationError("the token endpoint's answer is too long", advice=_ADVICE)
+def _object(body: bytes) -> dict[str, Any]:
+    """The JSON object that a body is; empty for anything else."""
     try:
-        answer = response.json()
-    except ValueError:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
         return {}
     return answer if isinstance(answer, dict) else {}
 

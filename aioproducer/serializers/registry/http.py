@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
+from aioproducer._bounded_http import UnboundedAnswerError, exchange
 from aioproducer._extras import SCHEMA_REGISTRY, needed
 from aioproducer._secrets import Unpicklable, cleared, hides_arguments
 from aioproducer.backoff import ExponentialBackoff
@@ -179,22 +180,23 @@ class RegistryConnection:
         return _unreachable(what, url, error)
 
     async def _ask(self, method: str, url: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
-        client = await self._open()
-        async with asyncio.timeout(self._settings.request_timeout):
+        client, limit = await self._open(), self._settings.request_timeout
+        async with asyncio.timeout(limit):
             headers = await self._headers()
-            content = None if body is None else json.dumps(body).encode()
-            async with client.stream(method, url, headers=headers, content=content) as response:
-                # What is not compressed cannot grow: so the bound is one of memory, too.
-                if response.headers.get("Content-Encoding", "identity") != "identity":
-                    raise SchemaRegistryError("the schema registry compressed its answer unasked")
-                received = bytearray()
-                async for part in response.aiter_bytes():
-                    received += part
-                    if len(received) > _LARGEST_ANSWER:
-                        raise SchemaRegistryError(
-                            f"the answer of the schema registry exceeds {_LARGEST_ANSWER} bytes"
-                        )
-                return response.status_code, bytes(received)
+            try:
+                return await exchange(
+                    client,
+                    method,
+                    url,
+                    headers=headers,
+                    content=None if body is None else json.dumps(body).encode(),
+                    timeout_s=limit,
+                    longest=_LARGEST_ANSWER,
+                )
+            except UnboundedAnswerError as error:
+                raise SchemaRegistryError(
+                    f"the answer of the schema registry is refused: {error}"
+                ) from None
 
     async def _open(self) -> httpx.AsyncClient:
         if self._client is not None:
@@ -216,7 +218,6 @@ class RegistryConnection:
     async def _headers(self) -> dict[str, str]:
         settings = self._settings
         headers = {"Accept": f"{_MEDIA_TYPE}, application/json", "Content-Type": _MEDIA_TYPE}
-        headers["Accept-Encoding"] = "identity"
         # Confluent's registry leaves newer fields out of its answers without this.
         headers["Confluent-Accept-Unknown-Properties"] = "true"
         headers |= settings.headers

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gzip
 import json
+import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -328,3 +333,65 @@ async def test_a_token_file_is_read_each_time(tmp_path: Path) -> None:
         await read()
     path.write_text("abc\n")
     assert (await read()).value == "abc"
+
+
+@asynccontextmanager
+async def hostile(*parts: bytes, pause_s: float = 0.0) -> AsyncIterator[str]:
+    """The address of a token endpoint that answers with these bytes, whatever it is asked."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            await reader.readuntil(b"\r\n\r\n")
+            for part in parts:
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(pause_s)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}/token"
+
+
+def asking(url: str, **settings: Any) -> TokenEndpoint:
+    chosen = EndpointSettings(url, "me", CLIENT_SECRET, retry_s=0.2, **settings)
+    return TokenEndpoint(chosen, extensions={}, assertions=None, rng=Random(1))
+
+
+async def test_an_answer_that_is_compressed_is_not_unpacked() -> None:
+    body = gzip.compress(bytes(50_000_000))
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body)
+    tracemalloc.start()
+    try:
+        async with hostile(head + body) as url:
+            with pytest.raises(AuthenticationError, match="is compressed, which nobody asked for"):
+                await asking(url).fetch()
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 10_000_000
+
+
+async def test_no_more_of_an_answer_is_read_than_a_token_needs() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 400000000\r\n\r\n"
+    async with hostile(head, *[bytes(100_000)] * 20) as url:
+        with pytest.raises(AuthenticationError, match="exceeds 1048576 bytes"):
+            await asking(url).fetch()
+
+
+async def test_an_answer_that_drips_is_given_up() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    async with hostile(head, *[b" "] * 100, pause_s=0.05) as url:
+        with pytest.raises(KafkaConnectionError, match="no token after 1 attempt"):
+            await asking(url, connect_timeout_s=0.2, read_timeout_s=0.2).fetch()
+    assert loop.time() - began < 3
+
+
+async def test_an_answer_nested_too_deeply_is_no_token() -> None:
+    body = b"[" * 100_000
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+    async with hostile(head + body) as url:
+        with pytest.raises(AuthenticationError, match="no access_token"):
+            await asking(url).fetch()

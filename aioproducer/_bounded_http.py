@@ -1,0 +1,47 @@
+"""One HTTP exchange whose time and memory are bounded, whatever the other side sends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import httpx
+
+
+class UnboundedAnswerError(Exception):
+    """The answer is longer than allowed, or compressed although nobody asked for that."""
+
+
+async def exchange(
+    client: httpx.AsyncClient,
+    method: str,
+    url: str,
+    *,
+    headers: Mapping[str, str],
+    content: bytes | None,
+    timeout_s: float,
+    longest: int,
+) -> tuple[int, bytes]:
+    """The status and the body of one request's answer.
+
+    Raises:
+        TimeoutError: the whole of it took longer than `timeout_s`.
+        UnboundedAnswerError: the body is compressed, or has more than `longest` bytes.
+        httpx.RequestError: the request could not be made.
+    """
+    asked = {**headers, "Accept-Encoding": "identity"}
+    async with (
+        asyncio.timeout(timeout_s),
+        client.stream(method, url, headers=asked, content=content) as response,
+    ):
+        # What is not compressed cannot grow: so the bound is one of memory, too.
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            raise UnboundedAnswerError("it is compressed, which nobody asked for")
+        received = bytearray()
+        async for part in response.aiter_bytes():
+            received += part
+            if len(received) > longest:
+                raise UnboundedAnswerError(f"it exceeds {longest} bytes")
+        return response.status_code, bytes(received)
