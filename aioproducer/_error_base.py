@@ -16,6 +16,7 @@ from copy import copy
 from enum import Enum
 from typing import Any, ClassVar, Self, TypedDict, Unpack
 
+from aioproducer._printable import printable
 from aioproducer.types import Persistence
 
 __all__ = [
@@ -33,6 +34,8 @@ __all__ = [
 ]
 
 _HOME = "aioproducer.errors"
+_LONGEST_MESSAGE = 4000
+_LONGEST_REMOTE_TEXT = 500
 
 
 class ErrorFacts(TypedDict, total=False):
@@ -80,13 +83,15 @@ class KafkaError(Exception):
             cls.__module__ = _HOME
 
     def __init__(self, message: str | None = None, **facts: Unpack[ErrorFacts]) -> None:
-        super().__init__(self.default_message if message is None else message)
+        super().__init__(
+            self.default_message if message is None else printable(message, _LONGEST_MESSAGE)
+        )
         self._learn(facts)
 
     @property
     def message(self) -> str:
         """What went wrong, without the facts."""
-        return str(self.args[0]) if self.args else self.default_message
+        return printable(str(self.args[0]), _LONGEST_MESSAGE) if self.args else self.default_message
 
     def with_context(self, **facts: Unpack[ErrorFacts]) -> Self:
         """Return a copy of this error that knows `facts` too; a fact of None changes nothing."""
@@ -101,13 +106,16 @@ class KafkaError(Exception):
             unknown = ", ".join(sorted(set(facts) - _FACT_NAMES))
             raise TypeError(f"{type(self).__name__} has no fact named {unknown}")
         self.__dict__.update({name: fact for name, fact in facts.items() if fact is not None})
+        advice = self.__dict__.get("advice")
+        if advice is not None:
+            self.__dict__["advice"] = printable(advice, _LONGEST_MESSAGE)
 
     def _headline(self) -> str:
         return self.message or type(self).__name__
 
     def __str__(self) -> str:
         known = [
-            f"{label} {fact}"
+            f"{label} {printable(str(fact))}"
             for label, fact in (("topic", self.topic), ("partition", self.partition))
             if fact is not None
         ]
@@ -250,6 +258,7 @@ def error_from_code(
 ) -> BrokerError:
     """Return the error for a broker code; a `message` from the broker replaces the default one."""
     error_class = error_for_code(code)
+    message = printable(message or "", _LONGEST_REMOTE_TEXT)
     if issubclass(error_class, UnknownBrokerError):
         return error_class(message or None, code=code, **facts)
     return error_class(message or None, **facts)

@@ -4,8 +4,8 @@ Owns: the loggers' names and the limit. Must not know: what is logged, handlers;
 configures those through the standard `logging` module. Without any configuration Python writes
 warnings and errors to standard error.
 
-Invariants: no record's key, value or headers reaches a logger; nothing is logged per record. The
-clock is the caller's.
+Invariants: no record's key, value or headers reaches a logger; nothing is logged per record; a line
+is printable and bounded, whatever names a broker has sent. The clock is the caller's.
 """
 
 from __future__ import annotations
@@ -13,17 +13,37 @@ from __future__ import annotations
 import logging
 from typing import Final, Literal
 
+from aioproducer._printable import printable
+
 Layer = Literal["net", "core", "runtime", "producer", "loader", "spark", "starlette", "testing"]
 """The layers that have a logger, `aioproducer.<layer>` each."""
 
 FIRST_INTERVAL_S: Final = 1.0
 LONGEST_INTERVAL_S: Final = 60.0
 _MAX_CAUSES: Final = 256
+_LONGEST_LINE: Final = 4000
 
 
 def get(layer: Layer) -> logging.Logger:
     """Return the logger of one layer."""
-    return logging.getLogger(f"aioproducer.{layer}")
+    logger = logging.getLogger(f"aioproducer.{layer}")
+    logger.addFilter(_make_printable)  # adding it again changes nothing
+    return logger
+
+
+def _make_printable(record: logging.LogRecord) -> bool:
+    """Escape what is not printable in a record's message, and shorten what is too long."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(map(_shortened, record.args))
+    text = record.getMessage()
+    shown = printable(text, _LONGEST_LINE)
+    if shown != text:
+        record.msg, record.args = shown, ()
+    return True
+
+
+def _shortened(argument: object) -> object:
+    return printable(argument) if isinstance(argument, str) else argument
 
 
 class _Repeated:

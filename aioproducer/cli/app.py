@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from aioproducer import __version__
+from aioproducer._printable import printable
 from aioproducer.cli import cluster, doctor, load, option_help, perf, produce, topic_reading, topics
 from aioproducer.cli.commands import Command, Group
 from aioproducer.cli.console import OutputClosedError, abandon_stdout, say, write_line
@@ -98,7 +99,7 @@ def _bug(error: Exception) -> int:
     if os.environ.get("AIOPRODUCER_DEBUG"):
         traceback.print_exc()
     say(
-        f"internal error: {type(error).__name__}: {error}\n"
+        f"internal error: {type(error).__name__}: {printable(str(error))}\n"
         "  This is a bug; set AIOPRODUCER_DEBUG=1 to see where it happens."
     )
     return ExitCode.BUG

@@ -18,12 +18,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from aioproducer._printable import printable_lines
 from aioproducer.errors import KafkaError
+
+_HANGING = 6
 
 
 class OutputClosedError(Exception):
@@ -35,7 +39,24 @@ class FileError(KafkaError):
 
 
 class Output(Console):
-    """A rich console that leaves a broken pipe to its caller."""
+    """A rich console that leaves a broken pipe to its caller.
+
+    Names of topics, hosts and files may come from anywhere: markup is off, and what is not
+    printable is escaped.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """Render as rich does, in printable text."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield segment._replace(text=printable_lines(segment.text))
 
     def on_broken_pipe(self) -> None:
         """Rich would redirect standard output and exit, whatever is still to be delivered."""
@@ -44,24 +65,24 @@ class Output(Console):
 
 def err() -> Output:
     """Standard error."""
-    return Output(stderr=True, highlight=False, soft_wrap=True)
+    return Output(stderr=True, soft_wrap=True)
 
 
 def say(message: str, *, style: str | None = None) -> None:
     """A message for people, on standard error; lost if that is closed."""
     try:
-        err().print(f"aioproducer: {message}", style=style, markup=False)
+        err().print(f"aioproducer: {message}", style=style)
     except OSError:
         return
 
 
 def print_json(content: Mapping[str, Any]) -> None:
     """One line of JSON on standard output."""
-    write_line(json.dumps(content, ensure_ascii=False, default=str))
+    write_line(json.dumps(content, default=str))
 
 
 def write_line(text: str) -> None:
-    """One line on standard output, at once."""
+    """One line on standard output, at once; names in it have to be printable."""
     with _standard_output():
         sys.stdout.write(f"{text}\n")
 
@@ -69,15 +90,20 @@ def write_line(text: str) -> None:
 def print_table(table: Table) -> None:
     """A table on standard output, at once."""
     with _standard_output():
-        Output(highlight=False, soft_wrap=True).print(table)
+        Output(soft_wrap=True).print(table)
 
 
 def print_text(text: Text, *, indent: int = 0) -> None:
-    """Styled text on standard output, at once; on a terminal its lines are broken to fit."""
-    console = Output(highlight=False)
+    """Styled text on standard output, at once.
+
+    On a terminal its lines are broken to fit. All but the first are indented more, so that no text
+    from elsewhere begins a line as a finding or a verdict does.
+    """
+    console = Output()
     with _standard_output():
         if console.is_terminal:
-            console.print(Padding(text, (0, 0, 0, indent)))
+            lines = text.wrap(console, max(20, console.width - indent - _HANGING))
+            console.print(Padding(Text("\n" + " " * _HANGING).join(lines), (0, 0, 0, indent)))
         else:
             console.print(Text(" " * indent) + text, soft_wrap=True)
 

@@ -211,7 +211,8 @@ _METRICS = {
 
 def one_or_two_lines(error: BaseException) -> str:
     """An error for people: what happened, and on a second line what to do."""
-    what, _, advice = str(error).partition(" -> ")
+    what, advice = str(error), getattr(error, "advice", None) or ""
+    what = what.removesuffix(f" -> {advice}") if advice else what
     headline = " ".join(what.split()) or type(error).__name__
     notes: list[str] = getattr(error, "__notes__", [])
     todo = "; ".join(part for part in (advice.rstrip("."), *notes) if part)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from aioproducer._printable import printable
 from aioproducer.cli import options
 from aioproducer.cli.console import say, write_line
 from aioproducer.cli.groups import grouped
@@ -172,11 +174,13 @@ class _Json:
                 {"name": name, **dict(_named("value", value))} for name, value in record.headers
             ],
         }
-        return json.dumps(content, ensure_ascii=False)
+        return json.dumps(content)
 
 
 def _text(data: bytes | None) -> str:
-    return "" if data is None else data.decode("utf-8", "replace")
+    text = "" if data is None else data.decode("utf-8", "replace")
+    # To a file or a program a value goes as it is; a terminal would obey what is in it.
+    return printable(text, len(text)) if sys.stdout.isatty() else text
 
 
 def _named(name: str, data: bytes | None) -> Iterator[tuple[str, Any]]:

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from aioproducer._printable import printable
 from aioproducer.cli import options
 from aioproducer.cli.commands import Command, Group
 from aioproducer.cli.connecting import wait_for_listener
@@ -61,7 +62,7 @@ def list_topics(
             print_json({"topics": names})
         else:
             for name in names:
-                write_line(name)
+                write_line(printable(name))
 
     return run_on(connection, act)
 
@@ -216,7 +217,8 @@ def _described(topic: MetadataResponseTopic) -> dict[str, Any]:
 
 def _print_partitions(topic: MetadataResponseTopic) -> None:
     columns = ("partition", "leader", "replicas", "in_sync")
-    table = Table(*columns, title=topic.name, title_justify="left", box=None, padding=(0, 2))
+    title = printable(topic.name or "")
+    table = Table(*columns, title=title, title_justify="left", box=None, padding=(0, 2))
     for row in _described(topic)["partitions"]:
         table.add_row(*(_shown(row[column]) for column in columns))
     print_table(table)

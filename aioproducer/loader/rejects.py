@@ -61,7 +61,7 @@ class DeadLetterFile:
     def write(self, position: Position, stage: Stage, reason: str, raw: bytes) -> None:
         """Appends one rejected row."""
         entry = {**position._asdict(), "stage": stage, "reason": reason, **_text(raw)}
-        line = json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+        line = json.dumps(entry).encode("ascii") + b"\n"
         with self._writing():
             self._file.write(line)
         self.size += len(line)

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from aioproducer._printable import printable
+
 Fields = Sequence[Any] | Mapping[str, Any]
 """One row's values: by place where the batch names its columns, else by name."""
 
@@ -32,7 +34,7 @@ class Position(NamedTuple):
 
     def __str__(self) -> str:
         where = self.file if self.member is None else f"{self.file}:{self.member}"
-        return f"{where} row {self.row}"
+        return f"{printable(where)} row {self.row}"
 
 
 @dataclass(frozen=True, slots=True)

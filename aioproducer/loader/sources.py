@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from aioproducer._printable import printable
 from aioproducer.errors import ConfigError
 from aioproducer.loader.avro import AvroFormat
 from aioproducer.loader.errors import SourceError
@@ -97,7 +98,8 @@ class FileSource:
     @property
     def name(self) -> str:
         """The file's name, or the first one's and how many more there are."""
-        first = "standard input" if self._files[0] == STDIN else Path(self._files[0]).name
+        first = self._files[0]
+        first = "standard input" if first == STDIN else printable(Path(first).name)
         more = len(self._files) - 1
         return f"{first} and {more} more" if more else first
 

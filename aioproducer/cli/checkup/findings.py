@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from aioproducer._printable import printable
 from aioproducer.cli.exit_codes import ExitCode
+
+_LONGEST_TEXT = 2000
 
 
 class Status(StrEnum):
@@ -48,6 +51,15 @@ class Finding:
     advice: str | None = None
     details: tuple[str, ...] = ()
     exit_code: ExitCode = ExitCode.OK
+
+    def __post_init__(self) -> None:
+        """Make printable what brokers and names have in it."""
+        for name in ("about", "found", "advice"):
+            text = getattr(self, name)
+            if text is not None:
+                object.__setattr__(self, name, printable(text, _LONGEST_TEXT))
+        details = tuple(printable(each, _LONGEST_TEXT) for each in self.details)
+        object.__setattr__(self, "details", details)
 
     @classmethod
     def good(cls, check: str, about: str, found: str, *details: str) -> Finding:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from aioproducer._printable import printable
 from aioproducer.errors import IncompatibleSchemaError, SchemaNotFoundError, SchemaRegistryError
 from aioproducer.serializers.registry.schema import SchemaRule
 
@@ -58,7 +59,8 @@ def refusal_of(status: int, body: bytes, what: str) -> SchemaRegistryError:
 
 def details_in(text: str) -> tuple[str, ...]:
     """The differences a compatibility message tells, one by one."""
-    return tuple(_DETAIL.findall(text)) or (text,)
+    found = _DETAIL.findall(text[:_LONGEST_TEXT]) or [text]
+    return tuple(printable(detail) for detail in found)
 
 
 def write_rules_in(answer: Any, what: str) -> tuple[SchemaRule, ...]:

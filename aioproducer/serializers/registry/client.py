@@ -287,7 +287,7 @@ class SchemaRegistry:
         if not isinstance(answer, dict) or answer.get("is_compatible") is not False:
             return ()
         messages = answer.get("messages")
-        texts = [str(text) for text in messages] if isinstance(messages, list) else []
+        texts = [str(text) for text in messages[:50]] if isinstance(messages, list) else []
         found = [detail for text in texts for detail in details_in(text)]
         return tuple(found) or _UNSAID
 

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from aioproducer._printable import printable
 from aioproducer._secrets import hides_arguments
 from aioproducer.errors import (
     AuthenticationError,
@@ -38,8 +39,6 @@ from aioproducer.wire.messages import (
 if TYPE_CHECKING:
     from aioproducer.net.handshake import Session
     from aioproducer.net.security.sasl import Mechanism
-
-_LONGEST_TEXT = 300
 
 _Carry = Callable[[bytes], Awaitable[bytes]]
 
@@ -98,10 +97,10 @@ async def _choose(session: Session, name: str) -> _Carry:
     if not isinstance(response, SaslHandshakeResponse):
         raise TypeError(f"SaslHandshake answered by {type(response).__name__}")
     if response.error_code == UnsupportedSaslMechanismError.code:
-        offered = ", ".join(response.mechanisms[:20]) or "none"
+        offered = ", ".join(printable(each, 60) for each in response.mechanisms[:20]) or "none"
         raise UnsupportedSaslMechanismError(
             f"the broker does not offer {name} here",
-            advice=f"set sasl_mechanism to one of those it offers: {offered[:_LONGEST_TEXT]}",
+            advice=f"set sasl_mechanism to one of those it offers: {offered}",
         )
     if response.error_code == IllegalSaslStateError.code:
         raise IllegalSaslStateError(
@@ -129,8 +128,7 @@ async def _choose(session: Session, name: str) -> _Carry:
 
 
 def _refused(code: int, text: str | None) -> KafkaError:
-    printable = "".join(c if c.isprintable() else " " for c in text or "")[:_LONGEST_TEXT]
-    error = error_from_code(code, printable)
+    error = error_from_code(code, text)
     if isinstance(error, AuthenticationError) or error.retriable:
         return error
     return AuthenticationError(f"the broker refused authentication: {error}")

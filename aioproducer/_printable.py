@@ -1,0 +1,44 @@
+"""Text from elsewhere, such as a broker, a registry or the name of a file, as it may be shown.
+
+Errors, log lines and the command line pass what they show through `printable`: control characters
+move a terminal's cursor or change its title, and line ends forge lines of a log.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAX_CHARACTERS: Final = 1000
+"""How much of a text is shown."""
+
+
+def printable(text: str, limit: int = MAX_CHARACTERS) -> str:
+    r"""Return a text in which everything that is not printable is an escape such as `\x1b`.
+
+    That includes line ends, C1 controls, bidirectional controls, invisible characters and lone
+    surrogates.
+
+    Args:
+        text: Text from anywhere.
+        limit: How many characters are shown; of a longer text the beginning, and how long it is.
+    """
+    if len(text) <= limit and text.isprintable():
+        return text
+    shown = "".join(c if c.isprintable() else _escaped(c) for c in text[:limit])
+    if len(text) <= limit and len(shown) <= limit:
+        return shown
+    return f"{shown[:limit]}... ({len(text)} characters)"
+
+
+def printable_lines(text: str) -> str:
+    """Return a text of several lines, each of them printable and as long as it is."""
+    if text.isprintable():
+        return text
+    return "\n".join(
+        line if line.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in line)
+        for line in text.split("\n")
+    )
+
+
+def _escaped(character: str) -> str:
+    return ascii(character)[1:-1]
