@@ -163,16 +163,21 @@ async def test_a_hostile_host_name_stays_small_and_printable(host: str, caplog: 
     assert size < 30_000
 
 
-def run(arguments: list[str], *, terminal: bool = False) -> str:
+def run(arguments: list[str], *, terminal: bool = False, cwd: Path | None = None) -> str:
     """Run the command line in a process of its own; return what it wrote, on a terminal or not."""
     command = [sys.executable, "-m", "aioproducer", *arguments]
     if not terminal:
         done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=60,
+            check=False,
+            cwd=cwd,
         )
         return done.stdout.decode("utf-8", "surrogateescape")
     ours, theirs = pty.openpty()
-    with subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs) as process:
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, cwd=cwd) as process:
         os.close(theirs)
         text = b""
         while True:
@@ -342,7 +347,7 @@ async def test_names_of_files_and_members_are_shown_printable(
             for more in ([], ["--json"]):
                 servers = cluster.bootstrap_servers
                 arguments = ["load", str(archive), "-t", "t", "-b", servers, *more]
-                shown = await asyncio.to_thread(run, arguments, terminal=terminal)
+                shown = await asyncio.to_thread(run, arguments, terminal=terminal, cwd=tmp_path)
                 plain = STYLES.sub("", shown).replace("\r\n", "\n")
                 assert "internal error" not in plain
                 assert "all is well.zip" in plain
