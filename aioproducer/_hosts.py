@@ -29,6 +29,17 @@ def is_host(text: str) -> bool:
     return zone is None or _ZONE.fullmatch(zone) is not None
 
 
+def is_this_machine(text: str) -> bool:
+    """Whether what is sent to this host stays on this machine."""
+    name = text.lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(text).is_loopback
+    except ValueError:
+        return False
+
+
 def _is_international(text: str) -> bool:
     try:
         return _NAME.fullmatch(text.encode("idna").decode("ascii")) is not None

@@ -46,7 +46,7 @@ from aioproducer.net.dialing import Streams, open_stream
 from aioproducer.net.handshake import Session, shake_hands
 from aioproducer.net.old_brokers import PATIENCE_S, Age
 from aioproducer.net.security.hang_ups import on_first_request
-from aioproducer.net.security.sasl.authentication import authenticate
+from aioproducer.net.security.sasl.authentication import authenticate, exposed_to
 from aioproducer.net.surroundings import NodeState, Surroundings
 from aioproducer.net.versions import BrokerVersions, client_obeys_throttle
 from aioproducer.types import Node
@@ -359,6 +359,7 @@ class BrokerLink:
         self._session = Session(
             connection, around.settings, around.check, host, self._handshake_deadline(), self._age
         )
+        self._warn_of_exposure(connection, host)
         try:
             await self._agree(self._session, shake_hands)
         finally:
@@ -366,6 +367,20 @@ class BrokerLink:
         if connection.uses_tls or around.settings.sasl is not None:
             endless = self._session.lifetime_s is None
             around.traffic.on_authenticated(around.loop_time(), endless=endless)
+
+    def _warn_of_exposure(self, connection: Connection, host: str) -> None:
+        around = self._around
+        exposed = exposed_to(around.settings.sasl, host, uses_tls=connection.uses_tls)
+        if exposed is not None:
+            around.warnings.warning(
+                around.loop_time(),
+                None,
+                "exposed credentials",
+                "%s can be read on the way to %s, since the connection is not encrypted: use "
+                "security_protocol=SASL_SSL, or a SCRAM mechanism",
+                exposed,
+                _called(self.node),
+            )
 
     async def _renew(self) -> None:
         """Authenticates again on the connection there is."""

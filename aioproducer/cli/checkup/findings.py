@@ -161,6 +161,7 @@ CODES: Mapping[str, str] = {
     "one that is offered",
     "sasl-not-expected": "set security.protocol to PLAINTEXT or SSL for this port",
     "mechanism-not-offered": "set sasl.mechanism to one that is offered",
+    "credentials-exposed": "use security.protocol=SASL_SSL, or a SCRAM mechanism",
     "credentials-refused": "check user name and password (or token), and that this user exists",
     "credentials-unavailable": "check where the credentials come from",
     "authentication-failed": "look at the broker's log for the reason",

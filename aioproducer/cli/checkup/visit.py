@@ -26,7 +26,7 @@ from aioproducer.core.coordinator_questions import Question
 from aioproducer.errors import KafkaError
 from aioproducer.net.dialer import Address
 from aioproducer.net.handshake import Session, negotiate_versions
-from aioproducer.net.security.sasl.authentication import authenticate
+from aioproducer.net.security.sasl.authentication import authenticate, exposed_to
 from aioproducer.net.security.tls_failures import refusal
 
 _EXPIRES_SOON = timedelta(days=21)
@@ -145,6 +145,13 @@ class Visit:
             await authenticate(session)
         except KafkaError as error:
             raise troubles.of_sasl(error, name) from None
+        exposed = exposed_to(mechanism, self._host, uses_tls=self._means.uses_tls)
+        if exposed is not None:
+            raise TroubleError(
+                "credentials-exposed",
+                f"{name}: accepted, but {exposed} can be read on the way, as there is no TLS",
+                status=Status.WARN,
+            )
         lasts = f" for {session.lifetime_s:,.0f} s" if session.lifetime_s is not None else ""
         return self._good("sasl", f"{name}: accepted{lasts}")
 

@@ -28,6 +28,7 @@ from aioproducer.net.security.pem import PemStore, parse_pem, read_store
 
 _logger = log.get("net")
 
+_SHOWN_SUITES: Final = 5
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _SUITES_13: Final = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
@@ -106,6 +107,7 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext:
         return settings.context
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = settings.verify_host_name
+    context.hostname_checks_common_name = False  # deprecated since RFC 2818; Java and browsers too
     versions = sorted(_VERSIONS[name] for name in settings.versions)
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
     _set_cipher_suites(context, settings.cipher_suites)
@@ -238,10 +240,23 @@ def _set_cipher_suites(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
     if not older:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         return
+    if any("@" in name for name in older):
+        raise ConfigError("ssl_cipher_suites: '@' lowers OpenSSL's security level; name suites")
     try:
         context.set_ciphers(":".join(older))
     except ssl.SSLError:
         raise ConfigError(f"ssl_cipher_suites: none is known among {', '.join(names)}") from None
+    open_to_all = [
+        suite["name"]
+        for suite in context.get_ciphers()
+        if suite["strength_bits"] == 0 or suite["auth"] == "auth-null"
+    ]
+    if open_to_all:
+        raise ConfigError(
+            "ssl_cipher_suites: these do not encrypt, or do not say who the broker is: "
+            + ", ".join(open_to_all[:_SHOWN_SUITES]),
+            advice="name suites with encryption and authentication, or leave the option out",
+        )
 
 
 def _openssl_name(name: str) -> str:

@@ -13,10 +13,11 @@ the broker's text and what to do, never a token.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from aioproducer._hosts import is_this_machine
 from aioproducer._printable import printable
 from aioproducer._secrets import hides_arguments
 from aioproducer.errors import (
@@ -39,6 +40,17 @@ from aioproducer.wire.messages import (
 if TYPE_CHECKING:
     from aioproducer.net.handshake import Session
     from aioproducer.net.security.sasl import Mechanism
+
+_KNOWN_MECHANISMS = (
+    "SCRAM-SHA-512",
+    "SCRAM-SHA-256",
+    "GSSAPI",
+    "AWS_MSK_IAM",
+    "OAUTHBEARER",
+    "PLAIN",
+)
+_READABLE = {"PLAIN": "user name and password", "OAUTHBEARER": "the token"}
+"""What these mechanisms send as it is."""
 
 _Carry = Callable[[bytes], Awaitable[bytes]]
 
@@ -90,6 +102,34 @@ async def _exchange(mechanism: Mechanism, host: str, carry: _Carry) -> None:
                 return
 
 
+def exposed_to(mechanism: Mechanism | None, host: str, *, uses_tls: bool) -> str | None:
+    """What of the login others on the way to the broker can read and use; None for nothing."""
+    if mechanism is None or uses_tls or is_this_machine(host):
+        return None
+    return _READABLE.get(mechanism.name)
+
+
+def _other_mechanism(offered: Sequence[str], wanted: str, session: Session) -> str:
+    """What to set instead of the mechanism that is not offered.
+
+    Whoever answers may want the password, so no mechanism that hands it over is advised.
+    """
+    known = [name for name in _KNOWN_MECHANISMS if name in offered and name != wanted]
+    safe = [name for name in known if name not in _READABLE]
+    readable = [name for name in known if name in _READABLE]
+    words = []
+    if safe:
+        words.append(f"set sasl_mechanism to one of those it offers: {', '.join(safe)}")
+    if readable:
+        given = " and ".join(readable)
+        on = "this broker" if session.connection.uses_tls else "anybody on the way, without TLS,"
+        words.append(
+            f"it offers {given}, which would give the password or token to {on}: "
+            "change to it only if the broker's operator says so"
+        )
+    return "; ".join(words) or "ask the broker's operator: it offers no mechanism known here"
+
+
 async def _choose(session: Session, name: str) -> _Carry:
     """Names the mechanism to the broker; returns how tokens are carried from now on."""
     version = session.version_of(SaslHandshakeRequest)
@@ -97,10 +137,9 @@ async def _choose(session: Session, name: str) -> _Carry:
     if not isinstance(response, SaslHandshakeResponse):
         raise TypeError(f"SaslHandshake answered by {type(response).__name__}")
     if response.error_code == UnsupportedSaslMechanismError.code:
-        offered = ", ".join(printable(each, 60) for each in response.mechanisms[:20]) or "none"
         raise UnsupportedSaslMechanismError(
             f"the broker does not offer {name} here",
-            advice=f"set sasl_mechanism to one of those it offers: {offered}",
+            advice=_other_mechanism(response.mechanisms, name, session),
         )
     if response.error_code == IllegalSaslStateError.code:
         raise IllegalSaslStateError(

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from aioproducer.errors import (
     SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
 )
+from aioproducer.net.security.sasl.authentication import exposed_to
 from aioproducer.testing.broker import ClusterSettings
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.security import ListenerSecurity
@@ -189,7 +191,58 @@ async def test_a_mechanism_the_broker_lacks_is_told_with_those_it_has(evidence: 
         options = sasl(cluster, "PLAIN", sasl_username=NAME, sasl_password=PASSWORD)
         error = await attempt(evidence, **options, max_block_ms=60_000)
     assert type(error) is UnsupportedSaslMechanismError
-    assert "SCRAM-SHA-512, OAUTHBEARER" in str(error)
+    assert "set sasl_mechanism to one of those it offers: SCRAM-SHA-512;" in str(error)
+    assert "OAUTHBEARER, which would give the password or token to anybody" in str(error)
+
+
+async def test_a_broker_that_offers_plain_alone_does_not_get_it_advised(
+    evidence: Evidence,
+) -> None:
+    async with brokers("PLAIN") as cluster:
+        options = sasl(cluster, "SCRAM-SHA-512", sasl_username=NAME, sasl_password=PASSWORD)
+        error = await attempt(evidence, **options, max_block_ms=60_000)
+    assert type(error) is UnsupportedSaslMechanismError
+    assert "set sasl_mechanism to" not in str(error)
+    assert "PLAIN, which would give the password or token to anybody" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "host", "uses_tls", "exposed"),
+    [
+        ("PLAIN", "kafka.example", False, True),
+        ("OAUTHBEARER", "10.0.0.1", False, True),
+        ("PLAIN", "notlocalhost", False, True),
+        ("PLAIN", "kafka.example", True, False),
+        ("PLAIN", "localhost", False, False),
+        ("PLAIN", "127.0.0.2", False, False),
+        ("PLAIN", "::1", False, False),
+        ("SCRAM-SHA-512", "kafka.example", False, False),
+    ],
+)
+def test_what_others_can_read_is_known(
+    mechanism: str, host: str, uses_tls: bool, exposed: bool
+) -> None:
+    chosen: Any = SimpleNamespace(name=mechanism)
+    assert (exposed_to(chosen, host, uses_tls=uses_tls) is not None) is exposed
+
+
+async def test_a_password_that_others_can_read_is_warned_of(
+    evidence: Evidence, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def dial(host: str, port: int) -> Any:
+        return await asyncio.open_connection("127.0.0.1", port)
+
+    async with brokers() as cluster:
+        port = cluster.bootstrap_servers.split(":")[1]
+        options = sasl(cluster, "PLAIN", sasl_username=NAME, sasl_password=PASSWORD)
+        options |= {"bootstrap_servers": f"kafka.example:{port}", "dialer": dial}
+        assert isinstance(await attempt(evidence, **options), RecordMetadata)
+    warned = [line for line in caplog.messages if "can be read on the way" in line]
+    assert warned == [
+        "user name and password can be read on the way to bootstrap server kafka.example:"
+        f"{port}, since the connection is not encrypted: use security_protocol=SASL_SSL, or a "
+        "SCRAM mechanism"
+    ]
 
 
 async def test_sasl_to_a_port_without_it_is_told(evidence: Evidence) -> None:

@@ -166,6 +166,17 @@ async def test_a_certificate_for_another_host_is_refused(
     assert "certificate is for another host than 127.0.0.1" in str(error)
 
 
+async def test_a_certificate_with_a_common_name_alone_is_for_no_host(
+    brokers: Brokers, authority: Authority, evidence: Evidence
+) -> None:
+    async with brokers(authority.issue("localhost")) as cluster:
+        port = cluster.bootstrap_servers.split(":")[1]
+        options = tls(cluster, authority) | {"bootstrap_servers": f"localhost:{port}"}
+        error = await refused(evidence, **options)
+    assert type(error) is TlsError
+    assert "certificate is for another host than localhost" in str(error)
+
+
 @pytest.mark.parametrize("off", ["", "none"])
 async def test_the_check_of_host_names_can_be_given_up(
     brokers: Brokers, authority: Authority, evidence: Evidence, off: str
@@ -250,6 +261,12 @@ async def test_a_refusal_does_not_make_a_storm_of_connections(
             "which only OpenSSL reads -> convert each: openssl x509",
         ),
         ({"ssl_cipher_suites": ["NO-SUCH-SUITE"]}, "ssl_cipher_suites: none is known"),
+        ({"ssl_cipher_suites": ["ALL:COMPLEMENTOFALL:@SECLEVEL=0"]}, "name suites"),
+        ({"ssl_cipher_suites": ["HIGH@SECLEVEL=0"]}, "name suites"),
+        ({"ssl_cipher_suites": ["ALL", "eNULL"]}, "do not encrypt, or do not say who"),
+        ({"ssl_cipher_suites": ["ECDHE-ECDSA-NULL-SHA"]}, "ssl_cipher_suites"),
+        ({"ssl_cipher_suites": ["TLS_RSA_WITH_NULL_SHA256"]}, "ssl_cipher_suites"),
+        ({"ssl_cipher_suites": ["AECDH-AES256-SHA"]}, "ssl_cipher_suites"),
         ({"ssl_cipher_suites": ["TLS_AES_128_GCM_SHA256"]}, "name all of them or none"),
         ({"ssl_enabled_protocols": ["TLSv1.3"], "ssl_protocol": "TLSv1.2"}, "is below every"),
     ],
