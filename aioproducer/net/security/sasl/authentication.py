@@ -18,7 +18,6 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from aioproducer._hosts import is_this_machine
-from aioproducer._printable import printable
 from aioproducer._secrets import hides_arguments
 from aioproducer.errors import (
     AuthenticationError,
