@@ -77,8 +77,14 @@ class EpochLostError(ExactlyOnceError):
 class EpochOverError(ExactlyOnceError):
     """A task began when its epoch was over for its driver; the task has written nothing.
 
-    The driver had given up or decided, and the task is a straggler; or another one has taken over.
+    The driver had given up or decided, and the task is a straggler, whose error Spark shows nowhere;
+    or another query or job with the same prefix has taken over, which ends this one.
     """
+
+    advice: str | None = (
+        "If the query or job has failed by this, two of them share a checkpoint or "
+        "transactional.id.prefix: stop one of the two, or give each its own."
+    )
 
 
 class SupersededError(ExactlyOnceError):

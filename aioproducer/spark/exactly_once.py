@@ -215,8 +215,8 @@ class TaskAttempt:
         if CALLERS.call(self._kind, producer.config, looking):
             raise EpochOverError(
                 f"epoch {self._epoch} was given up, decided without this attempt of Spark "
-                f"partition {self._partition}, or taken over by another driver; the attempt has "
-                "written nothing",
+                f"partition {self._partition}, or taken over by another query or job with "
+                f"transactional.id.prefix {self._plan.prefix!r}; the attempt has written nothing",
                 epoch=self._epoch,
             )
 

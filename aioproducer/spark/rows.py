@@ -34,6 +34,10 @@ KEPT_BYTES: Final = 64 * 1024 * 1024
 _KEY_BYTES: Final = 40
 _CONSEQUENCES: Final = (BatchRefusedError, TransactionAbortableError, TransactionAbortedError)
 
+_AFTER_ABORT: Final = (
+    "nothing of this task is visible to read_committed consumers: start the query or job again"
+)
+
 
 class RowError(KafkaError):
     """Rows were not delivered; names the Spark partition, the first such row and its key."""
@@ -132,19 +136,30 @@ def row_error(
     # One lost row may take its batch along, or its transaction: the others say nothing new.
     causes = [each for each in failed if not isinstance(each.error, _CONSEQUENCES)]
     first = (causes or failed)[0]
-    error = first.error
+    error = _cause(first.error)
+    name = "" if type(error) is KafkaError else f"{type(error).__name__}: "
+    advice = error.advice
+    if isinstance(first.error, (TransactionAbortableError, TransactionAbortedError)):
+        advice = advice or _AFTER_ABORT
     others = f"; {len(failed) - 1} more of {rows} rows failed" if len(failed) > 1 else ""
     found = RowError(
         f"Spark partition {spark_partition}, row {first.index}{_key_of(window, first.index)}: "
-        f"{type(error).__name__}: {error.message or error}{others}",
-        topic=error.topic,
-        partition=error.partition,
-        elapsed_ms=error.elapsed_ms,
-        persistence=error.persistence,
-        advice=error.advice,
+        f"{name}{error.message or error}{others}",
+        topic=first.error.topic,
+        partition=first.error.partition,
+        elapsed_ms=first.error.elapsed_ms,
+        persistence=first.error.persistence,
+        advice=advice,
     )
-    found.__cause__ = error
+    found.__cause__ = first.error
     return found
+
+
+def _cause(error: KafkaError) -> KafkaError:
+    """Return what a row failed by, behind what followed from it."""
+    while isinstance(error, _CONSEQUENCES) and isinstance(error.__cause__, KafkaError):
+        error = error.__cause__
+    return error
 
 
 def _key_of(window: RowWindow, number: int) -> str:

@@ -79,7 +79,9 @@ class AioproducerSource(DataSource):
             KafkaError: exactly once could not begin.
         """
         from aioproducer.spark.plan import SinkPlan
+        from aioproducer.spark.worker import spare_collector
 
+        spare_collector()
         given = self._known(schema, "write")
         plan = SinkPlan.of_batch(given, _fields(schema), overwrite=overwrite)
         return BatchWriter(plan.begun())
@@ -94,7 +96,9 @@ class AioproducerSource(DataSource):
         """
         from aioproducer.spark.plan import SinkPlan
         from aioproducer.spark.streaming import StreamWriter
+        from aioproducer.spark.worker import spare_collector
 
+        spare_collector()
         return StreamWriter(SinkPlan.of_stream(self._known(schema, "stream"), _fields(schema)))
 
     def _known(self, schema: StructType | None = None, use: str = "") -> dict[str, str]:
@@ -151,14 +155,18 @@ class BatchWriter(DataSourceArrowWriter):
         """All tasks have succeeded."""
         from aioproducer.spark.plan import JOB
         from aioproducer.spark.task import commit
+        from aioproducer.spark.worker import spare_collector
 
+        spare_collector()
         commit(self._plan, JOB.epoch, reports_of(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task failed for good, or the commit did."""
         from aioproducer.spark.plan import JOB
         from aioproducer.spark.task import abort
+        from aioproducer.spark.worker import spare_collector
 
+        spare_collector()
         abort(self._plan, JOB.epoch, reports_of(messages))
 
 

@@ -6,8 +6,6 @@ sent; of PySpark it takes the task's place in the job, given to it.
 
 from __future__ import annotations
 
-import gc
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +19,7 @@ from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
 from aioproducer.spark.pool import POOL
 from aioproducer.spark.sending import Sent, Target, send_batches
 from aioproducer.spark.wording import in_users_words
+from aioproducer.spark.worker import spare_collector
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from aioproducer.types import TopicPartition
 
 _LOG: Final = log.get("spark")
-_REUSED_WORKER: Final = "SPARK_REUSE_WORKER"
-_tasks = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +58,7 @@ def write_task(
         RowError: rows were not delivered.
         KafkaError: the producer could not start or go on.
     """
-    _spare_collector()
+    spare_collector()
     with in_users_words(plan.options.kafka):
         return _written(plan, place, epoch, batches)
 
@@ -174,16 +171,3 @@ def _totals(reports: Sequence[TaskReport | None]) -> str:
         f"{sum(each.dead_letters for each in known)} dead letters, "
         f"slowest task {max((each.seconds for each in known), default=0.0):.3f} s"
     )
-
-
-def _spare_collector() -> None:
-    """Takes what lives as long as the worker out of the garbage collector's sight, once.
-
-    A worker that Spark uses again collects all generations after each task (`pyspark/daemon.py`):
-    with the modules of PySpark, pandas, Arrow and ours in view that costs more than a small task.
-    All of them are there by the second one: some are imported when the first returns its message.
-    """
-    global _tasks
-    _tasks += 1
-    if _tasks == 2 and os.environ.get(_REUSED_WORKER):
-        gc.freeze()

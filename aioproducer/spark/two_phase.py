@@ -201,11 +201,13 @@ class TwoPhaseCommit:
     ) -> None:
         """Makes sure that transactions are gone because an earlier call has committed them."""
         # If it is not decided, it cannot be any more; a decision that is under way ends here.
-        await self._ledger.give_up(driver)
+        renewed = await self._ledger.give_up(driver)
         last = await self._ledger.last_decision()
         if last == decision:
             return
-        if last is not None and last.owner == decision.owner and last.epoch >= decision.epoch:
+        if renewed is None or (
+            last is not None and last.owner == decision.owner and last.epoch >= decision.epoch
+        ):
             raise superseded(decision.epoch)
         names = ", ".join(str(part.partition) for part in gone)
         raise EpochNotPreparedError(

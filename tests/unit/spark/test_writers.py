@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -14,9 +15,10 @@ from support.spark import EmbeddedKafka, embedded_kafka
 from aioproducer.blocking import Producer
 from aioproducer.errors import ConfigError, KafkaError, TransactionalIdAuthorizationFailedError
 from aioproducer.spark.calls import CALLERS
-from aioproducer.spark.errors import EpochOverError
+from aioproducer.spark.errors import EpochOverError, SupersededError
 from aioproducer.spark.pool import POOL
 from aioproducer.spark.rows import RowError
+from aioproducer.testing.admin import create_topic, delete_topic
 from aioproducer.wire.api_keys import ApiKey
 
 types: Any = pytest.importorskip("pyspark.sql.types", reason="needs pyspark (the extra `spark`)")
@@ -233,6 +235,47 @@ def test_a_driver_that_was_superseded_publishes_nothing(
     except KafkaError:
         pass
     assert kafka.numbers(topic) == list(range(10))
+
+
+def test_two_queries_with_one_prefix_learn_of_each_other(
+    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.topic()
+    options = EXACTLY_ONCE | {"transactional.id.prefix": topic}
+    first = Stream(source(kafka, topic, **options, checkpointLocation="/a"), monkeypatch)
+    second = Stream(source(kafka, topic, **options, checkpointLocation="/b"), monkeypatch)
+    writer = first.planned(0)
+    messages = [writer.write(batch(0, 10))]
+    second.planned(0)
+    with pytest.raises(EpochOverError, match=f"another query or job with .*{topic}") as late:
+        writer.write(batch(10, 20))
+    with pytest.raises(SupersededError, match="another query or job with this ") as early:
+        first.committer().commit(messages, 0)
+    for caught in (late, early):
+        assert "give each" in str(caught.value)
+        assert "Run it again" not in str(caught.value)
+    assert kafka.numbers(topic) == []
+
+
+@pytest.mark.parametrize("guarantee", ["task-transactions", "exactly-once"])
+def test_a_topic_that_was_created_anew_between_batches_is_named_as_the_cause(
+    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch, guarantee: str
+) -> None:
+    topic = kafka.topic(1)
+    options = {"delivery.guarantee": guarantee, "checkpointLocation": f"/cp/{topic}"}
+    stream = Stream(source(kafka, topic, **options), monkeypatch)
+    writer = stream.planned(0)
+    stream.committer().commit([writer.write(batch(0, 10))], 0)
+    asyncio.run(delete_topic(kafka.servers, topic))
+    asyncio.run(create_topic(kafka.servers, topic, 1))
+    writer = stream.planned(1)
+    with pytest.raises(RowError, match=f"row 0: the topic {topic} was created anew") as caught:
+        writer.write(batch(10, 20))
+    assert "start the query or job again" in str(caught.value)
+    stream.committer().abort([], 1)
+    writer = stream.planned(1)
+    stream.committer().commit([writer.write(batch(10, 20))], 1)
+    assert kafka.numbers(topic) == list(range(10, 20))
 
 
 def test_a_task_that_does_not_know_its_batch_says_so(kafka: EmbeddedKafka) -> None:
