@@ -77,7 +77,7 @@ class EpochLostError(ExactlyOnceError):
 class EpochOverError(ExactlyOnceError):
     """A task began when its epoch was over for its driver; the task has written nothing.
 
-    The driver had given up or decided, and the task is a straggler, whose error Spark shows nowhere;
+    The driver had given up or decided, and the task is a straggler, whose error Spark hides;
     or another query or job with the same prefix has taken over, which ends this one.
     """
 

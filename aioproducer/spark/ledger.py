@@ -283,7 +283,7 @@ def _settled(decision: Decision) -> OffsetAndMetadata:
 def superseded(epoch: int) -> SupersededError:
     """The error of a driver that another one has shut out."""
     return SupersededError(
-        f"another driver has taken over while epoch {epoch} was written, that of another query or job "
-        "with this transactional.id.prefix; what becomes of the epoch is up to that one",
+        f"another driver has taken over while epoch {epoch} was written, that of another query or "
+        "job with this transactional.id.prefix; what becomes of the epoch is up to that one",
         epoch=epoch,
     )
