@@ -141,9 +141,12 @@ type: $(STAMP) ## Check types: mypy strict, and that every public name has one
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pyright --verifytypes aioproducer --ignoreexternal
 
 # bench: everything the bars need, or what is named: BENCH="latency aiokafka", BENCH=import, ...
+PYTHONS ?=
+# bench, instructions: other interpreters to measure, as PYTHONS="python3.12 python3.13"; of the
+# parts of `bench` these are `pythons` (BENCH=pythons).
 BENCH ?=
-bench: $(STAMP) ## Measure cost, rate, latency and memory beside other clients (BENCH=parts)
-	$(BIN)/python -m bench $(BENCH)
+bench: $(STAMP) ## Measure cost, rate, latency and memory beside other clients (BENCH=parts PYTHONS=)
+	AIOPRODUCER_BENCH_PYTHONS="$(PYTHONS)" $(BIN)/python -m bench $(BENCH)
 
 bench-full: $(STAMP) ## The whole matrix: sizes, codecs, partitions, keys (hours)
 	$(BIN)/python -m bench full
@@ -151,8 +154,8 @@ bench-full: $(STAMP) ## The whole matrix: sizes, codecs, partitions, keys (hours
 bench-spark: $(STAMP) ## Spark into Kafka beside Spark's own sink (needs Java and Maven; 10 minutes)
 	$(BIN)/python -m bench spark
 
-instructions: $(STAMP) ## Count instructions per record, beside those recorded (needs valgrind)
-	$(BIN)/python -m bench instructions
+instructions: $(STAMP) ## Count instructions per record, beside those recorded (needs valgrind; PYTHONS=)
+	AIOPRODUCER_BENCH_PYTHONS="$(PYTHONS)" $(BIN)/python -m bench instructions
 
 docs: $(STAMP) ## Build the site into build/docs/site, strictly; run every snippet of its pages
 	PYTHONPATH=.ci $(BIN)/python -m tools.site
@@ -160,7 +163,6 @@ docs: $(STAMP) ## Build the site into build/docs/site, strictly; run every snipp
 		tests/test_migration.py tests/test_site.py $(PYTEST_ARGS)
 
 # package: other interpreters to build and try wheels for, as PYTHONS="python3.12 python3.13"
-PYTHONS ?=
 package: $(STAMP) ## Build sdist, wheel and the list of components into dist/, and check them (PYTHONS=)
 	PYTHONPATH=.ci $(BIN)/python -m tools.package $(addprefix --python ,$(PYTHONS))
 

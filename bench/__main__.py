@@ -3,7 +3,7 @@
 Words and variables:
 
     import instructions reliability memory soak    measurements of their own
-    transactions transaction-faults spark gateway topics  more of these
+    transactions transaction-faults spark gateway topics pythons  more of these
     spark-faults                                   the table of what `make cluster-spark` has found
     full                                           the whole matrix of clients
     names of sections, clients, modes              a part of it: see `bench.cells.select`
@@ -26,6 +26,7 @@ from bench import (
     import_time,
     instructions,
     memory,
+    pythons,
     reliability,
     report,
     soak,
@@ -45,6 +46,7 @@ MEASUREMENTS: dict[str, Callable[[], None]] = {
     "transaction-faults": transaction_faults.main,
     "spark-faults": spark_faults.main,
     "topics": topics.main,
+    "pythons": pythons.main,
 }
 ROUNDS = 5
 _FULL = "full"

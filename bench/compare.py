@@ -173,7 +173,7 @@ async def _encode() -> dict[str, Any]:
 
 
 async def run_together(
-    server: Server, cells: Sequence[Cell], share: float = 1.0
+    server: Server, cells: Sequence[Cell], share: float = 1.0, python: str = sys.executable
 ) -> list[Run | Exception]:
     """One run of each cell, and what became of it: all are open, and one at a time sends."""
     stage = asyncio.Lock()  # who has had his turn queues up behind the others
@@ -185,7 +185,7 @@ async def run_together(
                 opening = server.topics(count, cell.partitions)
                 topics.append(await stack.enter_async_context(opening))
             runs = [
-                _run(server, cell, int(cell.records * share), names, stage)
+                _run(server, cell, int(cell.records * share), names, stage, python)
                 for cell, names in zip(cells, topics, strict=True)
             ]
             found = await asyncio.gather(*runs, return_exceptions=True)
@@ -198,7 +198,12 @@ async def run_together(
 
 
 async def _run(
-    server: Server, cell: Cell, records: int, topics: list[str], stage: asyncio.Lock
+    server: Server,
+    cell: Cell,
+    records: int,
+    topics: list[str],
+    stage: asyncio.Lock,
+    python: str,
 ) -> Run:
     """One run of one cell.
 
@@ -215,7 +220,7 @@ async def _run(
         linger_ms=0 if cell.mode == "latency" else LINGER_MS,
     )
     before = await server.arrived(topics)
-    found = await _measure(server, cell, records, job, stage)
+    found = await _measure(server, cell, records, job, stage, python)
     arrived = await server.arrived(topics) - before
     result = figures(found, arrived, exact=cell.mode != "tasks")
     if cell.mode == "fill" and result["rate"] < _RATE_HELD * FILL_RATE:
@@ -224,7 +229,7 @@ async def _run(
 
 
 async def _measure(
-    server: Server, cell: Cell, records: int, job: Job, stage: asyncio.Lock
+    server: Server, cell: Cell, records: int, job: Job, stage: asyncio.Lock, python: str
 ) -> dict[str, Any]:
     marks: list[int | None] = []
 
@@ -240,6 +245,7 @@ async def _measure(
         opening = worker(
             cell.key,
             "bench.client",
+            python,
             module=client.module,
             loop=client.loop,
             core=client.core,

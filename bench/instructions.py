@@ -7,8 +7,8 @@ random: two runs of the same code differ by about a percent. Instructions are no
 costs as much here as an addition. Only the client is counted, in user space, the event loop
 included.
 
-The figures are printed beside those in bench/instructions.json. `record` as an argument of
-`python -m bench.instructions` replaces them.
+The figures of each interpreter (`bench.interpreters`) are printed beside its own in
+bench/instructions.json. `record` as an argument of `python -m bench.instructions` replaces them.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import platform
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 from bench.cells import CLIENTS, Cell
 from bench.clients import Job
 from bench.compare import unavailable, versions
+from bench.interpreters import InterpreterError, interpreters
 from bench.servers import Server, sink
 
 RECORDED = Path(__file__).with_name("instructions.json")
@@ -46,7 +47,7 @@ class CallgrindError(Exception):
     """No figure."""
 
 
-async def measure(directory: Path) -> dict[str, float]:
+async def measure(directory: Path, python: str = sys.executable) -> dict[str, float]:
     """Instructions per record of each mode.
 
     Raises:
@@ -58,7 +59,7 @@ async def measure(directory: Path) -> dict[str, float]:
 
     async def one(mode: str) -> float:
         async with turns:
-            return await _count(server, mode, library, directory / mode)
+            return await _count(server, mode, library, directory / mode, python)
 
     async with sink() as server:
         counts = await asyncio.gather(*map(one, modes))
@@ -78,7 +79,7 @@ def _compile_marks(directory: Path) -> Path:
     return library
 
 
-async def _count(server: Server, mode: str, library: Path, out: Path) -> float:
+async def _count(server: Server, mode: str, library: Path, out: Path, python: str) -> float:
     """Instructions per record of one run, whose records arrived."""
     client, is_lone = CLIENTS["aioproducer"], mode == "lone"
     records = _LONE_RECORDS if is_lone else _RECORDS
@@ -94,7 +95,7 @@ async def _count(server: Server, mode: str, library: Path, out: Path) -> float:
         )
         given = {"module": client.module, "loop": client.loop, "core": client.core}
         given |= {"mode": mode, "records": records, "job": asdict(job), "library": str(library)}
-        told = await _run_callgrind(out, json.dumps(given))
+        told = await _run_callgrind(python, out, json.dumps(given))
         arrived = await server.arrived(topics)
     match = _COLLECTED.search(told)
     if match is None or arrived < records:
@@ -102,14 +103,14 @@ async def _count(server: Server, mode: str, library: Path, out: Path) -> float:
     return int(match[1]) / records
 
 
-async def _run_callgrind(out: Path, given: str) -> str:
+async def _run_callgrind(python: str, out: Path, given: str) -> str:
     """What valgrind said in the end."""
     process = await asyncio.create_subprocess_exec(
         "valgrind",
         "--tool=callgrind",
         "--instr-atstart=no",
         f"--callgrind-out-file={out}",
-        sys.executable,
+        python,
         "-m",
         "bench.instructions_load",
         given,
@@ -133,38 +134,51 @@ async def _run_callgrind(out: Path, given: str) -> str:
     return told.decode(errors="replace")
 
 
-def table(now: dict[str, float], before: dict[str, float]) -> str:
-    """Now beside what was recorded; more is worse."""
-    lines = ["instructions per record (100 B, no compression, sink):"]
-    for mode, count in now.items():
-        line = f"  {mode:8} {count:8,.0f}"
-        if then := before.get(mode):
-            line += f"   recorded {then:8,.0f}   {count / then - 1:+.1%}"
-        lines.append(line)
+def table(found: Mapping[str, dict[str, float]], before: Mapping[str, dict[str, float]]) -> str:
+    """By version of Python: now, and the change since it was recorded; more is worse."""
+    lines = [
+        "instructions per record (100 B, no compression, sink), and the change since recorded:",
+        "  " + " " * 8 + "".join(f"{'CPython ' + python:>20}" for python in found),
+    ]
+    for mode in MODES:
+        line = f"  {mode:8}"
+        for python, now in found.items():
+            count, then = now.get(mode), before.get(python, {}).get(mode)
+            line += f"{count:12,.0f}" if count else f"{'-':>12}"
+            line += f"{count / then - 1:+8.1%}" if count and then else " " * 8
+        lines.append(line.rstrip())
     return "\n".join(lines)
 
 
-def recorded(path: Path = RECORDED) -> dict[str, float]:
-    """The figures in the repository; none if they are of another release of Python."""
+def recorded(path: Path = RECORDED) -> dict[str, dict[str, float]]:
+    """The figures in the repository, by version of Python, such as `3.13`."""
     if not path.exists():
         return {}
     kept = json.loads(path.read_text(encoding="utf-8"))
-    same = kept["versions"]["CPython"].split(".")[:2] == platform.python_version().split(".")[:2]
-    return dict(kept["instructions"]) if same else {}
+    return {python: entry["instructions"] for python, entry in kept.items()}
+
+
+def record(found: Mapping[str, dict[str, float]], path: Path = RECORDED) -> None:
+    """Replaces the figures of these versions of Python."""
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for python, counts in found.items():
+        rounded = {mode: round(count, 1) for mode, count in counts.items()}
+        kept[python] = {"versions": versions() | {"CPython": python}, "instructions": rounded}
+    path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def main(*words: str) -> None:
+    found = {}
     try:
-        with tempfile.TemporaryDirectory(prefix="aioproducer-callgrind-") as directory:
-            found = asyncio.run(measure(Path(directory)))
-    except CallgrindError as error:
+        for version, python in interpreters().items():
+            with tempfile.TemporaryDirectory(prefix="aioproducer-callgrind-") as directory:
+                found[version] = asyncio.run(measure(Path(directory), python))
+    except (CallgrindError, InterpreterError) as error:
         print(f"no instructions counted: {error}")
         return
     print(table(found, recorded()))
     if "record" in words:
-        rounded = {mode: round(count, 1) for mode, count in found.items()}
-        kept = {"versions": versions(), "instructions": rounded}
-        RECORDED.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        record(found)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ the kernel copied them, nothing is kept but the number of records per partition.
 protocol comes from `aioproducer.wire`, at start-up only. `capacity` in `bench/README.md` is what it
 takes from a program that replays one request.
 
-Invariants: Produce is served up to v8, the last version without flexible fields, which every
-client here speaks; a request that is not understood closes its connection.
+Invariants: Produce is served up to v13, the last one, as real brokers do: clients take other ways
+with older ones. A request that is not understood closes its connection.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from struct import Struct, error
 from typing import Any, cast
+from uuid import UUID, uuid4
 
 from aioproducer.errors import ProtocolError, UnknownTopicOrPartitionError, UnsupportedVersionError
 from aioproducer.wire.api_keys import ApiKey
@@ -53,8 +54,13 @@ _SHORT = Struct(">h")
 _INT = Struct(">i")
 _REQUEST_HEAD = Struct(">hhih")  # api key, version, correlation id, length of the client id
 _BODY_HEAD = Struct(">hhi")  # length of the transactional id, acks, timeout
+_ACKS = Struct(">hi")  # and timeout
 _PARTITION = Struct(">ii")  # index, bytes of records
 _ACKNOWLEDGED = Struct(">ihqqqih")  # index, error, offset, append time, log start, errors, message
+_FLEXIBLE_ACKNOWLEDGED = Struct(">ihqqqBBB")  # the same: no errors, no message, no tags
+_FIRST_FLEXIBLE, _FIRST_WITH_IDS = 9, 13
+_UUID_BYTES = 16
+_NO_TAGS = b"\0"
 _BATCH_LENGTH_AT, _BATCH_COUNT_AT, _BATCH_OVERHEAD = 8, 57, 12
 
 
@@ -64,6 +70,8 @@ class Log:
     def __init__(self) -> None:
         self.ends: dict[str, list[int]] = {}
         self.encoded_names: dict[bytes, list[int]] = {}
+        """By name, and by the id of the topic."""
+        self.ids: dict[str, UUID] = {}
         self.requests = 0
         self.batches = 0
         self.records = 0
@@ -71,16 +79,21 @@ class Log:
 
     def create(self, name: str, partitions: int) -> None:
         """A topic; one that exists is emptied."""
-        self.ends[name] = self.encoded_names[name.encode()] = [0] * partitions
+        self.delete(name)
+        self.ids[name] = uuid4()
+        self.ends[name] = ends = [0] * partitions
+        self.encoded_names[name.encode()] = self.encoded_names[self.ids[name].bytes] = ends
 
     def delete(self, name: str) -> None:
-        self.ends.pop(name, None)
-        self.encoded_names.pop(name.encode(), None)
+        if self.ends.pop(name, None) is not None:
+            del self.encoded_names[name.encode()], self.encoded_names[self.ids.pop(name).bytes]
 
     def append(self, frame: memoryview) -> bytes | None:
-        """Count what a Produce request (v3 to v8, without its size) holds; gives the answer."""
+        """Count what a Produce request (v3 to v13, without its size) holds; gives the answer."""
         _, version, correlation, length = _REQUEST_HEAD.unpack_from(frame)
         position = _REQUEST_HEAD.size + max(length, 0)
+        if version >= _FIRST_FLEXIBLE:
+            return self._append_flexible(frame, position + len(_NO_TAGS), version, correlation)
         length, acks, _ = _BODY_HEAD.unpack_from(frame, position)
         position += _BODY_HEAD.size + max(length, 0)
         (topics,) = _INT.unpack_from(frame, position)
@@ -115,6 +128,39 @@ class Log:
             answer.append(_ACKNOWLEDGED.pack(index, 0, offset, -1, 0, 0, -1)[:kept])
         return position
 
+    def _append_flexible(
+        self, frame: memoryview, position: int, version: int, correlation: int
+    ) -> bytes | None:
+        length, position = _unsigned(frame, position)
+        position += max(length - 1, 0)
+        acks, _ = _ACKS.unpack_from(frame, position)
+        start = position = position + _ACKS.size
+        topics, position = _unsigned(frame, position)
+        answer = [b"", _INT.pack(correlation), _NO_TAGS, bytes(frame[start:position])]
+        for _ in range(topics - 1):
+            start = position
+            length = _UUID_BYTES
+            if version < _FIRST_WITH_IDS:
+                length, position = _unsigned(frame, position)
+                length -= 1
+            position += length
+            ends = self.encoded_names[bytes(frame[position - length : position])]
+            partitions, position = _unsigned(frame, position)
+            answer.append(bytes(frame[start:position]))
+            for _ in range(partitions - 1):
+                (index,) = _INT.unpack_from(frame, position)
+                size, position = _unsigned(frame, position + _INT.size)
+                offset, end = ends[index], position + size - 1
+                ends[index] = offset + self._count(frame, position, end)
+                position = end + len(_NO_TAGS)
+                answer.append(_FLEXIBLE_ACKNOWLEDGED.pack(index, 0, offset, -1, 0, 1, 0, 0))
+            position += len(_NO_TAGS)
+            answer.append(_NO_TAGS)
+        answer += (_INT.pack(0), _NO_TAGS)
+        answer[0] = _INT.pack(sum(map(len, answer)))
+        self.requests += 1
+        return b"".join(answer) if acks else None
+
     def _count(self, frame: memoryview, position: int, end: int) -> int:
         records = 0
         while position < end:
@@ -125,6 +171,18 @@ class Log:
         return records
 
 
+def _unsigned(frame: memoryview, position: int) -> tuple[int, int]:
+    """An unsigned varint, and where it ends."""
+    number = shift = 0
+    while True:
+        byte = frame[position]
+        number |= (byte & 0x7F) << shift
+        position += 1
+        if byte < 0x80:
+            return number, position
+        shift += 7
+
+
 class Sink:
     """Everything but Produce, by its message classes."""
 
@@ -133,7 +191,7 @@ class Sink:
         self._address = address
         self._served: Mapping[ApiKey, tuple[int, int, Callable[[Any], Message]]] = {
             ApiKey.API_VERSIONS: (0, 3, self._versions),
-            ApiKey.METADATA: (0, 8, self._metadata),
+            ApiKey.METADATA: (0, 12, self._metadata),
             ApiKey.INIT_PRODUCER_ID: (0, 1, self._new_producer),
             ApiKey.LIST_OFFSETS: (1, 5, self._ends),
             ApiKey.CREATE_TOPICS: (2, 4, self._create),
@@ -160,7 +218,7 @@ class Sink:
 
     def _versions(self, _: Any, code: int = 0) -> Message:
         # librdkafka infers the record format and the codecs from APIs that it never calls here.
-        ranges = {ApiKey.PRODUCE: (0, 8), ApiKey.FETCH: (0, 11), ApiKey.FIND_COORDINATOR: (0, 2)}
+        ranges = {ApiKey.PRODUCE: (0, 13), ApiKey.FETCH: (0, 11), ApiKey.FIND_COORDINATOR: (0, 2)}
         ranges |= {key: (lowest, highest) for key, (lowest, highest, _) in self._served.items()}
         return ApiVersionsResponse(
             error_code=code,
@@ -185,6 +243,7 @@ class Sink:
             return MetadataResponseTopic(error_code=UnknownTopicOrPartitionError.code, name=name)
         return MetadataResponseTopic(
             name=name,
+            topic_id=self._log.ids[name],
             partitions=[
                 MetadataResponsePartition(
                     partition_index=index,

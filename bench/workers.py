@@ -125,10 +125,12 @@ class Worker:
 
 
 @asynccontextmanager
-async def worker(name: str, module: str, /, **arguments: object) -> AsyncIterator[Worker]:
+async def worker(
+    name: str, module: str, python: str = sys.executable, /, **arguments: object
+) -> AsyncIterator[Worker]:
     """Run a module with these arguments for as long as the block lasts."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
+        python,
         "-m",
         module,
         json.dumps(arguments),
