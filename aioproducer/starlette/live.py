@@ -5,9 +5,9 @@ page looks like (`page.html`, `page.css`, `page.js`).
 
     app.mount("/live", LivePage())
 
-The page has no login: mount it where only operators get to. It tells brokers' addresses and the
-texts of errors, no record's contents. In a server with several processes it shows the one that
-answers.
+The page shows brokers' addresses and the texts of errors, no record's contents. Unless `hosts`
+names others it is served to this machine only; `token` is what everybody else has to bring along.
+In a server with several processes it shows the one that answers.
 
 Invariants: without a viewer nothing is computed; there are at most `max_viewers`; the page loads
 nothing from anywhere else.
@@ -19,16 +19,18 @@ import asyncio
 import os
 from collections.abc import Collection
 from contextlib import suppress
+from hmac import compare_digest
 from html import escape
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Route, Router, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from aioproducer._hosts import is_this_machine
 from aioproducer.starlette.figures import LiveFigures, Refusals
 from aioproducer.starlette.lifespan import producer_of
 
@@ -42,6 +44,9 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+_NOT_FOR_HERE = (
+    "This page is served to this machine only, or to the names given as LivePage(hosts=[...])."
+)
 _POLICY_VIOLATION, _TRY_AGAIN_LATER = 1008, 1013
 
 
@@ -52,6 +57,11 @@ class LivePage:
         title: what the page is called.
         interval_s: seconds between two sets of figures.
         max_viewers: how many may watch at once; others are told to try again later.
+        hosts: the names under which it is reached from other machines, such as
+            `ops.example.com`; without one it is served to this machine only. A request for any
+            other name is refused, as a foreign page sends it that had its own name resolve here.
+        token: what viewers have to give, as in `/live/?token=...`; None: nothing, because the
+            application or a proxy lets operators alone get here.
         origins: other origins than the page's own from which the feed may be read, such as
             `https://ops.example.com`; needed behind a proxy that changes `Host`.
     """
@@ -62,11 +72,15 @@ class LivePage:
         *,
         interval_s: float = 1.0,
         max_viewers: int = 20,
+        hosts: Collection[str] = (),
+        token: str | None = None,
         origins: Collection[str] = (),
     ) -> None:
         self._title = title
         self._interval_s = interval_s
         self._max_viewers = max_viewers
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._token = token
         self._origins = frozenset(origins)
         self._viewers = 0
         self._refusals = Refusals()
@@ -95,6 +109,10 @@ class LivePage:
         name = request.path_params.get("name", "page.html")
         if name not in _MEDIA_TYPES:
             return Response(status_code=404)
+        if not self._is_for_here(request):
+            return Response(_NOT_FOR_HERE, 403, _HEADERS, "text/plain")
+        if name == "page.html" and not self._has_token(request):
+            return Response("Open this page with ?token=...", 401, _HEADERS, "text/plain")
         text = (_FILES / name).read_text(encoding="utf-8")
         if name == "page.html":
             text = text.replace("{{title}}", escape(self._title))
@@ -129,10 +147,25 @@ class LivePage:
 
     def _may_watch(self, socket: WebSocket) -> bool:
         """Browsers let any site open a WebSocket to any other, and say which site it is."""
+        if not self._is_for_here(socket) or not self._has_token(socket):
+            return False
         origin = socket.headers.get("origin")
         if origin is None or origin in self._origins:
             return True
         return urlsplit(origin).netloc == socket.headers.get("host")
+
+    def _is_for_here(self, connection: HTTPConnection) -> bool:
+        """Whether the page may be served under the name and to the machine of the request."""
+        name = urlsplit(f"//{connection.headers.get('host', '')}").hostname or ""
+        if name in self._hosts:
+            return True
+        client = connection.client
+        is_local = client is not None and is_this_machine(client.host)
+        return is_this_machine(name) and (is_local or bool(self._hosts))
+
+    def _has_token(self, connection: HTTPConnection) -> bool:
+        given = connection.query_params.get("token", "")
+        return self._token is None or compare_digest(given.encode(), self._token.encode())
 
 
 async def _until_gone(socket: WebSocket) -> None:

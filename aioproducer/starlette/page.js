@@ -122,7 +122,7 @@ function show(now) {
 }
 
 function connect() {
-  const socket = new WebSocket(new URL("feed", document.baseURI).href.replace(/^http/, "ws"));
+  const socket = new WebSocket(new URL("feed" + location.search, document.baseURI).href.replace(/^http/, "ws"));
   socket.onmessage = (event) => {
     wait = 500;
     if (!paused) show(JSON.parse(event.data));

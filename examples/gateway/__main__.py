@@ -60,8 +60,9 @@ async def send_events(port: int, rate: float) -> None:
         for index in range(before, int(number)):
             event = {"type": "clicked", "subject": f"user-{index % SUBJECTS}", "data": {"n": index}}
             body = json.dumps(event).encode()
-            head = f"POST /events?wait=false HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
-            writer.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+            head = "POST /events?wait=false HTTP/1.1\r\nHost: localhost\r\n"
+            kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            writer.write(head.encode() + kind.encode() + body)
             await reader.readuntil(b"}")
         await asyncio.sleep(TICK_S)
 

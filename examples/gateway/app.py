@@ -12,6 +12,12 @@
 - What Kafka cannot take in time is 503 with Retry-After, or the same words over the WebSocket.
 - `GET /ready` is a readiness probe; `/live/` is the page.
 
+It serves this machine, and other machines if both of these are set in the environment:
+- `GATEWAY_HOSTS`: the names under which they reach it, such as `events.example.com`;
+- `GATEWAY_TOKEN`: what they have to bring along, as `Authorization: Bearer ...`, or `?token=...`
+  where no header can be set: WebSockets of browsers, and the page.
+Run it behind TLS then, and with `--ws-max-size 2097152`.
+
 Written for Starlette: FastAPI would take several times the CPU for a request this small.
 """
 
@@ -19,15 +25,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, ValidationError
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from aioproducer import KafkaError, Producer, RecordMetadata
@@ -40,10 +52,13 @@ from aioproducer.starlette import (
 )
 
 TOPIC = "events"
+LARGEST_EVENT = 2 * 1024 * 1024
+THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
 MOST_UNANSWERED = 1_000
 # Somebody waits for each event: they come one by one and gain nothing by waiting for company.
 AT_ONCE = {"linger_ms": 0}
 NO_EVENT = Refusal(422, "This is no event.")
+TOO_LARGE = Refusal(413, "This is more than an event may have.")
 
 Outcome = Awaitable[RecordMetadata] | Refusal
 
@@ -66,8 +81,47 @@ def producing(bootstrap_servers: str, **options: Any) -> ProducerLifespan:
     return ProducerLifespan(warm_up=(TOPIC,), **options)
 
 
-def create_app(lifespan: Callable[[Starlette], AbstractAsyncContextManager[Any]]) -> Starlette:
-    page = LivePage("Gateway")
+class Guard:
+    """Lets requests pass that come from no foreign page and bring the token, if there is one."""
+
+    def __init__(self, app: ASGIApp, *, token: str | None) -> None:
+        self.app, self.token = app, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        connection = HTTPConnection(scope)
+        if (status := self.refusal(connection)) is None:
+            await self.app(scope, receive, send)
+        elif scope["type"] == "http":
+            await Response(status_code=status)(scope, receive, send)
+        else:
+            await WebSocket(scope, receive, send).close(1008)
+
+    def refusal(self, connection: HTTPConnection) -> int | None:
+        # A browser says which page makes a request; TrustedHostMiddleware has checked our own name.
+        origin = connection.headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != connection.headers.get("host"):
+            return 403
+        if self.token is None or connection.url.path == "/ready":
+            return None
+        given = connection.headers.get("authorization", "").removeprefix("Bearer ")
+        given = given or connection.query_params.get("token", "")
+        if given == "" and connection.url.path.startswith("/live/page."):
+            return None  # the same for everybody
+        return None if secrets.compare_digest(given.encode(), self.token.encode()) else 401
+
+
+def create_app(
+    lifespan: Callable[[Starlette], AbstractAsyncContextManager[Any]],
+    *,
+    hosts: Sequence[str] = (),
+    token: str | None = None,
+) -> Starlette:
+    if hosts and not token:
+        raise ValueError("set GATEWAY_TOKEN, too: anybody could publish otherwise")
+    page = LivePage("Gateway", hosts=hosts, token=token)
     routes = [
         Route("/events", publish, methods=["POST"]),
         WebSocketRoute("/events", stream),
@@ -75,14 +129,18 @@ def create_app(lifespan: Callable[[Starlette], AbstractAsyncContextManager[Any]]
         Route("/", home),
         Mount("/live", page),
     ]
-    app = Starlette(routes=routes, lifespan=lifespan)
+    middleware = [
+        Middleware(TrustedHostMiddleware, allowed_hosts=[*THIS_MACHINE, *hosts]),
+        Middleware(Guard, token=token),
+    ]
+    app = Starlette(routes=routes, middleware=middleware, lifespan=lifespan)
     app.state.page = page
     answer_kafka_errors(app, on_refusal=page.note)
     return app
 
 
 async def home(request: Request) -> Response:
-    return RedirectResponse("live/")
+    return RedirectResponse(f"live/?{query}" if (query := request.url.query) else "live/")
 
 
 async def ready(request: Request) -> Response:
@@ -95,13 +153,25 @@ async def ready(request: Request) -> Response:
 async def publish(request: Request) -> Response:
     producer = producer_of(request)
     try:
-        value, key = Event.model_validate_json(await request.body()).record()
+        value, key = Event.model_validate_json(await body_of(request)).record()
     except ValidationError:
         return JSONResponse(NO_EVENT.body(), NO_EVENT.status)
     if request.query_params.get("wait") == "false":
         await producer.send(TOPIC, value, key)
         return JSONResponse({"accepted": True}, 202)
     return JSONResponse(place(await producer.send_and_wait(TOPIC, value, key)), 201)
+
+
+async def body_of(request: Request) -> bytes:
+    """The body, as far as an event's goes; what a foreign page's form may send is refused."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise HTTPException(415)
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > LARGEST_EVENT:
+            raise HTTPException(413)
+    return bytes(body)
 
 
 async def stream(socket: WebSocket) -> None:
@@ -120,6 +190,8 @@ async def stream(socket: WebSocket) -> None:
 
 async def accept(producer: Producer, text: str, page: LivePage) -> Outcome:
     """One message of a WebSocket; returns when there is room for it."""
+    if len(text) > LARGEST_EVENT:
+        return TOO_LARGE
     try:
         value, key = Event.model_validate_json(text).record()
         return await producer.send(TOPIC, value, key)
@@ -158,4 +230,6 @@ def refusal_of(error: KafkaError) -> Refusal:
 
 app = create_app(
     producing(os.environ.get("AIOPRODUCER_BOOTSTRAP_SERVERS", "localhost:9092")),
+    hosts=os.environ.get("GATEWAY_HOSTS", "").split(),
+    token=os.environ.get("GATEWAY_TOKEN"),
 )

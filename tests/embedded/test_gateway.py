@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from support.serving import served
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
+from aioproducer.starlette import LivePage
 from aioproducer.testing import EmbeddedCluster, read_topic
 
 EVENT = {"type": "clicked", "subject": "user-7", "data": {"n": 1}}
@@ -155,6 +157,93 @@ async def test_too_many_viewers_are_told_to_come_back(brokers: EmbeddedCluster) 
             assert late.close_code == 1013
         for viewer in viewers:
             await viewer.close()
+
+
+# -- hostile clients ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Host": "evil.example"}, 400),
+        ({"Host": "evil.example", "Origin": "http://evil.example"}, 400),
+        ({"Content-Type": "text/plain"}, 415),
+    ],
+)
+async def test_a_foreign_page_cannot_publish(
+    brokers: EmbeddedCluster, headers: dict[str, str], status: int
+) -> None:
+    async with gateway(brokers) as address, client_of(address) as client:
+        sent = {"Content-Type": "application/json", **headers}
+        answer = await client.post("/events", content=json.dumps(EVENT), headers=sent)
+        assert answer.status_code == status
+        if "Origin" in headers:
+            with pytest.raises(InvalidStatus, match="403"):
+                await connect(f"ws://{address}/events", proxy=None, origin=headers["Origin"])
+    assert await values(brokers) == []
+
+
+async def test_no_more_is_kept_than_an_event_may_have(brokers: EmbeddedCluster) -> None:
+    async def long() -> AsyncIterator[bytes]:
+        for _ in range(60):
+            yield bytes(1_000_000)
+
+    async with gateway(brokers) as address, client_of(address) as client:
+        headers = {"Content-Type": "application/json"}
+        tracemalloc.start()
+        try:
+            answer = await client.post("/events", content=long(), headers=headers)
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert answer.status_code == 413
+        assert most < 30_000_000
+
+
+async def test_a_token_guards_what_other_machines_reach(brokers: EmbeddedCluster) -> None:
+    module = example("gateway/app.py")
+    producing = module.producing(brokers.bootstrap_servers)
+    with pytest.raises(ValueError, match="GATEWAY_TOKEN"):
+        module.create_app(producing, hosts=["events.example"])
+    app = module.create_app(producing, hosts=["events.example"], token="s3same")
+    async with served(app) as address, client_of(address) as client:
+        host = {"Host": "events.example"}
+        assert (await client.get("/ready", headers=host)).status_code == 200
+        assert (await client.post("/events", json=EVENT, headers=host)).status_code == 401
+        wrong = {**host, "Authorization": "Bearer other"}
+        assert (await client.post("/events", json=EVENT, headers=wrong)).status_code == 401
+        right = {**host, "Authorization": "Bearer s3same"}
+        assert (await client.post("/events", json=EVENT, headers=right)).status_code == 201
+        assert (await client.get("/live/", headers=host)).status_code == 401
+        assert (await client.get("/live/?token=s3same", headers=host)).status_code == 200
+        assert (await client.get("/?token=s3same")).headers["location"] == "live/?token=s3same"
+        for query in ("", "?token=other"):
+            with pytest.raises(InvalidStatus, match="403"):
+                await connect(f"ws://{address}/live/feed{query}", proxy=None)
+        async with connect(f"ws://{address}/live/feed?token=s3same", proxy=None) as socket:
+            assert json.loads(await socket.recv())["state"] == "running"
+
+
+@pytest.mark.parametrize(
+    ("options", "host", "client", "status"),
+    [
+        ({}, "localhost:8000", "127.0.0.1", 200),
+        ({}, "evil.example", "127.0.0.1", 403),
+        ({}, "localhost:8000", "10.0.0.7", 403),
+        ({"hosts": ["ops.example"]}, "OPS.example:8443", "10.0.0.7", 200),
+        ({"hosts": ["ops.example"]}, "evil.example", "10.0.0.7", 403),
+        ({"hosts": ["ops.example"], "token": "t"}, "ops.example", "10.0.0.7", 401),
+        ({"token": "t"}, "localhost", "127.0.0.1", 401),
+    ],
+)
+async def test_the_page_is_served_where_it_was_meant_to_be(
+    options: dict[str, Any], host: str, client: str, status: int
+) -> None:
+    transport = httpx.ASGITransport(LivePage(**options), client=(client, 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://x") as asking:
+        assert (await asking.get("/", headers={"Host": host})).status_code == status
 
 
 # -- in a browser ---------------------------------------------------------------------------------
