@@ -3,8 +3,8 @@
 Owns: which providers properties declare, and looking values up. Must not know: options.
 
 Invariants
-- Nothing is looked up unless `config.providers` names the provider: properties from elsewhere
-  cannot read this machine's files or variables.
+- Nothing is looked up unless `config.providers` names the provider and the application allows it:
+  properties from elsewhere cannot read this machine's files or variables.
 - What was looked up is not looked through again, and stands in no error.
 - A value that is missing is an error. Java leaves the placeholder there, as if it were the value.
 """
@@ -17,14 +17,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from aioproducer._permissions import Permissions
+from aioproducer._printable import printable
 from aioproducer._properties import parse_properties
+from aioproducer._secrets import hides_arguments
 from aioproducer.errors import ConfigError
 
 NAMES: Final = ("config.providers", "config_providers")
 """What declares providers: in properties, and in variables."""
 
 _PREFIX: Final = "config.providers."
-_PLACEHOLDER: Final = re.compile(r"\$\{([^}:]*):(?:([^}]*):)?([^}:]*)\}")
 _JAVAS: Final = {
     "EnvVarConfigProvider": "env",
     "FileConfigProvider": "file",
@@ -35,13 +37,18 @@ _OWN_NAMES: Final = {"env": "env", "file": "file", "dir": "dir", "directory": "d
 _Lookup = Callable[[str, str], str]
 
 
-def with_values(properties: Mapping[str, object]) -> dict[str, object]:
+@hides_arguments
+def with_values(properties: Mapping[str, object], permissions: Permissions) -> dict[str, object]:
     """The properties with placeholders looked up, without those that declare the providers.
+
+    Args:
+        properties: The properties.
+        permissions: What the application lets them read.
 
     Raises:
         ConfigError: a provider is unknown, or has no such value or may not show it.
     """
-    providers = _providers(properties)
+    providers = _providers(properties, permissions)
     return {
         name: _replaced(name, value, providers) if isinstance(value, str) else value
         for name, value in properties.items()
@@ -50,26 +57,43 @@ def with_values(properties: Mapping[str, object]) -> dict[str, object]:
 
 
 def _replaced(name: str, text: str, providers: Mapping[str, _Lookup]) -> str:
-    def value(match: re.Match[str]) -> str:
-        lookup = providers.get(match[1])
+    parts: list[str] = []
+    at = 0
+    while (start := text.find("${", at)) >= 0 and (end := text.find("}", start)) >= 0:
+        provider, _, rest = text[start + 2 : end].partition(":")
+        lookup = providers.get(provider)
         if lookup is None:
-            return match[0]
-        try:
-            return lookup(match[2] or "", match[3])
-        except (LookupError, OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error.args[0]
-            raise ConfigError(f"{name}: {match[0]} cannot be looked up: {reason}") from None
-
-    return _PLACEHOLDER.sub(value, text)
+            parts.append(text[at : end + 1])
+        else:
+            path, _, key = rest.rpartition(":")
+            parts += (text[at:start], _value(name, text[start : end + 1], lookup, path, key))
+        at = end + 1
+    return "".join((*parts, text[at:]))
 
 
-def _providers(properties: Mapping[str, object]) -> dict[str, _Lookup]:
+def _value(name: str, placeholder: str, lookup: _Lookup, path: str, key: str) -> str:
+    try:
+        return lookup(path, key)
+    except ConfigError as error:
+        reason, advice = error.message, error.advice
+    except (LookupError, OSError, ValueError) as error:
+        reason, advice = getattr(error, "strerror", None) or error.args[0], None
+    raise ConfigError(
+        f"{name}: {printable(placeholder, 200)} cannot be looked up: {reason}", advice=advice
+    )
+
+
+def _providers(properties: Mapping[str, object], permissions: Permissions) -> dict[str, _Lookup]:
     """What looks values up, by the names that the properties give."""
     named = [name for each in NAMES for name in str(properties.get(each, "")).split(",")]
-    return {name.strip(): _provider(name.strip(), properties) for name in named if name.strip()}
+    return {
+        name.strip(): _provider(name.strip(), properties, permissions)
+        for name in named
+        if name.strip()
+    }
 
 
-def _provider(name: str, properties: Mapping[str, object]) -> _Lookup:
+def _provider(name: str, properties: Mapping[str, object], permissions: Permissions) -> _Lookup:
     java_class = properties.get(f"{_PREFIX}{name}.class")
     if java_class is None:
         kind = _OWN_NAMES.get(name)
@@ -77,8 +101,8 @@ def _provider(name: str, properties: Mapping[str, object]) -> _Lookup:
         kind = _JAVAS.get(str(java_class).strip().rpartition(".")[2])
     if kind is None:
         raise ConfigError(
-            f"config.providers: {name} is none of {', '.join(_OWN_NAMES)}, nor has it the class "
-            f"of one of Java's: {', '.join(_JAVAS)}"
+            f"config.providers: {printable(name, 100)} is none of {', '.join(_OWN_NAMES)}, nor has "
+            f"it the class of one of Java's: {', '.join(_JAVAS)}"
         )
     given = {
         parameter: str(value)
@@ -86,17 +110,21 @@ def _provider(name: str, properties: Mapping[str, object]) -> _Lookup:
         if (value := properties.get(f"{_PREFIX}{name}.param.{parameter}")) is not None
     }
     if kind == "env":
-        return _variables(given.get("allowlist.pattern", ".*"))
-    allowed = _allowed_paths(given.get("allowed.paths"))
+        return _variables(given.get("allowlist.pattern", ".*"), permissions)
+    allowed = _allowed_paths(given.get("allowed.paths"), permissions)
     return _file_entry(allowed) if kind == "file" else _whole_file(allowed)
 
 
-def _variables(pattern: str) -> _Lookup:
-    allowed = re.compile(pattern)
+def _variables(pattern: str, permissions: Permissions) -> _Lookup:
+    try:
+        allowed = re.compile(pattern)
+    except (re.error, RecursionError, OverflowError):
+        raise ConfigError("config.providers: allowlist.pattern is no regular expression") from None
 
     def lookup(path: str, name: str) -> str:
         if path:
             raise ValueError("variables have no path")
+        permissions.check_variable(name)
         if allowed.fullmatch(name) is None:
             raise ValueError("allowlist.pattern leaves it out")
         if name not in os.environ:
@@ -109,10 +137,11 @@ def _variables(pattern: str) -> _Lookup:
 _Allowed = Callable[[Path], None]
 
 
-def _allowed_paths(text: str | None) -> _Allowed:
+def _allowed_paths(text: str | None, permissions: Permissions) -> _Allowed:
     roots = None if text is None else [Path(each.strip()).resolve() for each in text.split(",")]
 
     def check(path: Path) -> None:
+        permissions.check_file(path)
         resolved = path.resolve()
         if roots is not None and not any(resolved.is_relative_to(root) for root in roots):
             raise ValueError("allowed.paths leaves it out")

@@ -13,7 +13,7 @@ warned of; secrets never show, and are never pickled.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex
@@ -23,6 +23,7 @@ from aioproducer._option_rules import acks_number, apply_rules, idempotence_requ
 from aioproducer._option_table import Acks, DeliveryErrorCallback
 from aioproducer._option_table_security import SecurityOptions
 from aioproducer._options import METADATA_KEY, Kind, Option
+from aioproducer._permissions import VARIABLE, Permissions
 from aioproducer._properties import parse_properties, parse_servers
 from aioproducer._secrets import hides_arguments
 from aioproducer.errors import ConfigError
@@ -84,7 +85,9 @@ class ProducerConfig(SecurityOptions):
 
     @classmethod
     @hides_arguments
-    def from_properties(cls, properties: Mapping[str, object]) -> Self:
+    def from_properties(
+        cls, properties: Mapping[str, object], *, allow: Iterable[str] = ()
+    ) -> Self:
         """Read properties by Kafka's names or other clients'; values may be text.
 
         Names of other clients (Java's, librdkafka, aiokafka, kafka-python) set an option, or have
@@ -96,13 +99,21 @@ class ProducerConfig(SecurityOptions):
         words that it had.
 
         Placeholders such as `${env:NAME}` are looked up by the providers that `config.providers`
-        names, as Java's client does (KIP-297).
+        names, as Java's client does (KIP-297), as far as `allow` goes.
+
+        Args:
+            properties: The properties.
+            allow: What the properties may read, and where they may ask for tokens; nothing by
+                default, since who writes properties also names the broker that gets the values.
+                Any of `env`, `env:KAFKA_*` (variables of these names), `file`, `file:/etc/kafka`
+                (files there), `url` and `https://issuer.example/token` (that token endpoint). The
+                environment variable `AIOPRODUCER_ALLOW` adds to it, separated by commas.
 
         Raises:
-            ConfigError: as for the constructor, or one option is given under two names, or a
-                placeholder cannot be looked up.
+            ConfigError: as for the constructor, or one option is given under two names, a
+                placeholder cannot be looked up, or properties name what is not allowed.
         """
-        return cls._read(properties, {})
+        return cls._read(properties, {}, allow=allow)
 
     @classmethod
     def _read(
@@ -110,15 +121,20 @@ class ProducerConfig(SecurityOptions):
         properties: Mapping[str, object],
         overriding: Mapping[str, Any],
         left_out: MoreOptions | None = None,
+        *,
+        allow: Iterable[str] = (),
     ) -> Self:
         """Read properties, overridden by options given by keyword."""
+        permissions = Permissions(allow)
         if OPTIONS["config_providers"].kafka_name in properties or "config_providers" in properties:
             from aioproducer._config_providers import with_values
 
-            properties = with_values(properties)
+            properties = with_values(properties, permissions)
         from aioproducer._words_of_0_8 import are_of_0_8
 
-        options = _from_text(properties) | _by_our_names({**overriding})
+        options = _from_text(properties)
+        permissions.check_options(options)
+        options |= _by_our_names({**overriding})
         options = options if left_out is None else left_out(options) | options
         return cls._of_0_8(properties, options) if are_of_0_8(properties) else cls(**options)
 
@@ -148,13 +164,18 @@ class ProducerConfig(SecurityOptions):
     @classmethod
     @hides_arguments
     def from_env(
-        cls, prefix: str = "AIOPRODUCER_", environ: Mapping[str, str] | None = None
+        cls,
+        prefix: str = "AIOPRODUCER_",
+        environ: Mapping[str, str] | None = None,
+        *,
+        allow: Iterable[str] = (),
     ) -> Self:
         """Read variables such as `AIOPRODUCER_LINGER_MS`.
 
         Args:
             prefix: What the variables' names start with.
             environ: The environment; the process's own by default.
+            allow: As for `from_properties`.
 
         Raises:
             ConfigError: as for the constructor; a variable with the prefix that names no option is
@@ -167,13 +188,19 @@ class ProducerConfig(SecurityOptions):
                 for name, value in variables.items()
                 if name.startswith(prefix)
                 and not name.removeprefix(prefix).startswith(_RESERVED_VARIABLES)
-            }
+                and name != VARIABLE
+            },
+            allow=allow,
         )
 
     @classmethod
     @hides_arguments
-    def from_file(cls, path: str | os.PathLike[str]) -> Self:
+    def from_file(cls, path: str | os.PathLike[str], *, allow: Iterable[str] = ()) -> Self:
         """Read a properties file in Kafka's syntax, encoded in UTF-8.
+
+        Args:
+            path: The file.
+            allow: As for `from_properties`.
 
         Raises:
             OSError: The file cannot be read.
@@ -189,7 +216,7 @@ class ProducerConfig(SecurityOptions):
             properties = parse_properties(text)
         except ConfigError as error:
             raise ConfigError(f"{os.fspath(path)}: {error.message}", advice=error.advice) from None
-        return cls.from_properties(properties)
+        return cls.from_properties(properties, allow=allow)
 
     @hides_arguments
     def replace(self, **options: Any) -> Self:

@@ -16,7 +16,8 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from aioproducer._option_reading import all_names
+from aioproducer._option_reading import all_names, option_set_by
+from aioproducer._permissions import ENDPOINT, FILES
 from aioproducer._properties import parse_properties
 from aioproducer.config import ROWS, ProducerConfig
 from aioproducer.errors import ConfigError
@@ -110,6 +111,17 @@ class Connection:
             autocompletion=_property_names,
         ),
     ] = None
+    allow: Annotated[
+        Texts,
+        typer.Option(
+            "--allow",
+            metavar="WHAT",
+            help="What the file of --config may read, and where it may ask for tokens: env, "
+            "env:NAME, file, file:PATH, url, or the URL of a token endpoint; may be repeated. What "
+            "-X names itself is allowed.",
+            rich_help_panel="Connection",
+        ),
+    ] = None
 
     def config(self, **defaults: Any) -> ProducerConfig:
         """The producer's configuration; `defaults` hold where the user chose nothing.
@@ -117,7 +129,7 @@ class Connection:
         Raises:
             ConfigError: an option is wrong, or the file cannot be read.
         """
-        config = ProducerConfig.from_properties(self.given())
+        config = ProducerConfig.from_properties(self.given(), allow=self._allowed())
         chosen = config.explicitly_set
         return config.replace(
             **{name: default for name, default in defaults.items() if name not in chosen}
@@ -131,6 +143,20 @@ class Connection:
         if self.bootstrap_server is not None:
             given["bootstrap.servers"] = self.bootstrap_server
         return given | dict(_property(text) for text in self.properties or ())
+
+    def _allowed(self) -> list[str]:
+        """Return what the options may read: all that the arguments say themselves."""
+        allowed = list(self.allow or ())
+        for name, value in map(_property, self.properties or ()):
+            row = option_set_by(name, ROWS)
+            key = "" if row is None else row.name
+            if key == "config_providers":
+                allowed += ("env", "file")
+            elif key == ENDPOINT and value.partition(":")[0].lower() in ("http", "https", "file"):
+                allowed.append(value)
+            elif key in FILES:
+                allowed.append(f"file:{value}")
+        return allowed
 
 
 def _from_file(path: Path) -> dict[str, str]:

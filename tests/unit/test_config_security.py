@@ -201,7 +201,8 @@ def test_a_properties_file_of_java_is_understood() -> None:
             "sasl.jaas.config": f"{OAUTH} required;",
             "ssl.endpoint.identification.algorithm": "",
             "ssl.truststore.type": "PEM",
-        }
+        },
+        allow=["https://issuer/token", "file:/run"],
     )
     assert made.sasl_oauthbearer_token is None
     assert made.sasl_oauthbearer_jwt_retriever_class == "jwt_bearer"

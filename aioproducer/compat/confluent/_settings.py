@@ -70,7 +70,8 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
             if isinstance(rest.get(name), str):
                 rest[name] = ",".join(map(_with_port, rest[name].split(",")))
         times: dict[str, Any] = {name: rest.pop(name) for name in _TIME_LIMITS if name in rest}
-        read = ProducerConfig.from_properties(rest)
+        # A configuration dict is code here, as with confluent-kafka.
+        read = ProducerConfig.from_properties(rest, allow=("url", "file"))
         options: dict[str, Any] = {
             name: value for name, value in _DEFAULTS.items() if name not in read.explicitly_set
         }

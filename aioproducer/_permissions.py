@@ -1,0 +1,138 @@
+"""What properties may read of this machine, and whom they may ask for tokens: nothing by default.
+
+Properties come from files, forms and queries, the permission from the application: whoever writes
+properties also names the broker that the values are sent to (Java: CVE-2024-31141, CVE-2025-27817).
+Start with `Permissions`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from aioproducer._printable import printable
+from aioproducer._secrets import without_login
+from aioproducer.errors import ConfigError
+
+VARIABLE: Final = "AIOPRODUCER_ALLOW"
+"""The environment variable by which whoever starts the process gives permissions."""
+
+FILES: Final = (
+    "sasl_oauthbearer_assertion_file",
+    "sasl_oauthbearer_assertion_private_key_file",
+    "sasl_oauthbearer_assertion_template_file",
+)
+"""Options that name files whose content a token endpoint gets."""
+
+ENDPOINT: Final = "sasl_oauthbearer_token_endpoint_url"
+_SCHEMES: Final = ("http", "https")
+
+
+class Permissions:
+    """What an application allows its properties.
+
+    Args:
+        given: Any of `env` or `env:PATTERN` (variables by name, as `env:KAFKA_*`), `file` or
+            `file:PATH` (a file, or what is below a directory), `url` or the URL of a token
+            endpoint, as `https://issuer.example/token`; one without a path allows all of its paths.
+
+    Raises:
+        ConfigError: One of them is something else.
+    """
+
+    def __init__(self, given: Iterable[str]) -> None:
+        self._variables: list[str] = []
+        self._paths: list[Path] = []
+        self._urls: list[tuple[str, str, int | None, str]] = []
+        self._any_url = False
+        entries = given.split(",") if isinstance(given, str) else given
+        for entry in (*entries, *_of_environment()):
+            self._add(entry.strip())
+
+    def _add(self, entry: str) -> None:
+        kind, colon, rest = entry.partition(":")
+        kind = kind.lower()
+        if colon and not rest:
+            kind = ""
+        if kind == "env":
+            self._variables.append(rest if colon else "*")
+        elif kind == "file":
+            self._paths.append(Path(_path_of(entry) if colon else "/").resolve())
+        elif kind == "url" and not colon:
+            self._any_url = True
+        elif kind in _SCHEMES:
+            self._urls.append(_place_of(entry))
+        else:
+            raise ConfigError(
+                f"{printable(entry, 100)!r} is nothing that can be allowed",
+                advice="allow env, env:PATTERN, file, file:PATH, url or a token endpoint's URL",
+            )
+
+    def check_variable(self, name: str) -> None:
+        """Raise `ConfigError` unless a variable may be read."""
+        if not any(fnmatchcase(name, pattern) for pattern in self._variables):
+            raise refused(f"the environment variable {printable(name, 100)}", f"env:{name}")
+
+    def check_file(self, path: str | Path) -> None:
+        """Raise `ConfigError` unless a file may be read."""
+        resolved = Path(path).resolve()
+        if not any(resolved.is_relative_to(each) for each in self._paths):
+            raise refused(f"the file {printable(str(path), 200)}", f"file:{path}")
+
+    def check_options(self, options: Mapping[str, object]) -> None:
+        """Raise `ConfigError` if options read from properties name what is not allowed."""
+        for name in FILES:
+            value = options.get(name)
+            if isinstance(value, str):
+                self.check_file(value)
+        url = options.get(ENDPOINT)
+        if isinstance(url, str):
+            self._check_url(url)
+
+    def _check_url(self, url: str) -> None:
+        if url[:5].lower() == "file:":
+            self.check_file(unquote(urlsplit(url).path))
+        elif not self._any_url and not self._has(url):
+            shown = printable(without_login(url), 200)
+            raise refused(f"the token endpoint {shown}", shown)
+
+    def _has(self, url: str) -> bool:
+        scheme, host, port, path = _place_of(url)
+        return any(
+            (scheme, host, port) == each[:3] and each[3] in ("", "/", path) for each in self._urls
+        )
+
+
+def refused(what: str, entry: str) -> ConfigError:
+    """Return the error for something in properties that is not allowed."""
+    return ConfigError(
+        f"properties name {what}, which the application does not allow them",
+        advice=f"if they may, pass allow=[{printable(entry, 200)!r}] to "
+        f"ProducerConfig.from_properties (from_file, from_env), or set {VARIABLE} in the "
+        "environment; the command line has --allow",
+    )
+
+
+def _of_environment() -> list[str]:
+    return [each for each in os.environ.get(VARIABLE, "").split(",") if each.strip()]
+
+
+def _path_of(entry: str) -> str:
+    """Return the path of `file:/a`, `file:///a` or `file:a`."""
+    path = entry.partition(":")[2]
+    return unquote(urlsplit(entry).path) if path.startswith("//") else path
+
+
+def _place_of(url: str) -> tuple[str, str, int | None, str]:
+    """Return what has to be the same in the URL that is allowed and the one that is used."""
+    try:
+        parts = urlsplit(url)
+        scheme = parts.scheme.lower()
+        port = parts.port or {"http": 80, "https": 443}.get(scheme)
+        return scheme, (parts.hostname or "").rstrip("."), port, parts.path
+    except ValueError:
+        return "", "", None, url
