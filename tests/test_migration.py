@@ -186,7 +186,10 @@ async def test_each_option_of_aiokafka_means_that_one_here() -> None:
             assert value_of(native, name) == value_of(ours_config, name), row
 
 
-def test_each_option_of_librdkafka_is_read_as_that_one_here() -> None:
+def test_each_option_of_librdkafka_is_read_as_that_one_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AIOPRODUCER_ALLOW", "https://issuer/token")
     base = {"bootstrap.servers": "127.0.0.1:1"}
     for theirs_cell, ours_cell in TABLES["option of librdkafka | option of aioproducer"]:
         theirs = eval("{" + code(theirs_cell) + "}")

@@ -67,7 +67,7 @@ def test_the_programs_of_the_tutorial_work(capsys: pytest.CaptureFixture[str]) -
 
 
 async def test_the_snippets_about_sending_work(capsys: pytest.CaptureFixture[str]) -> None:
-    first, record, columns, threads, options = blocks(page("sending"))
+    first, record, columns, threads, options, permissions = blocks(page("sending"))
     async with EmbeddedCluster(topics={"orders": 3}) as cluster:
         servers = cluster.bootstrap_servers
         async with Producer(bootstrap_servers=servers) as producer:
@@ -82,6 +82,7 @@ async def test_the_snippets_about_sending_work(capsys: pytest.CaptureFixture[str
         offsets = await asyncio.to_thread(scope["work"], servers)
         assert len(offsets) == 100
         await run_block(options, scope, "localhost:9092")
+        await run_block(permissions, scope, "localhost:9092")
     assert (scope["config"].linger_ms, scope["config"].compression_type) == (20, "zstd")
     assert capsys.readouterr().out.startswith("2 [] {TopicPartition(")
 

@@ -500,7 +500,8 @@ def test_librdkafkas_oidc_means_our_token_endpoint(caplog: pytest.LogCaptureFixt
             "sasl.oauthbearer.extensions": "logicalCluster=lkc-1,identityPoolId=pool-2",
             "sasl.oauthbearer.grant.type": "client_credentials",
             "enable.ssl.certificate.verification": "true",
-        }
+        },
+        allow=["https://issuer/token"],
     )
     ours = ProducerConfig(
         bootstrap_servers="broker:9092",
