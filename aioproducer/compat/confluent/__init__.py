@@ -25,11 +25,11 @@ What differs, on purpose:
   `consumer_group_metadata()`                       `aioproducer.ConsumerGroupMetadata`
   `AIOProducer` has threads and a second buffer     it has neither: `linger.ms` makes batches
   `AIOProducer.produce()` takes no headers          it does
-  about 1 us of CPU per record of 100 bytes         about 10 us (CPython 3.11, with callbacks): the
-                                                    native producers cost less than either
-
-Not here: `list_topics`, `set_sasl_credentials` and `cluster_id`. Ask confluent-kafka's
-`AdminClient` for topics, and make a new producer for new credentials.
+  values and keys are text or `bytes`               `bytearray` and `memoryview` as well
+  `throttle_cb` is called                           it is refused; see the metric
+                                                    `produce-throttle-time-avg`
+  1.3 us of user CPU per record of 100 bytes with   2.4 us (CPython 3.11); without callbacks 1.5 us
+  a callback, 0.9 us without                        (measured in turns on the same machine)
 """
 
 from typing import Any

@@ -17,6 +17,7 @@ from zlib import crc32
 
 from aioproducer import log
 from aioproducer import producer as asynchronous
+from aioproducer.compat.confluent._cluster import ClusterMetadata, cluster_of
 from aioproducer.compat.confluent._reports import Record, Reports
 from aioproducer.compat.confluent._settings import Settings
 from aioproducer.config import ProducerConfig
@@ -32,11 +33,13 @@ from aioproducer.errors import (
     SerializationError,
     WouldBlockError,
 )
+from aioproducer.wire.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 _log = log.get("producer")
 _PER_TURN: Final = 1000
 _RETRY_S: Final = 1.0
 _SILENCE_S: Final = 2.0
+_LOOK_S: Final = 0.02
 
 T = TypeVar("T")
 
@@ -111,6 +114,12 @@ class Inside:
         await (await self.usable()).begin_transaction()
         self.lost = None
 
+    async def send_offsets(self, offsets: list[Any], group_metadata: Any) -> None:
+        """Make positions part of the transaction."""
+        producer = await self.usable()
+        if offsets:
+            await producer.send_offsets_to_transaction(offsets, group_metadata)
+
     async def run(self, work: Callable[[asynchronous.Producer], Coroutine[Any, Any, T]]) -> T:
         """Run a call of the producer after what was handed over before."""
         return await work(await self.usable())
@@ -127,6 +136,34 @@ class Inside:
         await (await self.usable()).abort_transaction()
         self.lost = None
         await asyncio.sleep(0)  # callbacks of its records
+
+    async def list_topics(self, topic: str | None) -> ClusterMetadata:
+        """Ask a broker for one topic, or for all."""
+        await self._started.wait()
+        if self.producer is None:
+            raise ProducerClosedError("the producer is closed")
+        engine, loop = self.producer._usable(), asyncio.get_running_loop()
+        request = MetadataRequest(
+            topics=None if topic is None else [MetadataRequestTopic(name=topic)],
+            allow_auto_topic_creation=self._config.allow_auto_create_topics,
+        )
+        while True:
+            now = loop.time()
+            node = engine.client.least_loaded_node(now)
+            if node is not None and engine.client.can_ask(node, now):
+                answer = await engine.client.send(
+                    node, request, timeout_s=self._config.request_timeout_ms / 1000, now=now
+                )
+                assert isinstance(answer, MetadataResponse)
+                return cluster_of(answer, engine.metadata.cluster.cluster_id, node)
+            if node is not None:
+                engine.client.maybe_connect(node, now)
+            await asyncio.sleep(_LOOK_S)
+
+    async def cluster_id(self) -> str | None:
+        """Return the cluster's id; None where the brokers are too old to have one."""
+        await self._started.wait()
+        return None if self._metadata is None else self._metadata.cluster.cluster_id
 
     async def purge(self, queued: bool, in_flight: bool) -> None:
         """Give records up."""
@@ -202,17 +239,50 @@ class Inside:
         asyncio.get_running_loop().call_soon(self._drain)
 
     def _take(self, count: int) -> None:
-        inbox, waiting, producer = self._inbox, self._waiting, self.producer
+        """Hand records on, those that need no wait without a trip through the general path."""
+        inbox, waiting, producer, reports = self._inbox, self._waiting, self.producer, self._reports
+        lane = None if producer is None else producer._lane
+        groups, crc32_keys = reports.groups, self._crc32_keys
+        counts: dict[str, int] = {}
         for _ in range(min(count, len(inbox))):
             record = inbox.popleft()
-            queue = waiting.get(record.topic)
-            if queue is not None:
-                queue.append(record)
-            elif producer is None or not self._sent(producer, record):
-                waiting[record.topic] = queue = deque((record,))
-                feeder = asyncio.ensure_future(self._feed(record.topic, queue))
-                self._feeders.add(feeder)
-                feeder.add_done_callback(self._feeders.discard)
+            topic, value, key, headers, partition, timestamp_ms, size, _, told = record
+            delivery, is_placed = None, True
+            if partition is None and key is not None and crc32_keys:
+                known = counts.get(topic)
+                if known is None:
+                    known = counts[topic] = self._partition_count(topic)
+                is_placed = known > 0
+                if is_placed:
+                    partition = crc32(key) % known if key else randrange(known)
+            if is_placed and lane is not None and topic not in waiting:
+                try:
+                    delivery = lane.append_nowait(
+                        topic, value, key, headers, partition, timestamp_ms
+                    )
+                except KafkaError as error:
+                    self._fail(record, error)
+                    continue
+            if delivery is None:
+                self._take_slowly(record)
+            else:
+                group = groups.get(delivery.batch_and_index()[0]) or reports.group(delivery)
+                if told is None:
+                    group.silent += 1
+                    group.silent_bytes += size
+                else:
+                    group.pairs.append((record, delivery))
+
+    def _take_slowly(self, record: Record) -> None:
+        """Hand a record on, or let it wait after those of its topic."""
+        queue = self._waiting.get(record.topic)
+        if queue is not None:
+            queue.append(record)
+        elif self.producer is None or not self._sent(self.producer, record):
+            queue = self._waiting[record.topic] = deque((record,))
+            feeder = asyncio.ensure_future(self._feed(record.topic, queue))
+            self._feeders.add(feeder)
+            feeder.add_done_callback(self._feeders.discard)
 
     def _sent(self, producer: asynchronous.Producer, record: Record) -> bool:
         """Hand a record on without waiting, or return False."""
@@ -299,11 +369,15 @@ class Inside:
 
     def _partition_of(self, topic: str, key: bytes) -> int | None:
         """Return librdkafka's choice for a key; None while the topic is unknown."""
-        meta = None if self._metadata is None else self._metadata.topic(topic)
-        if meta is None:
+        count = self._partition_count(topic)
+        if not count:
             return None
-        count = len(meta.partitions)
         return crc32(key) % count if key else randrange(count)
+
+    def _partition_count(self, topic: str) -> int:
+        """Return how many partitions a topic has; 0 while it is unknown."""
+        meta = None if self._metadata is None else self._metadata.topic(topic)
+        return 0 if meta is None else len(meta.partitions)
 
     def _fail(self, record: Record, error: KafkaError) -> None:
         """Fail a record that the producer never had; its transaction must not be committed."""

@@ -1,7 +1,7 @@
 """Outcomes on their way to the thread that polls for them.
 
-The loop's thread adds them in the order of acknowledgement; `serve()` calls the callbacks in the
-thread that called it, and in no other.
+The loop's thread adds them in the order of acknowledgement, those of a batch together; `serve()`
+calls the callbacks in the thread that called it, and in no other.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aioproducer import log
 from aioproducer.compat.confluent import errors
 from aioproducer.compat.confluent._translation import translated
-from aioproducer.compat.confluent.errors import KafkaError
 from aioproducer.compat.confluent.message import (
     TIMESTAMP_CREATE_TIME,
     TIMESTAMP_LOG_APPEND_TIME,
@@ -24,14 +23,18 @@ from aioproducer.compat.confluent.message import (
     Message,
 )
 from aioproducer.errors import KafkaError as OwnError
-from aioproducer.types import RecordMetadata, TimestampType
+from aioproducer.types import TimestampType
+
+if TYPE_CHECKING:
+    from aioproducer.core.producer_batch import ProducerBatch
+    from aioproducer.runtime.delivery import Delivery
 
 _log = log.get("producer")
 _LOOK_S: Final = 1.0
 
 
 class Record(NamedTuple):
-    """A record that was produced, and whom to tell what became of it."""
+    """A record that was produced, and the callback for its outcome."""
 
     topic: str
     value: bytes | None
@@ -44,8 +47,48 @@ class Record(NamedTuple):
     on_delivery: Any
 
 
+class Group:
+    """The records of one batch whose outcome is to be reported.
+
+    Attributes:
+        pairs: Those with a callback, in order, with their deliveries.
+        silent: How many have no callback.
+        silent_bytes: Their sizes.
+        at: When the outcome came, by `time.monotonic()`.
+    """
+
+    __slots__ = ("at", "batch", "pairs", "silent", "silent_bytes")
+
+    def __init__(self, batch: ProducerBatch) -> None:
+        self.batch = batch
+        self.pairs: deque[tuple[Record, Delivery]] = deque()
+        self.silent = 0
+        self.silent_bytes = 0
+        self.at = 0.0
+
+    def add(self, record: Record, delivery: Delivery) -> None:
+        """Add a record of the batch."""
+        if record.on_delivery is None:
+            self.silent += 1
+            self.silent_bytes += record.size
+        else:
+            self.pairs.append((record, delivery))
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether every record of the batch is written."""
+        outcome = self.batch.outcome
+        return outcome is not None and outcome.error is None and not self.batch.parts
+
+
 class Reports:
-    """The outcomes, and how much is produced and not reported."""
+    """The outcomes, and how much is produced and not reported.
+
+    Attributes:
+        count: How many records.
+        bytes: Their sizes.
+        groups: Those that a batch has, by batch; used in the loop's thread.
+    """
 
     def __init__(self, error_cb: Any, max_records: int, max_bytes: int) -> None:
         self.count: int = 0
@@ -53,7 +96,8 @@ class Reports:
         self._error_cb = error_cb
         self._max_records = max_records
         self._max_bytes = max_bytes
-        self._ready: deque[Callable[[], object]] = deque()
+        self._ready: deque[Callable[[], object] | Group] = deque()
+        self.groups: dict[ProducerBatch, Group] = {}
         self._silent = 0
         self._pollers = 0
         self._lock = threading.RLock()  # a signal handler may produce as well
@@ -68,10 +112,10 @@ class Reports:
             BufferError: There are too many.
         """
         with self._lock:
-            if not self.has_room(size):
+            count, total = self.count, self.bytes + size
+            if count and (count >= self._max_records or total > self._max_bytes):
                 raise BufferError("Local: Queue full")
-            self.count += 1
-            self.bytes += size
+            self.count, self.bytes = count + 1, total
 
     def has_room(self, size: int) -> bool:
         """Return whether a record would be admitted."""
@@ -104,12 +148,42 @@ class Reports:
         with self._lock:
             served, self._silent = self._silent, 0
         for _ in range(len(self._ready)):
-            try:
-                report = self._ready.popleft()
-            except IndexError:  # another thread polls as well
-                break
-            served += 1
-            report()
+            with self._lock:
+                if not self._ready:  # another thread polls as well
+                    break
+                report = self._ready[0]
+                if not isinstance(report, Group):
+                    self._ready.popleft()
+            if isinstance(report, Group):
+                served += self._serve_group(report)
+            else:
+                served += 1
+                report()
+        return served
+
+    def _serve_group(self, group: Group) -> int:
+        """Call the callbacks of a batch; those after one that raises are left for the next time."""
+        message_class, is_delivered = errors.kin(DeliveredMessage), group.is_delivered
+        pairs, lock, at, served = group.pairs, self._lock, group.at, 0
+        try:
+            while pairs:
+                try:
+                    record, delivery = pairs.popleft()
+                except IndexError:  # another thread polls as well
+                    break
+                served += 1
+                with lock:
+                    self.count -= 1
+                    self.bytes -= record.size
+                error = None if is_delivered else delivery.exception()
+                if error is None:
+                    record.on_delivery(None, message_class(record, delivery, at))
+                else:
+                    _tell(record, error, delivery.partition, at)
+        finally:
+            with lock:
+                if not pairs and self._ready and self._ready[0] is group:
+                    self._ready.popleft()
         return served
 
     def _wait(self, deadline: float | None, enough: Callable[[], bool] | None) -> None:
@@ -132,7 +206,7 @@ class Reports:
             with self._wake:
                 self._wake.notify_all()
 
-    def add(self, report: Callable[[], object]) -> None:
+    def add(self, report: Callable[[], object] | Group) -> None:
         """Have something called by the next `serve()`."""
         self._ready.append(report)
         self.wake()
@@ -145,68 +219,111 @@ class Reports:
 
     # -- in the loop's thread --------------------------------------------------------------------
 
-    def watch(self, record: Record, delivery: Any) -> None:
+    def group(self, delivery: Delivery) -> Group:
+        """Return the group that a delivery's record belongs to, whose outcome is not known yet."""
+        batch = delivery.batch_and_index()[0]
+        group = self.groups.get(batch)
+        if group is None:
+            group = self.groups[batch] = Group(batch)
+            batch.add_listener(group, self._on_batch)
+        return group
+
+    def watch(self, record: Record, delivery: Delivery) -> None:
         """Report a delivery when it is done."""
-        if record.on_delivery is None:
-            delivery.add_done_callback(lambda _: self._over(record))
+        if delivery.done():
+            group = Group(delivery.batch_and_index()[0])
+            group.add(record, delivery)
+            self._report(group)
         else:
-            delivery.add_done_callback(lambda done: self._on_done(record, done))
+            self.group(delivery).add(record, delivery)
 
     def failed(self, record: Record, error: OwnError) -> None:
         """Report a record that no producer has."""
         if record.on_delivery is None:
             _log.error("a record of topic %s was not sent: %s", record.topic, error)
-            self._over(record)
+            self._silently(1, record.size)
         else:
             now = time.monotonic()
-            self.add(lambda: self._call(record, None, error, now))
+            self.add(lambda: self._tell_failure(record, error, now))
 
     # -- private ---------------------------------------------------------------------------------
 
-    def _over(self, record: Record) -> None:
-        """Nobody wants to be told; a failure is logged by the producer."""
-        self.forget(record)
+    def _on_batch(self, key: object) -> None:
+        """Report a batch; it may be called again when an exception has interrupted the first."""
+        assert isinstance(key, Group)
+        if self.groups.pop(key.batch, None) is not None:
+            self._report(key)
+
+    def _report(self, group: Group) -> None:
+        group.at = time.monotonic()
+        if group.pairs:
+            self.add(group)
+        if group.silent:
+            self._silently(group.silent, group.silent_bytes)
+
+    def _silently(self, count: int, size: int) -> None:
+        """Count records without a callback no more; the producer logs failures."""
         with self._lock:
-            self._silent += 1
+            self.count -= count
+            self.bytes -= size
+            self._silent += count
         self.wake()
 
-    def _on_done(self, record: Record, delivery: Any) -> None:
-        now = time.monotonic()
-        self.add(lambda: self._tell(record, delivery, now))
-
-    def _tell(self, record: Record, delivery: Any, at: float) -> None:
-        error = delivery.exception()
-        self._call(record, None if error is not None else delivery.result(), error, at)
-
-    def _call(
-        self, record: Record, where: RecordMetadata | None, error: OwnError | None, at: float
-    ) -> None:
+    def _tell_failure(self, record: Record, error: OwnError, at: float) -> None:
         self.forget(record)
-        told = None if error is None else translated(error)
-        record.on_delivery(told, _message(record, where, told, at - record.since))
+        _tell(record, error, record.partition, at)
 
 
-def _message(
-    record: Record, where: RecordMetadata | None, error: KafkaError | None, latency: float
-) -> Message:
-    partition, offset = record.partition, None
+def _tell(record: Record, error: OwnError, partition: int | None, at: float) -> None:
+    told = translated(error)
     timestamp = (TIMESTAMP_NOT_AVAILABLE, -1)
     if record.timestamp_ms is not None:
         timestamp = (TIMESTAMP_CREATE_TIME, record.timestamp_ms)
-    if where is not None:
-        partition, offset = where.partition, where.offset
-        of_log = where.timestamp_type is TimestampType.LOG_APPEND_TIME
-        kind = TIMESTAMP_LOG_APPEND_TIME if of_log else TIMESTAMP_CREATE_TIME
-        timestamp = (kind, where.timestamp_ms)
-    made: Message = errors.kin(Message)(
+    message = errors.kin(Message)(
         record.topic,
         partition,
-        offset,
+        None,
         record.key,
         record.value,
         record.headers,
-        error,
+        told,
         timestamp,
-        latency,
+        at - record.since,
     )
-    return made
+    record.on_delivery(told, message)
+
+
+class DeliveredMessage(Message):
+    """The message of a record that is written; its parts are found when they are asked for."""
+
+    def __init__(self, record: Record, delivery: Delivery, at: float) -> None:
+        self._of = (record, delivery, at)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _PARTS:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        record, delivery, at = self._of
+        where = delivery.result()
+        of_log = where.timestamp_type is TimestampType.LOG_APPEND_TIME
+        parts = (
+            record.topic,
+            where.partition,
+            where.offset,
+            record.key,
+            record.value,
+            record.headers,
+            None,
+            (TIMESTAMP_LOG_APPEND_TIME if of_log else TIMESTAMP_CREATE_TIME, where.timestamp_ms),
+            at - record.since,
+            None,
+        )
+        for part, value in zip(_PARTS, parts, strict=True):
+            self.__dict__.setdefault(part, value)  # `set_value()` may have come before
+        return self.__dict__[name]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Message, tuple(getattr(self, part) for part in _PARTS)
+
+
+_PARTS: Final = tuple(vars(Message()))
+DeliveredMessage.__name__ = DeliveredMessage.__qualname__ = "Message"

@@ -15,6 +15,8 @@ from aioproducer.types import OAuthToken
 _CALLABLES: Final = ("error_cb", "stats_cb", "oauth_cb", "on_delivery", "dr_cb")
 _HERE: Final = {*_CALLABLES, "default.topic.config", "logger", "statistics.interval.ms"}
 _DEFAULTS: Final = {
+    "batch_max_records": 10_000,
+    "batch_size": 1_000_000,
     "buffer_memory": 1_048_576 * 1024,
 }
 _MAX_RECORDS: Final = 100_000
@@ -23,6 +25,37 @@ _MESSAGE_TIMEOUT_MS: Final = 300_000
 """librdkafka's defaults, where they differ from this producer's."""
 _SERVERS: Final = ("bootstrap.servers", "metadata.broker.list", "bootstrap_servers")
 _TIME_LIMITS: Final = ("message.timeout.ms", "delivery.timeout.ms", "delivery_timeout_ms")
+
+
+class Credentials:
+    """A user name and a password that can be changed.
+
+    Args:
+        read: The options.
+    """
+
+    def __init__(self, read: ProducerConfig) -> None:
+        self._given = (read.sasl_username or "", read.sasl_password or "")
+        self.options: dict[str, Any] = {}
+        """What to replace, so that each authentication asks for what is in force."""
+        if read.sasl_username is not None and read.sasl_password is not None:
+            self.options = {
+                "sasl_username": None,
+                "sasl_password": None,
+                "sasl_credentials": lambda: self._given,
+            }
+
+    def change(self, username: str, password: str) -> None:
+        """Use these from the next authentication on.
+
+        Raises:
+            TypeError: They are not texts.
+        """
+        for number, text in enumerate((username, password), 1):
+            if not isinstance(text, str):
+                kind = "None" if text is None else type(text).__name__
+                raise TypeError(f"argument {number} must be str, not {kind}")
+        self._given = (username, password)
 
 
 class Settings(NamedTuple):
@@ -36,6 +69,7 @@ class Settings(NamedTuple):
         crc32_keys: Whether keys go where librdkafka's default puts them; records without a key go
             to one partition per batch, there as here.
         has_servers: Whether there is anything to connect to.
+        credentials: The user name and password.
     """
 
     config: ProducerConfig
@@ -47,6 +81,7 @@ class Settings(NamedTuple):
     statistics_s: float
     crc32_keys: bool
     has_servers: bool
+    credentials: Credentials
 
 
 def settings_of(given: Mapping[str, Any]) -> Settings:
@@ -56,6 +91,8 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         KafkaException: `_INVALID_ARG`: an option is unknown or has a wrong value.
         TypeError: A callback is not callable.
     """
+    if given.get("throttle_cb") is not None and not callable(given["throttle_cb"]):
+        raise ValueError("expected throttle_cb property as a callable function")
     for name in _CALLABLES:
         if given.get(name) is not None and not callable(given[name]):
             raise TypeError(f"expected {name} property as a callable function")
@@ -75,6 +112,9 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         options: dict[str, Any] = {
             name: value for name, value in _DEFAULTS.items() if name not in read.explicitly_set
         }
+        memory = options.get("buffer_memory", read.buffer_memory)
+        if "batch_size" in options:
+            options["batch_size"] = min(options["batch_size"], memory)
         options |= _time_limits(read, times)
         crc32_keys = read.partitioner == _CRC32 or "partitioner" not in read.explicitly_set
         if crc32_keys:
@@ -84,6 +124,8 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         if given.get("oauth_cb") is not None:
             options["sasl_oauthbearer_token"] = _token_source(given["oauth_cb"], text)
         options["buffer_max_records"] = None
+        credentials = Credentials(read)
+        options |= credentials.options
         config = read.replace(**options)
         interval = float(given.get("statistics.interval.ms", 0))
     except (ConfigError, ValueError) as error:
@@ -98,6 +140,7 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         interval / 1000,
         crc32_keys,
         has_servers,
+        credentials,
     )
 
 

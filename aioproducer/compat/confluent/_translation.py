@@ -33,6 +33,7 @@ _CODES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (ours.NameResolutionError, KafkaError._RESOLVE),
     (ours.KafkaConnectionError, KafkaError._TRANSPORT),
     (ours.TlsError, KafkaError._SSL),
+    (ours.AuthenticationError, KafkaError._AUTHENTICATION),
     (ours.ProtocolError, KafkaError._BAD_MSG),
     (ours.UnsupportedCodecError, KafkaError._NOT_IMPLEMENTED),
     (ours.SerializationError, KafkaError._INVALID_ARG),
@@ -83,6 +84,4 @@ def _code_for(error: ours.KafkaError) -> int:
             return code
     if isinstance(error, ours.BrokerError):
         return error.code
-    if isinstance(error, ours.AuthenticationError):
-        return KafkaError._AUTHENTICATION
     return KafkaError._FAIL

@@ -9,18 +9,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, Self
 
 from aioproducer._secrets import hides_arguments
 from aioproducer.compat._forwarding import forwarded
 from aioproducer.compat.confluent import errors
+from aioproducer.compat.confluent._cluster import (
+    ClusterMetadata,
+    asking,
+    check_topic_asked_for,
+    known_cluster_id,
+)
 from aioproducer.compat.confluent._inside import Inside
-from aioproducer.compat.confluent._reports import Reports
+from aioproducer.compat.confluent._reports import Group, Reports
 from aioproducer.compat.confluent._settings import settings_of
+from aioproducer.compat.confluent._transactions import TransactionalCalls
 from aioproducer.compat.confluent._translation import translated, translating
 from aioproducer.compat.confluent.errors import KafkaError
 from aioproducer.compat.confluent.message import Message
-from aioproducer.compat.confluent.producer import is_in_time, limit_of, record_of, timed_out
+from aioproducer.compat.confluent.producer import in_time, limit_of, record_of
 
 __all__ = ["AIOProducer"]
 
@@ -43,6 +51,8 @@ class AIOProducer:
         RuntimeError: No event loop runs.
     """
 
+    _closed: bool = True  # until the constructor is through, and when it was never called
+
     @hides_arguments
     def __init__(
         self,
@@ -61,6 +71,7 @@ class AIOProducer:
         self._reports = _Outcomes(settings.error_cb, settings.max_records, settings.max_bytes)
         self._inside = Inside(settings, _Loop(loop), self._reports)
         self._inside.begin()
+        self._calls = TransactionalCalls(self._transactional)
         self._closed = False
 
     async def produce(
@@ -117,7 +128,10 @@ class AIOProducer:
         if self._transactional:
             check = self._inside.check_send
             if check is None:
-                raise errors.exception(KafkaError._STATE, "call init_transactions() first")
+                raise errors.exception(
+                    KafkaError._STATE,
+                    f"Unable to produce message: {errors.text_of(KafkaError._STATE)}",
+                )
             with translating():
                 check()
         self._reports.admit(record.size)
@@ -135,7 +149,9 @@ class AIOProducer:
         """
         self._check_open()
         if not self._reports.unseen and timeout:
-            await is_in_time(self._reports.next(), limit_of(timeout))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limit_of(timeout)):
+                    await self._reports.next()
         seen, self._reports.unseen = self._reports.unseen, 0
         return seen
 
@@ -162,44 +178,66 @@ class AIOProducer:
     async def init_transactions(self, timeout: float = -1) -> None:
         """See `Producer.init_transactions`, as for all calls here."""
         await self._call(
-            lambda: self._inside.run(lambda producer: producer.init_transactions()), timeout
+            "init_transactions",
+            lambda inside: inside.run(lambda producer: producer.init_transactions()),
+            timeout,
         )
 
     async def begin_transaction(self, timeout: float = -1) -> None:
         """Begin a transaction."""
-        await self._call(self._inside.begin_transaction, timeout)
+        await self._call("begin_transaction", Inside.begin_transaction, timeout)
 
     async def commit_transaction(self, timeout: float = -1) -> None:
         """Flush, and commit."""
 
-        async def commit() -> None:
+        async def commit(inside: Inside) -> None:
             await self._flush(-1)
-            if self._inside.lost is not None:
-                told = translated(self._inside.lost)
+            if inside.lost is not None:
+                told = translated(inside.lost)
                 raise errors.exception(told.code(), told.str(), txn_requires_abort=True)
-            await self._inside.run(lambda producer: producer.commit_transaction())
+            await inside.run(lambda producer: producer.commit_transaction())
 
-        await self._call(commit, timeout)
+        await self._call("commit_transaction", commit, timeout)
 
     async def abort_transaction(self, timeout: float = -1) -> None:
         """Abort; records that were not sent yet fail with `_PURGE_QUEUE`."""
-        await self._call(self._inside.abort, timeout)
+        await self._call("abort_transaction", Inside.abort, timeout)
 
     async def send_offsets_to_transaction(
         self, positions: list[Any], group_metadata: Any, timeout: float = -1
     ) -> None:
         """Make a consumer group's positions part of the transaction."""
         offsets = [position for position in positions if position.offset >= 0]
-        if offsets:
-            await self._call(
-                lambda: self._inside.run(
-                    lambda producer: producer.send_offsets_to_transaction(offsets, group_metadata)
-                ),
-                timeout,
-            )
+        await self._call(
+            "send_offsets_to_transaction",
+            lambda inside: inside.send_offsets(offsets, group_metadata),
+            timeout,
+        )
+
+    async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        """See `Producer.list_topics`."""
+        self._check_open("Handle")
+        check_topic_asked_for(topic)
+        with asking("Failed to get metadata", KafkaError._TRANSPORT), translating():
+            return await in_time(self._inside.list_topics(topic), limit_of(timeout))
+
+    async def cluster_id(self, timeout: float = -1) -> str:
+        """See `Producer.cluster_id`."""
+        self._check_open("Handle")
+        with asking("Failed to retrieve cluster id", KafkaError._TIMED_OUT), translating():
+            found = await in_time(self._inside.cluster_id(), limit_of(timeout))
+        return known_cluster_id(found)
+
+    @hides_arguments
+    async def set_sasl_credentials(self, username: str, password: str) -> None:
+        """See `Producer.set_sasl_credentials`."""
+        self._check_open("Handle")
+        self._settings.credentials.change(username, password)
 
     async def close(self) -> None:
         """Deliver what was handed over, and release everything; safe to call again."""
+        if self._closed and not hasattr(self, "_inside"):
+            return
         self._closed = True
         with translating():
             await self._inside.close(None)
@@ -218,30 +256,28 @@ class AIOProducer:
 
     # -- private ---------------------------------------------------------------------------------
 
-    def _check_open(self) -> None:
+    def _check_open(self, what: str = "Producer") -> None:
         if self._closed:
-            raise RuntimeError("Producer has been closed")
+            raise RuntimeError(f"{what} has been closed")
 
     async def _flush(self, timeout: float) -> int:
         async def flush() -> None:
             while self._reports.count:
                 await self._inside.flush()
 
-        with translating():
-            await is_in_time(flush(), limit_of(timeout))
+        with translating(), suppress(TimeoutError):
+            async with asyncio.timeout(limit_of(timeout)):
+                await flush()
         return self._reports.count
 
-    async def _call(self, work: Callable[[], Coroutine[Any, Any, None]], timeout: float) -> None:
+    async def _call(
+        self, name: str, work: Callable[[Inside], Coroutine[Any, Any, None]], timeout: float
+    ) -> None:
+        """Make a transactional call."""
         self._check_open()
-        if not self._transactional:
-            raise errors.exception(
-                KafkaError._NOT_CONFIGURED,
-                "The Transactional API requires transactional.id to be configured",
-            )
-        with translating():
-            in_time = await is_in_time(work(), limit_of(timeout))
-        if not in_time:
-            raise timed_out(timeout)
+        limit = limit_of(timeout)
+        with self._calls.making(name), translating():
+            await in_time(work(self._inside), limit)
 
 
 class _Loop:
@@ -267,11 +303,15 @@ class _Outcomes(Reports):
         self.unseen: int = 0
         self._next: asyncio.Future[None] | None = None
 
-    def add(self, report: Callable[[], object]) -> None:
+    def add(self, report: Callable[[], object] | Group) -> None:
         """Call it."""
-        self.unseen += 1
         try:
-            report()
+            if isinstance(report, Group):
+                self.unseen += len(report.pairs)
+                self._serve_group(report)
+            else:
+                self.unseen += 1
+                report()
         finally:
             waiting, self._next = self._next, None
             if waiting is not None and not waiting.done():

@@ -14,10 +14,17 @@ from aioproducer._secrets import hides_arguments
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.blocking.started import Started
 from aioproducer.compat.confluent import errors
+from aioproducer.compat.confluent._cluster import (
+    ClusterMetadata,
+    asking,
+    check_topic_asked_for,
+    known_cluster_id,
+)
 from aioproducer.compat.confluent._inside import Inside
 from aioproducer.compat.confluent._reports import Record, Reports
 from aioproducer.compat.confluent._settings import settings_of
 from aioproducer.compat.confluent._statistics import Clock
+from aioproducer.compat.confluent._transactions import TransactionalCalls
 from aioproducer.compat.confluent._translation import translated, translating
 from aioproducer.compat.confluent.errors import KafkaError
 from aioproducer.compat.confluent.message import Headers
@@ -26,6 +33,10 @@ from aioproducer.records import record_size_bound
 
 Callback = Callable[[Any, Any], object]
 T = TypeVar("T")
+
+_OVERHEAD: Final = 32
+"""The most bytes that a record without headers has besides its key and value."""
+_new: Final = tuple.__new__
 
 _EXIT_TIMEOUT_S: Final = 10.0
 _SLICE_S: Final = 0.05
@@ -46,14 +57,20 @@ class Producer:
         TypeError: The configuration is no mapping, or a callback is not callable.
     """
 
+    _closed: bool = True  # until the constructor is through, and when it was never called
+    _is_plain: bool = False
+
     @hides_arguments
     def __init__(self, config: Mapping[str, Any] | None = None, /, **kwargs: Any) -> None:
+        if not self._closed:
+            raise RuntimeError("Producer already __init__:ialized")
         if config is not None and not isinstance(config, Mapping):
             raise TypeError("expected configuration dict")
         if config is None and not kwargs:
             raise TypeError("expected configuration dict")
         settings = settings_of({**(config or {}), **kwargs})
         self._settings = settings
+        self._on_delivery = settings.on_delivery
         self._limit = settings.config.max_request_size
         self._transactional = settings.config.transactional_id is not None
         self._reports = Reports(settings.error_cb, settings.max_records, settings.max_bytes)
@@ -64,7 +81,9 @@ class Producer:
         self._started = Started(self._thread, self._inside, _EXIT_TIMEOUT_S)
         self._thread.post(self._inside.begin)
         self._closing = threading.Lock()
+        self._calls = TransactionalCalls(self._transactional)
         self._closed = False
+        self._is_plain = not self._transactional and not self._clock.is_on
 
     # -- producing -------------------------------------------------------------------------------
 
@@ -97,19 +116,27 @@ class Producer:
             TypeError: A part has a type that cannot be sent.
             RuntimeError: The producer is closed.
         """
+        if (
+            self._is_plain
+            and topic.__class__ is str
+            and value.__class__ is bytes
+            and (key is None or key.__class__ is bytes)
+            and partition == -1
+            and timestamp == 0
+            and headers is None
+        ):
+            size = len(value) + _OVERHEAD + (0 if key is None else len(key))
+            if size <= self._limit:
+                told = on_delivery or callback or self._on_delivery
+                parts = (topic, value, key, None, None, None, size, time.monotonic(), told)
+                self._hand_over(_new(Record, parts))
+                return
         self._check_open()
-        told = on_delivery or callback or self._settings.on_delivery
+        told = on_delivery or callback or self._on_delivery
         record = record_of(topic, value, key, partition, timestamp, headers, told, self._limit)
         if self._transactional:
             self._check_transaction()
-        self._reports.admit(record.size)
-        try:
-            self._inside.put(record)
-        except BaseException as error:
-            self._reports.forget(record)
-            if isinstance(error, OwnError):
-                raise errors.kin(errors.KafkaException)(translated(error)) from error
-            raise
+        self._hand_over(record)
 
     def produce_batch(
         self,
@@ -209,8 +236,50 @@ class Producer:
         with translating():
             self._thread.call(self._inside.purge(in_queue, in_flight))
 
+    # -- looking ---------------------------------------------------------------------------------
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        """Ask a broker for the cluster's topics.
+
+        Args:
+            topic: The only topic to ask for; None asks for all.
+            timeout: Seconds; negative waits without a limit.
+
+        Raises:
+            KafkaException: `_TRANSPORT`: no broker has answered in time.
+            RuntimeError: The producer is closed.
+            TypeError: An argument has a type that cannot be used.
+        """
+        self._check_open("Handle")
+        check_topic_asked_for(topic)
+        with asking("Failed to get metadata", KafkaError._TRANSPORT):
+            return self._wait_for(self._inside.list_topics(topic), timeout)
+
+    def cluster_id(self, timeout: float = -1) -> str:
+        """Return the id of the cluster.
+
+        Args:
+            timeout: Seconds; negative waits without a limit.
+
+        Raises:
+            KafkaException: `_TIMED_OUT`: no broker has answered in time, or they are too old.
+        """
+        self._check_open("Handle")
+        with asking("Failed to retrieve cluster id", KafkaError._TIMED_OUT):
+            found = self._wait_for(self._inside.cluster_id(), timeout)
+        return known_cluster_id(found)
+
+    @hides_arguments
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Use another user name and password from the next authentication on.
+
+        No effect unless `sasl.mechanism` is PLAIN or one of SCRAM.
+        """
+        self._check_open("Handle")
+        self._settings.credentials.change(username, password)
+
     def __len__(self) -> int:
-        return self._reports.count
+        return 0 if self._closed else self._reports.count
 
     def __bool__(self) -> bool:
         return True
@@ -228,29 +297,33 @@ class Producer:
             KafkaException: Ask its `args[0]` for `retriable()`, `txn_requires_abort()`, `fatal()`,
                 as for all calls here.
         """
-        self._call(lambda: self._inside.run(lambda producer: producer.init_transactions()), timeout)
+        self._call(
+            "init_transactions",
+            lambda inside: inside.run(lambda producer: producer.init_transactions()),
+            timeout,
+        )
 
     def begin_transaction(self, timeout: float = -1) -> None:
         """Begin a transaction; what any thread produces until its end belongs to it."""
-        self._call(self._inside.begin_transaction, timeout)
+        self._call("begin_transaction", Inside.begin_transaction, timeout)
 
     def commit_transaction(self, timeout: float = -1) -> None:
         """Flush, and commit. On a timeout call it again."""
-        deadline = _deadline_of(timeout)
-        self._check_transactional()
-        if self._flush(limit_of(timeout)):
-            raise timed_out(timeout)
-        if self._inside.lost is not None:
-            told = translated(self._inside.lost)
-            raise errors.exception(told.code(), told.str(), txn_requires_abort=True)
-        self._call(
-            lambda: self._inside.run(lambda producer: producer.commit_transaction()),
-            _left(deadline),
-        )
+        limit = limit_of(timeout)
+        deadline = None if limit is None else time.monotonic() + limit
+        self._check_open()
+        with self._calls.making("commit_transaction"):
+            if self._flush(limit):
+                raise timed_out(timeout)
+            if self._inside.lost is not None:
+                told = translated(self._inside.lost)
+                raise errors.exception(told.code(), told.str(), txn_requires_abort=True)
+            left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
+            self._wait_for(self._inside.run(lambda producer: producer.commit_transaction()), left)
 
     def abort_transaction(self, timeout: float = -1) -> None:
         """Abort; records that were not sent yet fail with `_PURGE_QUEUE`."""
-        self._call(self._inside.abort, timeout)
+        self._call("abort_transaction", Inside.abort, timeout)
         self._reports.serve(0)
 
     def send_offsets_to_transaction(
@@ -265,22 +338,22 @@ class Producer:
             timeout: Seconds.
         """
         offsets = [position for position in positions if position.offset >= 0]
-        if offsets:
-            self._call(
-                lambda: self._inside.run(
-                    lambda producer: producer.send_offsets_to_transaction(offsets, group_metadata)
-                ),
-                timeout,
-            )
+        self._call(
+            "send_offsets_to_transaction",
+            lambda inside: inside.send_offsets(offsets, group_metadata),
+            timeout,
+        )
 
     # -- life ------------------------------------------------------------------------------------
 
     def close(self) -> bool:
         """Flush, abort an open transaction, and release everything; safe to call again."""
+        if self._closed:
+            return True
         with self._closing:
             if self._closed:
                 return True
-            self._closed = True
+            self._closed, self._is_plain = True, False
         try:
             if not self._thread.forked:
                 if not self._transactional:
@@ -304,30 +377,33 @@ class Producer:
         self.close()
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True) and not self._thread.forked:
+        if not self._closed and not self._thread.forked:
             self._started.close_soon()
 
     # -- private ---------------------------------------------------------------------------------
 
-    def _check_open(self) -> None:
+    def _check_open(self, what: str = "Producer") -> None:
         if self._closed:
-            raise RuntimeError("Producer has been closed")
+            raise RuntimeError(f"{what} has been closed")
         if self._clock.is_on:
             self._clock.look(self._inside)
 
-    def _check_transactional(self) -> None:
-        self._check_open()
-        if not self._transactional:
-            raise errors.exception(
-                KafkaError._NOT_CONFIGURED,
-                "The Transactional API requires transactional.id to be configured",
-            )
+    def _hand_over(self, record: Record) -> None:
+        self._reports.admit(record.size)
+        try:
+            self._inside.put(record)
+        except BaseException as error:
+            self._reports.forget(record)
+            if isinstance(error, OwnError):
+                raise errors.kin(errors.KafkaException)(translated(error)) from error
+            raise
 
     def _check_transaction(self) -> None:
         check = self._inside.check_send
         if check is None:
             raise errors.exception(
-                KafkaError._STATE, "Unable to produce message: call init_transactions() first"
+                KafkaError._STATE,
+                f"Unable to produce message: {errors.text_of(KafkaError._STATE)}",
             )
         with translating():
             check()
@@ -366,12 +442,23 @@ class Producer:
         future.add_done_callback(lambda _: self._reports.wake())
         return future
 
-    def _call(self, work: Callable[[], Coroutine[Any, Any, None]], timeout: float) -> None:
-        self._check_transactional()
+    def _call(
+        self, name: str, work: Callable[[Inside], Coroutine[Any, Any, None]], timeout: float
+    ) -> None:
+        """Make a transactional call."""
+        self._check_open()
+        with self._calls.making(name):
+            self._wait_for(work(self._inside), timeout)
+
+    def _wait_for(self, work: Coroutine[Any, Any, T], timeout: float) -> T:
+        """Run something in the loop and wait for it."""
+        try:
+            limit = limit_of(timeout)
+        except BaseException:
+            work.close()
+            raise
         with translating():
-            in_time = self._thread.call(is_in_time(work(), limit_of(timeout)))
-        if not in_time:
-            raise timed_out(timeout)
+            return self._thread.call(in_time(work, limit))
 
 
 def record_of(
@@ -391,7 +478,7 @@ def record_of(
         TypeError: A part has a type that cannot be sent.
     """
     if not isinstance(topic, str):
-        raise TypeError(f"argument 1 must be str, not {type(topic).__name__}")
+        raise TypeError(f"argument 1 must be str, not {_type_of(topic)}")
     value_bytes, key_bytes = _bytes_of(value), _bytes_of(key)
     pairs = None if headers is None else _pairs_of(headers)
     record = Record(
@@ -399,8 +486,10 @@ def record_of(
         value_bytes,
         key_bytes,
         pairs,
-        None if partition == -1 else _number(partition),
-        _number(timestamp) or None,
+        None
+        if partition == -1
+        else _number(partition, 31, "signed integer is greater than maximum"),
+        _number(timestamp, 63, "int too big to convert") or None,
         record_size_bound(key_bytes, value_bytes, tuple(pairs or ())),
         time.monotonic(),
         on_delivery,
@@ -413,19 +502,22 @@ def record_of(
     return record
 
 
-async def is_in_time(work: Coroutine[Any, Any, object], limit: float | None) -> bool:
-    """Run something; return whether that took at most `limit` seconds."""
+async def in_time(work: Coroutine[Any, Any, T], limit: float | None) -> T:
+    """Run something for at most `limit` seconds.
+
+    Raises:
+        KafkaException: `_TIMED_OUT`.
+    """
     try:
         async with asyncio.timeout(limit) as scope:
-            await work
+            return await work
     except TimeoutError:
         if scope.expired():
-            return False
+            raise timed_out(limit) from None
         raise
-    return True
 
 
-def timed_out(timeout: float) -> errors.KafkaException:
+def timed_out(timeout: float | None) -> errors.KafkaException:
     """Return what a call raises whose time is over."""
     return errors.exception(
         KafkaError._TIMED_OUT, f"not done within {timeout} s; call it again", retriable=True
@@ -433,16 +525,14 @@ def timed_out(timeout: float) -> errors.KafkaException:
 
 
 def limit_of(timeout: float) -> float | None:
-    """Return a timeout of confluent-kafka, where a negative one is none."""
+    """Return a timeout of confluent-kafka, where a negative one is none.
+
+    Raises:
+        TypeError: It is no number.
+    """
+    if not hasattr(timeout, "__float__") and not hasattr(timeout, "__index__"):
+        raise TypeError(f"must be real number, not {type(timeout).__name__}")
     return None if timeout < 0 else float(timeout)
-
-
-def _deadline_of(timeout: float) -> float | None:
-    return None if timeout < 0 else time.monotonic() + timeout
-
-
-def _left(deadline: float | None) -> float:
-    return -1 if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 def _bytes_of(part: Any) -> bytes | None:
@@ -465,28 +555,37 @@ def _check_message(index: int, message: Any) -> None:
         raise TypeError(f"Message partition at index {index} must be int")
 
 
-def _number(given: Any) -> int:
+def _number(given: Any, bits: int, text: str) -> int:
     if not isinstance(given, int):
         raise TypeError(f"{type(given).__name__!r} object cannot be interpreted as an integer")
+    if not -(1 << bits) <= given < 1 << bits:
+        raise OverflowError(text)
     return given
 
 
 def _pairs_of(headers: Any) -> Headers:
     if isinstance(headers, Mapping):
         headers = headers.items()
-    elif not isinstance(headers, list | tuple):
+    elif not isinstance(headers, list):
         raise TypeError(
             "expected headers to be dict or list of (key, value) tuples, "
             f"not {type(headers).__name__}"
         )
     pairs: Headers = []
-    for name, value in headers:
-        if value is not None and not isinstance(value, str | bytes | bytearray | memoryview):
+    for pair in headers:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise TypeError("Headers are expected to be a list of (key, value) tuples")
+        name, value = pair
+        if value is not None and not isinstance(value, str | bytes):
             raise TypeError(
                 "expected header value to be None, binary, or unicode string, "
                 f"not {type(value).__name__}"
             )
         if not isinstance(name, str | bytes):
-            raise TypeError(f"expected header name to be a string, not {type(name).__name__}")
+            raise TypeError(f"expected header name to be a string, not {_type_of(name)}")
         pairs.append((name if isinstance(name, str) else name.decode(), _bytes_of(value)))
     return pairs
+
+
+def _type_of(given: object) -> str:
+    return "None" if given is None else type(given).__name__

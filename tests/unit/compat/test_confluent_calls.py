@@ -1,0 +1,337 @@
+"""Calls of confluent-kafka's producer that both clients make, or refuse in the same way."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import confluent_kafka.admin
+import pytest
+
+from aioproducer.compat import confluent
+from aioproducer.compat.confluent import KafkaError, Message, Producer
+from aioproducer.compat.confluent._reports import Group, Reports
+from aioproducer.compat.confluent._settings import settings_of
+from aioproducer.testing import ThreadedCluster
+from aioproducer.testing.security import ListenerSecurity
+
+WAIT_S = 20.0
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+CLIENTS = pytest.mark.parametrize("client", [confluent_kafka, confluent], ids=["theirs", "ours"])
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ThreadedCluster]:
+    with ThreadedCluster(brokers=1, topics={"t": 2, "one": 1}) as running:
+        yield running
+
+
+def code_of(raised: pytest.ExceptionInfo[Any]) -> str:
+    return str(raised.value.args[0].name())
+
+
+# -- transactions out of order ---------------------------------------------------------------------
+
+LATER = {
+    "begin_transaction": (),
+    "commit_transaction": (1,),
+    "abort_transaction": (1,),
+}
+
+
+@CLIENTS
+@pytest.mark.parametrize("call", LATER)
+def test_call_before_init_transactions_is_a_wrong_state(client: Any, call: str) -> None:
+    producer = client.Producer(NOWHERE | {"transactional.id": "early"})
+    with pytest.raises(confluent_kafka.KafkaException) as raised:
+        getattr(producer, call)(*LATER[call])
+    assert code_of(raised) == "_STATE"
+    assert raised.value.args[0].str() == "Operation not valid in state Init"
+
+
+@CLIENTS
+@pytest.mark.parametrize("call", LATER)
+def test_call_after_init_transactions_has_timed_out_is_a_conflict(client: Any, call: str) -> None:
+    producer = client.Producer(NOWHERE | {"transactional.id": "early"})
+    with pytest.raises(confluent_kafka.KafkaException) as raised:
+        producer.init_transactions(0.2)
+    assert code_of(raised) == "_TIMED_OUT"
+    began = time.monotonic()
+    with pytest.raises(confluent_kafka.KafkaException) as raised:
+        getattr(producer, call)(*LATER[call])
+    assert time.monotonic() - began < 1
+    assert code_of(raised) == "_CONFLICT"
+    assert raised.value.args[0].retriable()
+    with pytest.raises(confluent_kafka.KafkaException) as raised:
+        producer.produce("t", b"v")
+    assert code_of(raised) == "_STATE"
+    with pytest.raises(confluent_kafka.KafkaException) as raised:
+        producer.init_transactions(0.2)
+    assert code_of(raised) == "_TIMED_OUT"
+
+
+async def test_asyncio_calls_out_of_order_are_refused_as_well() -> None:
+    from aioproducer.compat.confluent.aio import AIOProducer
+
+    async with AIOProducer(NOWHERE | {"transactional.id": "early"}) as producer:
+        with pytest.raises(confluent_kafka.KafkaException) as raised:
+            await producer.begin_transaction()
+        assert code_of(raised) == "_STATE"
+        with pytest.raises(confluent_kafka.KafkaException) as raised:
+            await producer.init_transactions(0.1)
+        assert code_of(raised) == "_TIMED_OUT"
+        with pytest.raises(confluent_kafka.KafkaException) as raised:
+            await producer.begin_transaction()
+        assert code_of(raised) == "_CONFLICT"
+
+
+# -- a producer that was not made ------------------------------------------------------------------
+
+CALLS: dict[str, tuple[Any, ...]] = {
+    "produce": ("t",),
+    "poll": (0,),
+    "flush": (0,),
+    "purge": (),
+    "list_topics": (),
+    "cluster_id": (),
+    "set_sasl_credentials": ("user", "password"),
+    "init_transactions": (),
+    "begin_transaction": (),
+    "commit_transaction": (),
+    "abort_transaction": (),
+    "send_offsets_to_transaction": ([], None),
+}
+
+
+@CLIENTS
+@pytest.mark.parametrize("call", CALLS)
+def test_subclass_without_the_constructor_and_closed_producer_raise_runtime_error(
+    client: Any, call: str
+) -> None:
+    class Forgetful(client.Producer):  # type: ignore[misc]
+        def __init__(self) -> None:
+            pass
+
+    closed = client.Producer(NOWHERE)
+    closed.close()
+    for producer in (Forgetful(), closed):
+        with pytest.raises(RuntimeError, match="has been closed"):
+            getattr(producer, call)(*CALLS[call])
+        assert len(producer) == 0
+        assert producer
+        assert producer.close()
+        with producer:
+            pass
+
+
+@CLIENTS
+def test_constructor_runs_once(client: Any) -> None:
+    producer = client.Producer(NOWHERE)
+    with pytest.raises(RuntimeError, match="Producer already"):
+        producer.__init__(NOWHERE)
+
+
+# -- wrong arguments -------------------------------------------------------------------------------
+
+
+@CLIENTS
+@pytest.mark.parametrize(
+    ("call", "arguments", "error"),
+    [
+        ("poll", ("1",), TypeError("must be real number, not str")),
+        ("poll", (None,), TypeError("must be real number, not NoneType")),
+        ("flush", (None,), TypeError("must be real number, not NoneType")),
+        ("list_topics", (1,), TypeError("argument 1 must be str or None, not int")),
+        ("set_sasl_credentials", ("u", None), TypeError("argument 2 must be str, not None")),
+        ("set_sasl_credentials", (1, "p"), TypeError("argument 1 must be str, not int")),
+        (
+            "produce",
+            ("t", b"v", None, 2**31),
+            OverflowError("signed integer is greater than maximum"),
+        ),
+        ("produce", ("t", b"v", None, 0, None, None, 2**63), OverflowError("int too big to conv")),
+    ],
+    ids=str,
+)
+def test_wrong_argument_is_the_error_that_confluent_kafka_raises(
+    client: Any, call: str, arguments: tuple[Any, ...], error: Exception
+) -> None:
+    producer = client.Producer(NOWHERE)
+    with pytest.raises(type(error), match=str(error)):
+        getattr(producer, call)(*arguments)
+
+
+@CLIENTS
+def test_throttle_callback_is_callable(client: Any) -> None:
+    with pytest.raises(ValueError, match="throttle_cb property as a callable"):
+        client.Producer(NOWHERE | {"throttle_cb": 5})
+
+
+def test_throttle_callback_is_refused_with_what_to_do_instead() -> None:
+    with pytest.raises(confluent_kafka.KafkaException, match="produce-throttle-time-avg"):
+        Producer(NOWHERE | {"throttle_cb": print})
+
+
+# -- the cluster -----------------------------------------------------------------------------------
+
+
+def parts_of(described: Any) -> Any:
+    """A description without the objects, and without what the broker chooses."""
+    if isinstance(described, dict):
+        return {name: parts_of(each) for name, each in described.items()}
+    if hasattr(described, "__dict__") and not isinstance(described, KafkaError):
+        return {name: parts_of(each) for name, each in vars(described).items()}
+    return described
+
+
+@pytest.mark.parametrize("arguments", [(), ("t",), ("t", WAIT_S), ("a/b",)], ids=str)
+def test_list_topics_describes_the_cluster_as_confluent_kafka_does(
+    cluster: ThreadedCluster, arguments: tuple[Any, ...]
+) -> None:
+    described = []
+    for client in (confluent_kafka, confluent):
+        producer = client.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        found = producer.list_topics(*(arguments or (None, WAIT_S)))
+        assert isinstance(found, confluent_kafka.admin.ClusterMetadata)
+        described.append(parts_of(found))
+        for origin in ("orig_broker_id", "orig_broker_name"):  # by chance a bootstrap server
+            described[-1].pop(origin)
+        assert producer.cluster_id(WAIT_S) == found.cluster_id
+        producer.close()
+    assert described[0] == described[1]
+    if "t" in arguments:
+        assert list(described[1]["topics"]) == ["t"]
+
+
+@CLIENTS
+def test_questions_about_a_cluster_that_does_not_answer_end_in_time(client: Any) -> None:
+    producer = client.Producer(NOWHERE)
+    with pytest.raises(confluent_kafka.KafkaException, match="Failed to get metadata") as raised:
+        producer.list_topics(timeout=0.2)
+    assert code_of(raised) == "_TRANSPORT"
+    with pytest.raises(confluent_kafka.KafkaException, match="Failed to retrieve") as raised:
+        producer.cluster_id(0.2)
+    assert code_of(raised) == "_TIMED_OUT"
+
+
+async def test_asyncio_producer_describes_the_cluster(cluster: ThreadedCluster) -> None:
+    from aioproducer.compat.confluent.aio import AIOProducer
+
+    async with AIOProducer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+        found = await producer.list_topics("one", WAIT_S)
+        assert await producer.cluster_id() == found.cluster_id
+        assert len(found.topics["one"].partitions) == 1
+        await producer.set_sasl_credentials("user", "password")
+
+
+def test_changed_credentials_are_those_of_the_next_authentication() -> None:
+    settings = settings_of(
+        NOWHERE
+        | {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanisms": "PLAIN",
+            "sasl.username": "before",
+            "sasl.password": "secret",
+        }
+    )
+    ask = settings.config.sasl_credentials
+    assert ask is not None
+    assert ask() == ("before", "secret")
+    settings.credentials.change("after", "other")
+    assert ask() == ("after", "other")
+    assert "secret" not in repr(settings.config)
+    assert "other" not in repr(settings)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_producer_with_a_wrong_password_delivers_after_it_was_changed(mechanism: str) -> None:
+    security = ListenerSecurity(None, (mechanism,), {"alice": "right"})
+    refused: list[Any] = []
+    delivered: list[Any] = []
+    with ThreadedCluster(brokers=1, topics={"one": 1}, security=security) as secured:
+        options = {
+            "bootstrap.servers": secured.bootstrap_servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanisms": mechanism,
+            "sasl.username": "alice",
+            "sasl.password": "wrong",
+            "message.timeout.ms": 30_000,
+            "error_cb": refused.append,
+        }
+        with Producer(options) as producer:
+            producer.produce("one", b"v", on_delivery=lambda error, _: delivered.append(error))
+            producer.poll(WAIT_S)
+            producer.set_sasl_credentials("alice", "right")
+            assert producer.flush(WAIT_S) == 0
+        assert refused[0].code() == KafkaError._AUTHENTICATION
+        assert delivered == [None]
+
+
+# -- outcomes --------------------------------------------------------------------------------------
+
+
+def test_message_keeps_what_was_set_and_pickles(cluster: ThreadedCluster) -> None:
+    seen: list[Any] = []
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+        producer.produce("one", b"v", b"k", on_delivery=lambda _, message: seen.append(message))
+    (message,) = seen
+    message.set_value(b"decoded")
+    assert message.value() == b"decoded"
+    assert (message.key(), message.topic(), message.partition()) == (b"k", "one", 0)
+    assert message.offset() is not None
+    copied = pickle.loads(pickle.dumps(message))
+    assert isinstance(copied, Message)
+    assert (copied.value(), copied.offset()) == (b"decoded", message.offset())
+    with pytest.raises(AttributeError, match="no attribute 'colour'"):
+        message.colour  # noqa: B018
+
+
+def test_callback_may_flush_in_the_middle_of_its_batch(cluster: ThreadedCluster) -> None:
+    seen: list[int] = []
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+
+        def told(error: Any, message: Any) -> None:
+            seen.append(int(message.value()))
+            if len(seen) == 2:
+                assert producer.flush(WAIT_S) == 0
+
+        for number in range(5):
+            producer.produce("one", str(number), on_delivery=told)
+        assert producer.flush(WAIT_S) == 0
+    assert seen == [0, 1, 2, 3, 4]
+
+
+def test_exception_in_the_middle_of_a_batch_leaves_the_rest_for_the_next_poll(
+    cluster: ThreadedCluster,
+) -> None:
+    seen: list[int] = []
+
+    def told(error: Any, message: Any) -> None:
+        seen.append(int(message.value()))
+        if seen[-1] in (1, 4):
+            raise ZeroDivisionError(seen[-1])
+
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+        for number in range(5):
+            producer.produce("one", str(number), on_delivery=told)
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                producer.flush(WAIT_S)
+        assert len(producer) == 0
+        assert producer.poll(0.1) == 0
+    assert seen == [0, 1, 2, 3, 4]
+
+
+def test_outcome_is_reported_once_though_the_batch_tells_it_twice() -> None:
+    reports = Reports(None, 10, 1000)
+    batch: Any = type("Batch", (), {"outcome": None, "parts": ()})()
+    group = Group(batch)
+    reports.groups[batch] = group
+    group.silent, reports.count = 1, 1
+    for _ in range(2):
+        reports._on_batch(group)
+    assert reports.count == 0
+    assert reports.serve(0) == 1
