@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -86,6 +87,29 @@ async def test_a_litestar_application_publishes_and_refuses(brokers: EmbeddedClu
         assert (stored.status_code, stored.json()) == (201, {"partition": 0, "offset": 0})
         refused = await client.post("/events", json={"text": "x" * 1_100_000})
         assert (refused.status_code, refused.json()["persistence"]) == (413, "not persisted")
+
+
+async def test_a_faststream_application_publishes(brokers: EmbeddedCluster) -> None:
+    pytest.importorskip("faststream", reason="FastStream is not installed")
+    for topic in ("orders", "invoices"):
+        brokers.create_topic(topic, 1)
+    app = example("faststream_app.py").create_app(brokers.bootstrap_servers)
+    running = asyncio.create_task(app.run())
+    invoices: list[dict[str, Any]] = []
+    try:
+        async with asyncio.timeout(20):
+            while len(invoices) < 3:
+                await asyncio.sleep(0.05)
+                (records,) = (await read_topic(brokers.bootstrap_servers, "invoices")).values()
+                invoices = [json.loads(record.value or b"") for record in records]
+    finally:
+        app.exit()
+        await running
+    assert invoices == [
+        {"order": 1, "total": 7},
+        {"order": 2, "total": 0},
+        {"order": 3, "total": 5},
+    ]
 
 
 async def test_demo_loads_all_flights_and_finds_them_again() -> None:

@@ -111,6 +111,7 @@ MODULES = (
     Module("Prometheus", "prometheus", "aioproducer.metrics.prometheus"),
     Module("OpenTelemetry", "opentelemetry", "aioproducer.metrics.opentelemetry"),
     Module("OpenTelemetry's instrumentor", "otel", "aioproducer.contrib.otel"),
+    Module("FastStream", "faststream", "aioproducer.contrib.faststream"),
     Module("FastAPI", "fastapi", "aioproducer.fastapi"),
     Module("Starlette", "starlette", "aioproducer.starlette"),
     Module("Spark", "spark", "aioproducer.spark"),

@@ -5,17 +5,17 @@ Owns: nothing; it looks. Must not know: aiokafka's names and errors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from aioproducer.compat.aiokafka._batch import BatchBuilder
+from aioproducer.compat.aiokafka._outcomes import Outcome, batch_future
 from aioproducer.core.transaction_states import TransactionState
 from aioproducer.errors import IllegalStateError
 from aioproducer.producer import Producer
 
 if TYPE_CHECKING:
     from aioproducer.core.metadata import Metadata
-    from aioproducer.core.producer_batch import ProducerBatch
-    from aioproducer.runtime.whole_batch import WholeRecord
 
 
 class Connection(Producer):
@@ -37,11 +37,17 @@ class Connection(Producer):
             return range(len(await self.partitions_for(topic)))
         return range(len(known.partitions))
 
-    async def send_whole(
-        self, topic: str, records: Sequence[WholeRecord], partition: int | None
-    ) -> ProducerBatch:
-        """Accepts one record batch of exactly these records, which are serialized."""
-        return await self._usable().appender.append_whole(topic, records, partition)
+    @staticmethod
+    async def send_gathered(
+        producer: Producer, batch: BatchBuilder, topic: str, partition: int | None
+    ) -> Outcome:
+        """Accept one record batch of exactly these records; see `AIOKafkaProducer.send_batch`."""
+        batch.close()
+        records = batch.parts()
+        whole = None
+        if records:
+            whole = await producer._usable().appender.append_whole(topic, records, partition)
+        return batch_future(whole, acknowledged=producer.config.acks_value != 0)
 
     @property
     def metadata(self) -> Metadata:

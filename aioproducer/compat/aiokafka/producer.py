@@ -35,7 +35,7 @@ from aioproducer.compat.aiokafka._batch import (
 from aioproducer.compat.aiokafka._client import ClientView, ClusterView
 from aioproducer.compat.aiokafka._connection import Connection
 from aioproducer.compat.aiokafka._error_base import kin
-from aioproducer.compat.aiokafka._outcomes import batch_future, record_future
+from aioproducer.compat.aiokafka._outcomes import record_future
 from aioproducer.compat.aiokafka._transactions import TransactionalCalls, TransactionContext
 from aioproducer.compat.aiokafka._translation import record_metadata, translated, translating
 from aioproducer.compat.aiokafka.abc import AbstractTokenProvider
@@ -328,10 +328,7 @@ class AIOKafkaProducer(TransactionalCalls):
         with translating():
             await self._check_partition(connection, topic, partition)
             self._check_transaction(connection)
-            batch.close()
-            records = batch.parts()
-            whole = await connection.send_whole(topic, records, partition) if records else None
-        return batch_future(whole, acknowledged=self._acknowledges)
+            return await Connection.send_gathered(connection, batch, topic, partition)
 
     async def partitions_for(self, topic: str) -> set[int]:
         """The topic's partitions, waiting at most `request_timeout_ms` for its metadata."""

@@ -14,12 +14,12 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from aioproducer._extras import required
-from aioproducer.compat.aiokafka import producer as aiokafka
 from aioproducer.compat.aiokafka._batch import BatchBuilder
 from aioproducer.compat.aiokafka._connection import Connection
 from aioproducer.compat.confluent._inside import Inside
 from aioproducer.compat.confluent._reports import Record, Reports
 from aioproducer.contrib.otel._spans import Carried, SendSpan, Tracing
+from aioproducer.producer import Producer
 
 with required("aioproducer.contrib.otel", "otel"):
     from opentelemetry import propagate
@@ -87,38 +87,36 @@ def _append(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
     return append
 
 
-def _send_batch(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
-    async def send_batch(
-        self: aiokafka.AIOKafkaProducer, batch: Any, topic: str, *, partition: int | None
+def _send_gathered(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
+    async def send_gathered(
+        producer: Producer, batch: BatchBuilder, topic: str, partition: int | None
     ) -> Any:
-        span = _gathered.pop(batch, None) if isinstance(batch, BatchBuilder) else None
+        engine = producer._engine
+        span = _gathered.pop(batch, None)
+        if span is None:  # sent before, or gathered without spans
+            span = tracing.begin_many(producer.config, engine, topic)
         if span is None:
-            span = tracing.begin_many(self._config, None, topic)
-        if span is None:
-            return await original(self, batch, topic, partition=partition)
-        if isinstance(batch, BatchBuilder):
-            engine = None if self._connection is None else self._connection._engine
-            span.name_batch(self._config, engine, topic, batch.record_count())
+            return await original(producer, batch, topic, partition)
+        span.name_batch(producer.config, engine, topic, batch.record_count())
+        if engine is not None and not engine.appender.takes_headers:
+            batch = _without_context(batch)
         with span.failing():
-            future = await original(self, batch, topic, partition=partition)
+            future = await original(producer, batch, topic, partition)
         future.add_done_callback(lambda future: _finish(span, future))
         return future
 
-    return send_batch
+    return send_gathered
 
 
-def _send_whole(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
-    async def send_whole(self: Connection, topic: str, records: Any, partition: int | None) -> Any:
-        if not self.takes_headers:
-            names = propagate.get_global_textmap().fields
-            records = [
-                (key, value, tuple(pair for pair in pairs if pair[0] not in names), stamp)
-                for key, value, pairs, stamp in records
-            ]
-        return await original(self, topic, records, partition)
-
-    del tracing
-    return send_whole
+def _without_context(batch: BatchBuilder) -> BatchBuilder:
+    """Return a copy for brokers that store no headers."""
+    names = propagate.get_global_textmap().fields
+    copy = BatchBuilder(0)
+    copy._records = [
+        (key, value, tuple(pair for pair in pairs if pair[0] not in names), stamp)
+        for key, value, pairs, stamp in batch.parts()
+    ]
+    return copy
 
 
 def _finish(span: SendSpan, future: asyncio.Future[Any]) -> None:
@@ -136,6 +134,5 @@ CALLS: Final[tuple[tuple[type, str, Callable[[Tracing, Callable[..., Any]], Wrap
     (Reports, "watch", _watch),
     (Reports, "failed", _failed),
     (BatchBuilder, "append", _append),
-    (aiokafka.AIOKafkaProducer, "send_batch", _send_batch),
-    (Connection, "send_whole", _send_whole),
+    (Connection, "send_gathered", _send_gathered),
 )

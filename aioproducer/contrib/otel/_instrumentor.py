@@ -76,6 +76,8 @@ class AioproducerInstrumentor:
                 original = owner.__dict__[name]
                 wrapper = make(tracing, original)
                 wrapper.__doc__ = original.__doc__
+                if isinstance(original, staticmethod):
+                    wrapper = staticmethod(wrapper)
                 setattr(owner, name, wrapper)
                 self._replaced.append((owner, name, original))
 

@@ -17,8 +17,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from aioproducer import Producer, blocking
-from aioproducer.compat import aiokafka, confluent, kafka
+from aioproducer.compat.aiokafka import AIOKafkaProducer
+from aioproducer.compat.confluent import Producer as ConfluentProducer
 from aioproducer.compat.confluent.aio import AIOProducer
+from aioproducer.compat.kafka import KafkaProducer
 from aioproducer.contrib.otel import AioproducerInstrumentor
 from aioproducer.errors import KafkaError, RecordTooLargeError, WouldBlockError
 from aioproducer.metrics.opentelemetry import TracingInterceptor
@@ -88,7 +90,7 @@ async def through_producer(servers: str) -> None:
 
 
 async def through_aiokafka(servers: str) -> None:
-    async with aiokafka.AIOKafkaProducer(bootstrap_servers=servers) as producer:
+    async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
         await (await producer.send("t", b"1"))
         await producer.send_and_wait("t", b"2", headers=[("own", b"h")])
         await producer.send("t", key=b"3")
@@ -108,14 +110,14 @@ def through_blocking(servers: str) -> None:
 
 
 def through_kafka_python(servers: str) -> None:
-    with kafka.KafkaProducer(bootstrap_servers=servers) as producer:
+    with KafkaProducer(bootstrap_servers=servers) as producer:
         producer.send("t", b"1").get(10)
         producer.send("t", b"2", headers=[("own", b"h")])
         producer.send("t", b"3", partition=0)
 
 
 def through_confluent(servers: str) -> None:
-    producer = confluent.Producer({"bootstrap.servers": servers})
+    producer = ConfluentProducer({"bootstrap.servers": servers})
     producer.produce("t", b"1", on_delivery=lambda error, message: None)
     producer.produce("t", b"2", headers={"own": b"h"})
     producer.produce("t", "3")
@@ -259,7 +261,7 @@ async def arrow_blocking(servers: str) -> Any:
 
 
 async def gathered(servers: str) -> Any:
-    async with aiokafka.AIOKafkaProducer(bootstrap_servers=servers) as producer:
+    async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
         batch = producer.create_batch()
         for number in range(6):
             headers = [("own", b"h")] if number % 2 else None
@@ -301,13 +303,13 @@ async def test_a_record_keeps_the_context_it_has_and_the_span_links_to_it(
 
 
 async def aiokafka_with(servers: str, name: str, context: bytes) -> None:
-    async with aiokafka.AIOKafkaProducer(bootstrap_servers=servers) as producer:
+    async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
         await producer.send_and_wait("t", b"1", headers=[(name, context)])
 
 
 async def kafka_python_with(servers: str, name: str, context: bytes) -> None:
     def work() -> None:
-        with kafka.KafkaProducer(bootstrap_servers=servers) as producer:
+        with KafkaProducer(bootstrap_servers=servers) as producer:
             producer.send("t", b"1", headers=[(name, context)])
 
     await asyncio.to_thread(work)
@@ -436,7 +438,7 @@ async def test_a_failure_that_nobody_looks_at_is_still_logged(
 
 
 def test_a_record_of_confluents_that_finds_no_cluster_ends_its_span(traces: Traces) -> None:
-    producer = confluent.Producer(
+    producer = ConfluentProducer(
         {"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": 100, "linger.ms": 0}
     )
     errors: list[Any] = []

@@ -1,0 +1,212 @@
+"""FastStream's `KafkaBroker`, publishing by this package's producer.
+
+    from aioproducer.contrib.faststream import KafkaBroker  # was: from faststream.kafka import ...
+
+    broker = KafkaBroker("localhost:9092")
+
+Subscribers, routers, middlewares and the test broker are FastStream's own. `publish`,
+`publish_batch`, publishers and replies go through an `aioproducer.Producer`, without aiokafka's
+producer or the drop-in for it. Results are aiokafka's `RecordMetadata`, errors aiokafka's with ours
+as their `__cause__`. It needs the extra `aioproducer[faststream]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aioproducer._extras import required
+from aioproducer.compat.aiokafka import AIOKafkaProducer
+from aioproducer.compat.aiokafka._batch import BatchBuilder, serialized
+from aioproducer.compat.aiokafka._connection import Connection
+from aioproducer.compat.aiokafka._outcomes import record_future
+from aioproducer.compat.aiokafka._translation import record_metadata, translated, translating
+from aioproducer.config import ProducerConfig
+from aioproducer.errors import KafkaError
+from aioproducer.producer import Producer
+
+with required(__name__, "faststream"):
+    from faststream import kafka
+    from faststream.kafka.publisher.producer import AioKafkaFastProducerImpl
+    from faststream.kafka.publisher.state import ProducerState
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from faststream.kafka.response import KafkaPublishCommand
+
+    from aioproducer.compat.aiokafka.structs import RecordMetadata
+
+__all__ = ["KafkaBroker", "publish_natively"]
+
+AnyBroker = TypeVar("AnyBroker", bound=kafka.KafkaBroker)
+Given = Producer | ProducerConfig | Mapping[str, Any] | None
+
+
+class KafkaBroker(kafka.KafkaBroker):
+    """FastStream's broker with its arguments, and `producer`; see `publish_natively`."""
+
+    def __init__(
+        self,
+        bootstrap_servers: Any = "localhost",
+        *arguments: Any,
+        producer: Given = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(bootstrap_servers, *arguments, **options)
+        publish_natively(self, producer)
+
+
+def publish_natively(broker: AnyBroker, producer: Given = None) -> AnyBroker:
+    """Let a broker of FastStream publish by this package's producer.
+
+    Call it before the broker starts; for a broker that another class makes, such as that of
+    `faststream.kafka.fastapi.KafkaRouter`.
+
+    Args:
+        broker: A `faststream.kafka.KafkaBroker`.
+        producer: Options of a producer that starts and stops with the broker: a `ProducerConfig`,
+            or a mapping as `Producer` takes it, whose defaults are this package's (`acks="all"`
+            with idempotence). Or a `Producer` that you start and close. Left out, the broker's own
+            options count, with FastStream's defaults (`acks=1`).
+
+    Returns:
+        The same broker.
+
+    Raises:
+        ConfigError: An option is unknown or has a wrong value.
+    """
+    config = broker.config.broker_config
+    if producer is not None and not isinstance(producer, Producer | ProducerConfig):
+        producer = Producer(producer).config
+    native = _NativeProducer(config.broker_parser, config.broker_decoder, broker, producer)
+    config.producer = native
+    return broker
+
+
+class _NativeProducer(AioKafkaFastProducerImpl):
+    """What a broker publishes by."""
+
+    def __init__(self, parser: Any, decoder: Any, broker: kafka.KafkaBroker, given: Given) -> None:
+        super().__init__(parser=parser, decoder=decoder)
+        self._broker = broker
+        self._given = given
+
+    async def connect(self, producer: Any, serializer: Any, codec: Any = None) -> None:
+        """Start a producer; aiokafka's, which the broker has made, is not started."""
+        await producer.stop()
+        self.serializer = serializer
+        if codec is not None:
+            self.codec = codec
+        native = self._new()
+        with translating():
+            await native.start()
+        self._producer = native
+
+    async def publish(
+        self, cmd: KafkaPublishCommand
+    ) -> asyncio.Future[Any] | RecordMetadata | None:
+        """Publish a message; with `no_confirm` return a future as soon as it is accepted."""
+        native = self._producer.producer
+        if cmd.body is None and cmd.key is not None:
+            value, content_type = None, None
+        else:
+            value, content_type = await self.codec.encode(cmd.body, self.serializer)
+        headers = {"content-type": content_type or "", **cmd.headers_to_publish()}
+        try:
+            delivery = await native.own.send(
+                cmd.destination,
+                serialized(native.value_serializer, value),
+                serialized(native.key_serializer, cmd.key),
+                headers=[(name, (text or "").encode()) for name, text in headers.items()],
+                partition=cmd.partition,
+                timestamp_ms=cmd.timestamp_ms,
+            )
+            if cmd.no_confirm:
+                return record_future(delivery, acknowledged=native.acknowledges)
+            await delivery
+        except KafkaError as error:
+            raise translated(error) from error
+        return record_metadata(delivery) if native.acknowledges else None
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _new(self) -> _Native:
+        given = self._given
+        if isinstance(given, Producer):
+            return _Native(given, is_own=False)
+        if given is not None:
+            return _Native(Producer(given))
+        options = self._broker._connection_kwargs
+        drop_in = AIOKafkaProducer(**options)
+        drop_in._closed = True  # its constructor has read the options; it is not started
+        native = _Native(Producer(drop_in._config))
+        native.key_serializer = options.get("key_serializer")
+        native.value_serializer = options.get("value_serializer")
+        return native
+
+
+class _Native(ProducerState):
+    """A producer, with the calls that FastStream's batches need.
+
+    Attributes:
+        own: The producer.
+        acknowledges: Whether brokers answer.
+        key_serializer: Of the broker's options; those of a `ProducerConfig` are the producer's.
+        value_serializer: The same.
+    """
+
+    def __init__(self, producer: Producer, *, is_own: bool = True) -> None:
+        self.own: Producer = producer
+        self.acknowledges: bool = producer.config.acks_value != 0
+        self.key_serializer: Any = None
+        self.value_serializer: Any = None
+        self._is_own = is_own
+        self._stopped = False
+
+    @property
+    def producer(self) -> Any:
+        """What FastStream asks for batches."""
+        return self
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was stopped."""
+        return self._stopped
+
+    def __bool__(self) -> bool:
+        return True
+
+    async def start(self) -> None:
+        """Connect, unless the program does."""
+        if self._is_own:
+            await self.own.start()
+
+    async def stop(self) -> None:
+        """Deliver what was accepted, and close what `start` has started."""
+        self._stopped = True
+        with translating():
+            if self._is_own:
+                await self.own.close()
+            else:
+                await self.own.flush()
+
+    async def flush(self) -> None:
+        """Send without lingering, and wait for the outcomes."""
+        with translating():
+            await self.own.flush()
+
+    def create_batch(self) -> BatchBuilder:
+        """Return an empty batch of at most `batch_size` bytes."""
+        return BatchBuilder(
+            self.own.config.batch_size,
+            key_serializer=self.key_serializer,
+            value_serializer=self.value_serializer,
+        )
+
+    async def send_batch(
+        self, batch: BatchBuilder, topic: str, *, partition: int | None
+    ) -> asyncio.Future[Any]:
+        """Accept a batch, which is written as one record batch: whole or not at all."""
+        with translating():
+            return await Connection.send_gathered(self.own, batch, topic, partition)
