@@ -82,6 +82,7 @@ class ExactlyOnce:
         accept_lost: an epoch whose loss somebody has decided to live with.
         kind: what connections are kept by between calls; None to close them.
         used_once: this is the only plan with `prefix`, of all times.
+        topic_timeout_s: how long a missing marker topic is waited for; None for `max_block_ms`.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class ExactlyOnce:
         accept_lost: int | None = None,
         kind: Kind | None = None,
         used_once: bool = False,
+        topic_timeout_s: float | None = None,
     ) -> None:
         self._config = config
         self._prefix = prefix
@@ -100,6 +102,7 @@ class ExactlyOnce:
         self._marker_topic = marker_topic
         self._accept_lost = accept_lost
         self._kind = kind
+        self._topic_timeout_s = topic_timeout_s
 
     def plan(self) -> Plan:
         """See `TwoPhaseCommit.plan`; once per epoch, before any of its tasks."""
@@ -118,7 +121,12 @@ class ExactlyOnce:
     def _run(self, work: Callable[[TwoPhaseCommit], Awaitable[_T]]) -> _T:
         async def working(client: CoordinatorClient) -> _T:
             async with Ledger(
-                self._config, self._prefix, self._marker_topic, client, used_once=self._used_once
+                self._config,
+                self._prefix,
+                self._marker_topic,
+                client,
+                used_once=self._used_once,
+                topic_timeout_s=self._topic_timeout_s,
             ) as ledger:
                 return await work(TwoPhaseCommit(ledger, accept_lost=self._accept_lost))
 

@@ -16,7 +16,9 @@ Invariants
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -34,6 +36,7 @@ from aioproducer.errors import (
     PreparedTransactionEndedError,
     PreparedTransactionUnknownError,
     ProducerFencedError,
+    UnknownTopicOrPartitionError,
 )
 from aioproducer.spark.decision import Decision, Part, TransactionNames, decode, encode
 from aioproducer.spark.errors import (
@@ -41,6 +44,7 @@ from aioproducer.spark.errors import (
     DecisionUnknownError,
     SupersededError,
 )
+from aioproducer.spark.topics import missing_topic
 from aioproducer.transaction_admin import TransactionAdmin
 from aioproducer.types import (
     OffsetAndMetadata,
@@ -52,11 +56,13 @@ from aioproducer.types import (
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
     from aioproducer.runtime.coordinator_client import CoordinatorClient
+    from aioproducer.wire.schema import Message
 
 _log = log.get("spark")
 
 _FEATURE = "transaction.version"
 _IDLE = "Empty"
+_LOOK_AGAIN_S = 0.2
 _SHUT_OUT = (InvalidProducerEpochError, InvalidProducerIdMappingError, ProducerFencedError)
 
 
@@ -69,6 +75,7 @@ class Ledger(TransactionAdmin):
         marker_topic: an existing topic, of which only the name and the partition count matter.
         client: somebody else's connections, which stay open; its own when left out.
         used_once: nobody has planned with this prefix before, and nobody will again.
+        topic_timeout_s: how long a missing marker topic is waited for; None for `max_block_ms`.
     """
 
     def __init__(
@@ -79,12 +86,14 @@ class Ledger(TransactionAdmin):
         client: CoordinatorClient | None = None,
         *,
         used_once: bool = False,
+        topic_timeout_s: float | None = None,
     ) -> None:
         super().__init__(config)
         self.names: TransactionNames = TransactionNames(prefix)
         self.used_once: bool = used_once
         self._topic = marker_topic
         self._lent = client
+        self._topic_timeout_s = topic_timeout_s
 
     async def close(self) -> None:
         """Closes connections of its own; safe to call again."""
@@ -125,9 +134,27 @@ class Ledger(TransactionAdmin):
         return replace(driver, producer_id=renewed.producer_id, epoch=renewed.epoch)
 
     async def partition_count(self) -> int:
-        """How many partitions the marker topic has; waits for it to exist."""
+        """How many partitions the marker topic has; waits for it to exist.
+
+        Raises:
+            UnknownTopicOrPartitionError: it does not, and a time limit is given.
+        """
         may_create = self._config.allow_auto_create_topics
-        return await self._asks().ask(questions.partition_count(self._topic, may_create=may_create))
+        question = questions.partition_count(self._topic, may_create=may_create)
+        if self._topic_timeout_s is None:
+            return await self._asks().ask(question)
+
+        def read(answer: Message) -> int:
+            with suppress(UnknownTopicOrPartitionError):
+                return question.read(answer)
+            return 0
+
+        began = asyncio.get_running_loop().time()
+        while not (count := await self._asks().ask(replace(question, read=read))):
+            if asyncio.get_running_loop().time() - began >= self._topic_timeout_s:
+                raise missing_topic(self._topic, began)
+            await asyncio.sleep(_LOOK_AGAIN_S)
+        return count
 
     async def open_attempts(
         self, beside: Iterable[Part] = (), *, idle: bool = False

@@ -97,6 +97,12 @@ OWN_OPTIONS: Final = (
         "none: a refused row fails its task",
         "Topic for rows that Kafka refuses; `at-least-once` only.",
     ),
+    OwnOption(
+        "topic.timeout.ms",
+        "write stream",
+        "`10000`",
+        "How long a topic that does not exist is waited for, `kafka.max.block.ms` at most.",
+    ),
     OwnOption("checkpointLocation", "stream", "the session's", "Spark's own."),
     OwnOption(
         "startingOffsets",
@@ -215,6 +221,11 @@ class SourceOptions:
         return Guarantee(self.own.get("delivery.guarantee", Guarantee.AT_LEAST_ONCE.value).lower())
 
     @property
+    def topic_timeout_s(self) -> float:
+        """How long a missing topic is waited for."""
+        return int(self.own.get("topic.timeout.ms", "10000")) / 1000
+
+    @property
     def dead_letter_topic(self) -> str | None:
         """Where refused rows go."""
         return self.own.get("dead.letter.topic")
@@ -278,6 +289,8 @@ class SourceOptions:
             )
         if not self.own.get("accept.lost.epoch", "0").isdecimal():
             raise ConfigError("accept.lost.epoch must be the number of an epoch")
+        if not self.own.get("topic.timeout.ms", "0").isdecimal():
+            raise ConfigError("topic.timeout.ms must be a number of milliseconds")
         for name in _NAMES:
             if self.own.get(name) == "":
                 raise ConfigError(f"{name} is empty")

@@ -178,4 +178,5 @@ class SinkPlan:
             kind=self.kind,
             # A job that nobody named is called by an id that was made up for this one plan.
             used_once=self.job is not None and not self.options.own.get("job.id"),
+            topic_timeout_s=self.options.topic_timeout_s,
         )

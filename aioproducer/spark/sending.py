@@ -30,6 +30,7 @@ from aioproducer.records.arrow import ArrowColumns, ArrowSource
 from aioproducer.runtime.bulk_run import BulkRun
 from aioproducer.spark.dead_letters import dead_letter
 from aioproducer.spark.rows import KEPT_BYTES, RowWindow, row_error
+from aioproducer.spark.topics import wait_for_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,12 +62,14 @@ class Target:
         columns: what makes up a record.
         dead_letter_topic: of rows that are refused; None to fail.
         spark_partition: what errors call the place they come from.
+        topic_timeout_s: how long `topic` is waited for while it does not exist.
     """
 
     topic: str | None
     columns: ArrowColumns
     dead_letter_topic: str | None
     spark_partition: int
+    topic_timeout_s: float = 10.0
 
 
 @dataclass(slots=True)
@@ -141,6 +144,9 @@ class _Sending:
             if batch is None:
                 self._ended = True
                 return
+            if self._target.topic is not None and not self._sent.rows:
+                limit_s = self._target.topic_timeout_s
+                await wait_for_topic(self._producer, self._target.topic, limit_s)
             size = batch.nbytes
             waiting += size
             self._window.add(self._sent.rows, batch, size)

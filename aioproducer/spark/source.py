@@ -79,7 +79,7 @@ class AioproducerSource(DataSource):
             KafkaError: exactly once could not begin.
         """
         from aioproducer.spark.plan import SinkPlan
-        from aioproducer.spark.worker import spare_collector
+        from aioproducer.spark.task import spare_collector
 
         spare_collector()
         given = self._known(schema, "write")
@@ -96,7 +96,7 @@ class AioproducerSource(DataSource):
         """
         from aioproducer.spark.plan import SinkPlan
         from aioproducer.spark.streaming import StreamWriter
-        from aioproducer.spark.worker import spare_collector
+        from aioproducer.spark.task import spare_collector
 
         spare_collector()
         return StreamWriter(SinkPlan.of_stream(self._known(schema, "stream"), _fields(schema)))
@@ -154,8 +154,7 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks have succeeded."""
         from aioproducer.spark.plan import JOB
-        from aioproducer.spark.task import commit
-        from aioproducer.spark.worker import spare_collector
+        from aioproducer.spark.task import commit, spare_collector
 
         spare_collector()
         commit(self._plan, JOB.epoch, reports_of(messages))
@@ -163,8 +162,7 @@ class BatchWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task failed for good, or the commit did."""
         from aioproducer.spark.plan import JOB
-        from aioproducer.spark.task import abort
-        from aioproducer.spark.worker import spare_collector
+        from aioproducer.spark.task import abort, spare_collector
 
         spare_collector()
         abort(self._plan, JOB.epoch, reports_of(messages))

@@ -6,6 +6,8 @@ sent; of PySpark it takes the task's place in the job, given to it.
 
 from __future__ import annotations
 
+import gc
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +21,6 @@ from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
 from aioproducer.spark.pool import POOL
 from aioproducer.spark.sending import Sent, Target, send_batches
 from aioproducer.spark.wording import in_users_words
-from aioproducer.spark.worker import spare_collector
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from aioproducer.types import TopicPartition
 
 _LOG: Final = log.get("spark")
+_REUSED_WORKER: Final = "SPARK_REUSE_WORKER"
+_tasks = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,13 @@ def _send_rows(
     producer: Producer, plan: SinkPlan, place: TaskPlace, batches: Ahead[pa.RecordBatch]
 ) -> TaskReport:
     options = plan.options
-    target = Target(options.topic, plan.columns, options.dead_letter_topic, place.partition)
+    target = Target(
+        options.topic,
+        plan.columns,
+        options.dead_letter_topic,
+        place.partition,
+        options.topic_timeout_s,
+    )
     started = time.monotonic()
 
     async def sending() -> tuple[Sent, int]:
@@ -171,3 +180,18 @@ def _totals(reports: Sequence[TaskReport | None]) -> str:
         f"{sum(each.dead_letters for each in known)} dead letters, "
         f"slowest task {max((each.seconds for each in known), default=0.0):.3f} s"
     )
+
+
+def spare_collector() -> None:
+    """Takes what lives as long as the process out of the garbage collector's sight, once.
+
+    To be called at the beginning of each request to one of Spark's Python workers, be it a task, a
+    plan or a commit. A worker that Spark uses again collects all generations after each request
+    (`pyspark/daemon.py`): with the modules of PySpark, pandas, Arrow and ours in view that costs
+    more than a small task. All of them are there by the second request: some are imported when the
+    first returns its message.
+    """
+    global _tasks
+    _tasks += 1
+    if _tasks == 2 and os.environ.get(_REUSED_WORKER):
+        gc.freeze()

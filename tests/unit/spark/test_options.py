@@ -65,6 +65,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_one(name: str, nearest: s
         ({"startingOffsets": "earliest"}, "no meaning here"),
         ({"path": "x"}, "there is no path"),
         ({"topic": ""}, "topic is empty"),
+        ({"topic.timeout.ms": "soon"}, "must be a number of milliseconds"),
         ({"topic": "no topic!"}, "topic is no name of a topic"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,12 @@ import pytest
 from support.spark import EmbeddedKafka, embedded_kafka
 
 from aioproducer.blocking import Producer
-from aioproducer.errors import ConfigError, KafkaError, TransactionalIdAuthorizationFailedError
+from aioproducer.errors import (
+    ConfigError,
+    KafkaError,
+    TransactionalIdAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 from aioproducer.spark.calls import CALLERS
 from aioproducer.spark.errors import EpochOverError, SupersededError
 from aioproducer.spark.pool import POOL
@@ -234,6 +240,36 @@ def test_a_driver_that_was_superseded_publishes_nothing(
         stream.committer().commit(zombies, 0)
     except KafkaError:
         pass
+    assert kafka.numbers(topic) == list(range(10))
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "task-transactions", "exactly-once"])
+@pytest.mark.parametrize("kind", ["job", "stream"])
+def test_a_missing_topic_is_waited_for_as_long_as_was_asked_for(
+    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch, guarantee: str, kind: str
+) -> None:
+    options = {
+        "delivery.guarantee": guarantee,
+        "topic.timeout.ms": "1200",
+        "kafka.allow.auto.create.topics": "false",
+    }
+
+    def write(topic: str) -> None:
+        if kind == "stream":
+            given = options | {"checkpointLocation": f"/cp/{topic}"}
+            stream = Stream(source(kafka, topic, **given), monkeypatch)
+            stream.committer().commit([stream.planned(0).write(batch(0, 10))], 0)
+        else:
+            writer = copied(source(kafka, topic, **options).writer(SCHEMA, False))
+            writer.commit([writer.write(batch(0, 10))])
+
+    topic = f"missing-{guarantee}-{kind}"
+    began = time.monotonic()
+    with pytest.raises(UnknownTopicOrPartitionError, match=rf"the topic '{topic}' does not exist"):
+        write(topic)
+    assert time.monotonic() - began < 10
+    asyncio.run(create_topic(kafka.servers, topic, 1))
+    write(topic)
     assert kafka.numbers(topic) == list(range(10))
 
 

@@ -1,4 +1,4 @@
-"""What is done once in each of Spark's worker processes."""
+"""What Spark's worker processes keep from the garbage collector."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aioproducer.spark import worker
+from aioproducer.spark import task
 from aioproducer.spark.options import SourceOptions
 from aioproducer.spark.plan import SinkPlan
 from aioproducer.spark.schema import plan_columns
@@ -19,14 +19,14 @@ SERVERS = {"kafka.bootstrap.servers": "localhost:9092", "topic": "t"}
 def freezes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     calls: list[int] = []
     monkeypatch.setattr(gc, "freeze", lambda: calls.append(1))
-    monkeypatch.setattr(worker, "_requests", 0)
+    monkeypatch.setattr(task, "_tasks", 0)
     monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
     return calls
 
 
 def test_the_second_request_of_a_reused_worker_freezes_once(freezes: list[int]) -> None:
     for expected in ([], [1], [1]):
-        worker.spare_collector()
+        task.spare_collector()
         assert freezes == expected
 
 
@@ -35,7 +35,7 @@ def test_a_worker_that_is_not_used_again_freezes_nothing(
 ) -> None:
     monkeypatch.delenv("SPARK_REUSE_WORKER")
     for _ in range(3):
-        worker.spare_collector()
+        task.spare_collector()
     assert freezes == []
 
 
