@@ -20,7 +20,7 @@ TEST_JOBS   ?= 2
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless valgrind
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants interrupts fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs package reproducible newcomer screenshots clean system-deps
+.PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants interrupts fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs package reproducible audit newcomer screenshots clean system-deps
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -168,6 +168,9 @@ package: $(STAMP) ## Build sdist, wheel and the list of components into dist/, a
 
 reproducible: $(STAMP) ## The same, built twice and compared
 	PYTHONPATH=.ci $(BIN)/python -m tools.package --twice
+
+audit: $(STAMP) ## Look for known vulnerabilities in the locked versions and the floors
+	$(BIN)/python .ci/audit.py
 
 newcomer: $(STAMP) ## The first steps of README.md in an empty folder, timed (builds the wheel if needed)
 	test -n "$(wildcard dist/*.whl)" || PYTHONPATH=.ci $(BIN)/python -m tools.package
