@@ -45,7 +45,7 @@ async def test_the_snippet_about_web_applications_works() -> None:
             app.router.lifespan_context(app),  # type: ignore[attr-defined]
             httpx.AsyncClient(
                 transport=httpx.ASGITransport(app),  # type: ignore[arg-type]
-                base_url="http://test",
+                base_url="http://localhost",
             ) as client,
         ):
             assert (await client.post("/orders", json={"id": 1})).json() == {"offset": 0}

@@ -229,7 +229,9 @@ async def test_the_snippets_about_web_applications_work() -> None:
         app = scope["app"]
         async with (
             app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client,
+            httpx.AsyncClient(
+                transport=httpx.ASGITransport(app), base_url="http://localhost"
+            ) as client,
         ):
             assert (await client.post("/orders", json={"id": 1})).json() == {"offset": 0}
             assert "Orders" in (await client.get("/live/")).text
