@@ -26,6 +26,7 @@ from aioproducer.errors import (
     ProducerClosedError,
     WrongLoopError,
 )
+from aioproducer.runtime.native_core import missing_core, warn_once
 
 if TYPE_CHECKING:
     from aioproducer.runtime.engine import ProducerEngine
@@ -98,6 +99,7 @@ class Life:
                 f"a producer starts once; this one is {self._state.value}",
                 advice="create a new Producer",
             )
+        warn_once(_log, missing_core())
         self._loop = asyncio.get_running_loop()
         self._engine = self._new_engine(self._loop)
         self._state = State.STARTING

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING
 from aioproducer.records.hashing import crc32_partition
 from aioproducer.records.protocol import BatchBuilder, Payload
 
-_ENVIRONMENT_VARIABLE = "AIOPRODUCER_IMPL"
+ENVIRONMENT_VARIABLE = "AIOPRODUCER_IMPL"
+"""What chooses the implementation."""
 
 
 def _chosen_implementation(wanted: str | None) -> str:
     if wanted not in {None, "", "native", "pure"}:
-        raise ImportError(f"{_ENVIRONMENT_VARIABLE} must be 'native' or 'pure', not {wanted!r}")
+        raise ImportError(f"{ENVIRONMENT_VARIABLE} must be 'native' or 'pure', not {wanted!r}")
     if wanted == "pure":
         return "pure"
     try:
@@ -34,7 +35,7 @@ def _chosen_implementation(wanted: str | None) -> str:
         if wanted != "native":
             return "pure"
         raise ImportError(
-            f"{_ENVIRONMENT_VARIABLE}=native, but aioproducer's native core cannot be imported "
+            f"{ENVIRONMENT_VARIABLE}=native, but aioproducer's native core cannot be imported "
             f"({error}). Install a C compiler and reinstall aioproducer, or unset the variable "
             "to use the pure-Python twin."
         ) from error
@@ -50,7 +51,7 @@ def _require_gil() -> None:
         )
 
 
-IMPLEMENTATION: str = _chosen_implementation(os.environ.get(_ENVIRONMENT_VARIABLE))
+IMPLEMENTATION: str = _chosen_implementation(os.environ.get(ENVIRONMENT_VARIABLE))
 """`native` or `pure`: which core this process uses."""
 
 _require_gil()
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     _BUILDERS: tuple[type[BatchBuilder], ...] = (RecordBatchBuilder, _pure.RecordBatchBuilder)
 
 __all__ = [
+    "ENVIRONMENT_VARIABLE",
     "IMPLEMENTATION",
     "BatchBuilder",
     "Payload",

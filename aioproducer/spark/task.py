@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from aioproducer import log
+from aioproducer.runtime.native_core import missing_core, warn_once
 from aioproducer.spark.ahead import Ahead
 from aioproducer.spark.exactly_once import TaskAttempt
 from aioproducer.spark.options import Guarantee
@@ -39,7 +40,7 @@ class TaskReport:
     """What one task did.
 
     `bytes` are those of the Arrow columns, `retries` records sent again, `result` what the driver
-    needs for exactly once.
+    needs for exactly once, `missing_core` what its process lacks (`missing_core()`).
     """
 
     place: TaskPlace
@@ -50,6 +51,7 @@ class TaskReport:
     seconds: float
     offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     result: TaskResult | None = None
+    missing_core: str | None = None
 
 
 def write_task(
@@ -132,6 +134,7 @@ def _send_rows(
         sent.dead_letters,
         time.monotonic() - started,
         sent.offsets,
+        missing_core=missing_core(),
     )
     _LOG.info(
         "Spark partition %d attempt %d: %d rows, %d bytes, %d retries, %d dead letters, %.3f s",
@@ -147,6 +150,8 @@ def _send_rows(
 
 def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> None:
     """Publishes what the tasks have prepared, where that is asked for; logs one line."""
+    for each in reports:
+        warn_once(_LOG, None if each is None else each.missing_core)
     how = ""
     if plan.options.guarantee is Guarantee.EXACTLY_ONCE:
         with in_users_words(plan.options.kafka):

@@ -28,6 +28,7 @@ from aioproducer.config import ProducerConfig
 from aioproducer.core.coordinator_questions import describe, find_coordinator
 from aioproducer.core.transaction_requests import CoordinatorKey, CoordinatorKind
 from aioproducer.errors import AuthorizationError, ConfigError, KafkaError
+from aioproducer.runtime.native_core import missing_core
 from aioproducer.types import Node
 from aioproducer.wire.messages import MetadataResponse, MetadataResponseTopic
 
@@ -69,6 +70,10 @@ class Checkup:
 
     async def run(self) -> None:
         """Examines everything there is to examine."""
+        missing = missing_core()
+        if missing is not None:
+            trouble = TroubleError("native-core-missing", missing, status=Status.WARN)
+            self._report_trouble("package", "aioproducer", trouble)
         try:
             means = Means.of(self._config, self._wishes.step_s)
         except ConfigError as error:

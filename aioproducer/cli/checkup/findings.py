@@ -188,6 +188,8 @@ CODES: Mapping[str, str] = {
     "coordinator-unavailable": "wait until the cluster's __transaction_state topic has its leaders",
     "transaction-state-unknown": "look at it with the cluster's own tools",
     "clock-skewed": "set the clocks: run an NTP client on this machine and on the brokers",
+    "native-core-missing": "install a wheel, or a C compiler and then the package anew; see that "
+    "no source tree is found before the installed package",
     "out-of-time": "give more with --timeout, or see above what is slow",
 }
 """Every trouble, and what to do about it where nothing better is known."""

@@ -229,3 +229,14 @@ async def test_a_listener_that_wants_sasl_is_told(guarded: EmbeddedCluster) -> N
 async def test_a_listener_without_sasl_is_told(cluster: EmbeddedCluster) -> None:
     findings = await examined(first_of(cluster), **sasl())
     assert only(findings, "sasl-not-expected").check == "sasl"
+
+
+async def test_a_package_without_native_core_is_a_warning(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = "the package in /venv has no native core"
+    monkeypatch.setattr("aioproducer.cli.checkup.checkup.missing_core", lambda: missing)
+    findings = await examined(first_of(cluster), "t")
+    found = only(findings, "native-core-missing")
+    assert (found.status, found.found) == (Status.WARN, missing)
+    assert "wheel" in (found.advice or "")

@@ -273,6 +273,22 @@ def test_a_missing_topic_is_waited_for_as_long_as_was_asked_for(
     assert kafka.numbers(topic) == list(range(10))
 
 
+def test_the_driver_says_once_that_workers_lack_the_native_core(
+    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(
+        "aioproducer.spark.task.missing_core", lambda: "the package in /venv has no native core"
+    )
+    topic = kafka.topic()
+    for _ in range(2):
+        writer = copied(source(kafka, topic).writer(SCHEMA, False))
+        messages = [writer.write(batch(0, 10)), writer.write(batch(10, 20))]
+        writer.commit(messages)
+    lines = [each.getMessage() for each in caplog.records if "native core" in each.getMessage()]
+    assert len(lines) == 1
+    assert lines[0].startswith("the package in /venv has no native core -> install a wheel")
+
+
 def test_two_queries_with_one_prefix_learn_of_each_other(
     kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
