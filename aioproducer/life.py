@@ -74,9 +74,10 @@ class Life:
         """Connects to the cluster; returns when a broker has answered.
 
         With `wait=False` it returns at once and the producer connects in the background, however
-        long that takes, as Java's does. Until then `health()` is not ready and says why. What
-        waiting does not change (wrong credentials, another service than Kafka, TLS that is refused)
-        is logged once, and sends fail with it until it is corrected.
+        long that takes. Until then `send()` accepts records within `buffer_memory`, which are
+        delivered in order, and `health()` is not ready and says why. What waiting does not change
+        (wrong credentials, another service than Kafka, TLS that is refused) is logged once, and
+        sends fail with it until it is corrected.
 
         Otherwise it waits at most `max_block_ms` (or `bootstrap_resolve_timeout_ms`, if that is
         longer), and as long again for the transaction coordinator if there is a `transactional_id`.

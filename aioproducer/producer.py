@@ -81,7 +81,8 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
         """Appends a record; returns as soon as it is accepted, before it is sent.
 
         Awaiting `send` is the back-pressure: it waits, at most `max_block_ms`, for the topic's
-        metadata and for room in `buffer_memory`. Await the `Delivery` for the outcome; with
+        metadata (not before a cluster that `start(wait=False)` connects to has answered) and for
+        room in `buffer_memory`. Await the `Delivery` for the outcome; with
         `producer_type="sync"` this is done here, so that a failed delivery raises.
 
         Args:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.idempotence import Sequencer
 from aioproducer.core.incomplete import IncompleteBatches
-from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
+from aioproducer.core.producer_batch import NO_PARTITION, BatchOutcome, ProducerBatch
 from aioproducer.core.readiness import PartitionQueue, Readiness
 from aioproducer.records.batch import HEADER_SIZE, EncodedBatch
 from aioproducer.types import TopicPartition
@@ -182,9 +182,54 @@ class RecordAccumulator:
         self._line_up(batch, queue, now)
         return batch
 
+    def open_early(
+        self, record: OutgoingRecord, now: float, *, buffer: bytearray, size: int
+    ) -> ProducerBatch:
+        """Opens a batch with a record of a topic that is not known yet: it is on no queue.
+
+        On any error the buffer is the caller's again. See `spread`.
+        """
+        where = TopicPartition(record.meta.name, NO_PARTITION)
+        batch = self._new_batch(where, buffer, size, now, self.settings.batch_records)
+        self._fill(batch, [record])
+        self._incomplete.add(batch)
+        return batch
+
+    def part_of_early(
+        self,
+        where: TopicPartition,
+        records: Sequence[OutgoingRecord],
+        size: int,
+        created_at: float,
+    ) -> ProducerBatch:
+        """A batch of a partition for records of `open_early`, in `size` bytes beyond the pool's."""
+        part = self._new_batch(where, bytearray(size), 0, created_at, None)
+        self._fill(part, records)
+        part.close()
+        return part
+
+    def spread(self, batch: ProducerBatch, places: Sequence[tuple[ProducerBatch, int]]) -> None:
+        """The records of a batch of `open_early` are in these parts; it is done when they are."""
+        batch.spread(places)
+        keys = {(batch, part): part for part in batch.parts}
+        on_part_done = self._when_all_are_done(batch, keys)
+        for key, part in keys.items():
+            self.hold(batch)
+            part.add_listener(key, on_part_done)
+        self._incomplete.discard(batch)
+
+    def line_up_part(self, part: ProducerBatch) -> None:
+        """Puts a part of batches that were `spread` at the end of its partition's queue."""
+        self._incomplete.add_part(part)
+        self.sequencer.on_opened(part.topic_partition)
+        self._put_last(part, self._queue_of(*part.topic_partition))
+
     def _line_up(self, batch: ProducerBatch, queue: PartitionQueue, now: float) -> None:
         """Puts a new batch at the end of its partition's queue; the one before takes no more."""
         self._enlist(batch, now)
+        self._put_last(batch, queue)
+
+    def _put_last(self, batch: ProducerBatch, queue: PartitionQueue) -> None:
         is_planned = False
         if queue.batches:
             last = queue.batches[-1]
@@ -346,22 +391,29 @@ class RecordAccumulator:
 
         Their memory is on top of the pool's, which keeps counting the whole until then.
         """
-        left = set(parts)
-
-        def on_part_done(part: object) -> None:
-            if part not in left:
-                return  # called again after an exception
-            left.discard(part)
-            if not left:
-                batch.complete(BatchOutcome())
-            self.release(batch)
-
+        on_part_done = self._when_all_are_done(batch, parts)
         for part in parts:
             self.hold(batch)
             self._incomplete.add_part(part)
             part.add_listener(part, on_part_done)
             self.reenqueue(part, now)
         self._incomplete.discard(batch)
+
+    def _when_all_are_done(
+        self, batch: ProducerBatch, keys: Iterable[object]
+    ) -> Callable[[object], None]:
+        """A listener for the parts of a batch, with these keys, each of which holds the batch."""
+        left = set(keys)
+
+        def on_part_done(key: object) -> None:
+            if key not in left:
+                return  # called again after an exception
+            left.discard(key)
+            if not left:
+                batch.complete(BatchOutcome())
+            self.release(batch)
+
+        return on_part_done
 
     def unmute(self, topic_partition: TopicPartition) -> None:
         """The answer for a partition has come: whatever held it back may be over."""
@@ -411,8 +463,8 @@ class RecordAccumulator:
     def withdraw(self, batches: Iterable[ProducerBatch]) -> None:
         """Take batches off their queues that are about to be completed."""
         for batch in batches:
-            queue = self._queue_of(*batch.topic_partition)
-            if not batch.holds and batch in queue.batches:
+            queue = self.queue(*batch.topic_partition)
+            if queue is not None and not batch.holds and batch in queue.batches:
                 queue.batches.remove(batch)
                 self.readiness.take_back(queue)
 
@@ -495,7 +547,8 @@ class RecordAccumulator:
     def replan_all(self) -> None:
         """Looks again at every partition with batches: what held them all back is over."""
         for topic_partition in {batch.topic_partition: None for batch in self.incomplete()}:
-            self.readiness.replan(self._queue_of(*topic_partition))
+            if topic_partition.partition != NO_PARTITION:
+                self.readiness.replan(self._queue_of(*topic_partition))
 
     # -- private ---------------------------------------------------------------------------------
 
@@ -541,11 +594,15 @@ class RecordAccumulator:
         most: int | None,
     ) -> ProducerBatch:
         batch = self._new_batch(queue.topic_partition, buffer, size, now, most)
+        self._fill(batch, records)
+        return batch
+
+    @staticmethod
+    def _fill(batch: ProducerBatch, records: Sequence[OutgoingRecord]) -> None:
         for record in records:
             if not batch.try_append(record):
-                held = len(buffer)
+                held = 0 if batch.buffer is None else len(batch.buffer)
                 raise ValueError(f"a buffer of {held} bytes does not hold the record it is for")
-        return batch
 
     def _enlist(self, batch: ProducerBatch, now: float) -> None:
         self._incomplete.add(batch)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
+from aioproducer.core.producer_batch import NO_PARTITION, BatchOutcome, ProducerBatch
 from aioproducer.errors import (
     BatchRefusedError,
     DeliveryTimeoutError,
@@ -71,11 +71,12 @@ def failure_outcome(
         now: Loop time in seconds, if known.
     """
     node_id = error.node_id
+    topic, partition = batch.topic_partition
 
     def about_this_batch(what: KafkaError) -> KafkaError:
         return what.with_context(
-            topic=batch.topic_partition.topic,
-            partition=batch.topic_partition.partition,
+            topic=topic,
+            partition=None if partition == NO_PARTITION else partition,
             node_id=node_id,
             persistence=batch.persistence(),
             elapsed_ms=None if now is None else round((now - batch.created_at) * 1000),

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aioproducer.core.actions import NodeView
 from aioproducer.core.obstacles import Obstacle, Wait
+from aioproducer.core.producer_batch import NO_PARTITION
 
 if TYPE_CHECKING:
     from aioproducer.core.accumulator import RecordAccumulator
@@ -44,6 +45,8 @@ def wait_of(
     error = batch.last_error
     if batch.holds:
         return Wait(Obstacle.RESPONSE if batch.on_wire else Obstacle.PREPARATION, error)
+    if batch.topic_partition.partition == NO_PARTITION:
+        return Wait(Obstacle.METADATA, error)
     queue = accumulator.queue(*batch.topic_partition)
     if queue is None or not queue.batches or queue.ready_at < inf or batch.gathering:
         return Wait(Obstacle.RETRY if batch.attempts else Obstacle.TURN, error)

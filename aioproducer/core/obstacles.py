@@ -17,6 +17,7 @@ class Obstacle(Enum):
     PRODUCER_ID = "waiting for a producer id (InitProducerId)"
     COORDINATOR = "waiting for the transaction coordinator to add the partition"
     EARLIER_BATCH = "waiting for the outcome of an earlier batch of the partition"
+    METADATA = "waiting for its topic to become known"
     LEADER = "waiting for the partition to have a leader"
     CONNECTION = "waiting for the leader to take a request"
     RETRY = "waiting to be sent again"

@@ -30,6 +30,8 @@ from aioproducer.records.protocol import BatchBuilder
 from aioproducer.records.reader import DecodedRecord
 from aioproducer.types import Persistence, TimestampType, TopicPartition
 
+NO_PARTITION = -1
+"""The partition of records whose topic is not known yet."""
 _NO_TOPIC_ID = UUID(int=0)
 _MOST_GROWTH = 10
 """Bytes by which a record may grow in another batch: its timestamp counts from the first one's."""
@@ -346,6 +348,25 @@ class ProducerBatch:
             parts.append(part)
         self.parts, self._places = parts, places
         return parts
+
+    def records(self) -> list[DecodedRecord]:
+        """The records it has taken, while it has its memory and is not encoded."""
+        return [] if self.builder is None else records_of(self.builder)
+
+    def spread(self, places: Sequence[tuple[ProducerBatch, int]]) -> None:
+        """Its records are in other batches now, each at this index in that batch.
+
+        The batch itself is done when these are, as when it is split.
+        """
+        self.parts = list(dict.fromkeys(part for part, _ in places))
+        self._places = places
+
+    def topic_partition_of(self, index: int) -> TopicPartition:
+        """Where one record goes."""
+        if not self._places:
+            return self.topic_partition
+        part, place = self._places[index]
+        return part.topic_partition_of(place)
 
     def _append_decoded(self, record: DecodedRecord) -> None:
         if (

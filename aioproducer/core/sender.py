@@ -50,7 +50,7 @@ from aioproducer.core.produce_rules import (
     ProduceAction,
     action_for,
 )
-from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
+from aioproducer.core.producer_batch import NO_PARTITION, BatchOutcome, ProducerBatch
 from aioproducer.core.producer_id import IdentityFailure, ProducerIdRequests
 from aioproducer.core.stats import FailedBatch, ProducerStats
 from aioproducer.core.transaction_rules import concurrent_backoff
@@ -336,6 +336,10 @@ class Sender:
             self._fail(batch, error)
         return records
 
+    def fail(self, batch: ProducerBatch, error: KafkaError) -> None:
+        """Fails one batch that is on no queue and that no transport has."""
+        self._fail(batch, error)
+
     def end_all(self, error: KafkaError, others: Sequence[ProducerBatch]) -> None:
         """Fail every batch without an outcome after an exception came in the middle of something.
 
@@ -534,7 +538,8 @@ class Sender:
         *,
         now: float | None = None,
     ) -> None:
-        self._sequencer.on_failed(batch)
+        if batch.topic_partition.partition != NO_PARTITION:
+            self._sequencer.on_failed(batch)
         if self._transactions is not None:
             self._transactions.on_batch_failed(batch, error)
         outcome = failure_outcome(batch, error, blamed, now)

@@ -124,8 +124,8 @@ class Delivery:
 
     @property
     def partition(self) -> int:
-        """The partition the record goes to."""
-        return self._batch.topic_partition.partition
+        """The partition the record goes to; -1 before its topic is known."""
+        return self._batch.topic_partition_of(self._index).partition
 
     def done(self) -> bool:
         """Whether the record is acknowledged or has failed."""
@@ -168,7 +168,7 @@ class Delivery:
             raise asyncio.InvalidStateError("the delivery is not done yet")
         outcome, place = found
         receipt = self._receipt_type(
-            *batch.topic_partition, outcome.base_offset, outcome.log_append_time_ms
+            *batch.topic_partition_of(self._index), outcome.base_offset, outcome.log_append_time_ms
         )
         if not batch.parts:
             batch.receipt = receipt

@@ -36,6 +36,7 @@ from aioproducer.errors import (
     WouldBlockError,
 )
 from aioproducer.runtime.delivery import Delivery
+from aioproducer.runtime.early import EarlyRecords
 from aioproducer.runtime.lane import FastLane
 from aioproducer.runtime.memory import BufferMemory
 from aioproducer.runtime.placing import RECORDS_PER_TURN, Placing
@@ -104,6 +105,10 @@ class RecordAppender:
         self._waits = waits
         self._check = RecordCheck(settings.max_request_size, memory.pool, choose_partition, wall_ms)
         self._admission: Admission | None = None
+        self._accumulator = accumulator
+        self._sender_task = sender_task
+        self.early: EarlyRecords | None = None
+        """Takes the records of topics that are not known yet, where they are not waited for."""
         self.refuse_unconnected: Callable[[], None] | None = None
         """Raises, if set, while the cluster has not been reached: no record waits for that then."""
         self._loop = loop
@@ -160,6 +165,17 @@ class RecordAppender:
         if self._admission is not None:
             self.lane.check_admission = None if is_open else self._admission.refuse_unless_open
 
+    def early_records(self) -> EarlyRecords:
+        """What may be `early`."""
+        return EarlyRecords(
+            self._accumulator,
+            self._metadata,
+            self.placing,
+            self._check,
+            self._sender_task,
+            self._loop,
+        )
+
     def close(self, error: KafkaError) -> None:
         """Takes no record any more; calls that wait for serializers raise this error."""
         self.lane.close()
@@ -175,15 +191,22 @@ class RecordAppender:
         timestamp_ms: int | None,
         *,
         on_opened: OnOpened = None,
+        early: bool = True,
     ) -> Delivery:
         """Appends, waiting at most `max_block_ms` for metadata and memory together.
 
         Args:
             on_opened: see `OutgoingRecord`.
+            early: whether the record may be accepted before its topic is known; its delivery has no
+                partition until then.
         """
         ticket = self._ticket()
         arguments = (topic, key, value, headers, partition, timestamp_ms)
         try:
+            if early and self.early is not None and self.early.takes(topic):
+                delivery = await self._append_early(self.early, *arguments, ticket)
+                if delivery is not None:
+                    return delivery
             return await self._append(*arguments, ticket, on_opened)
         except (*LOSSES, IllegalStateError) as error:
             self._on_refused(ticket, error)
@@ -231,6 +254,7 @@ class RecordAppender:
         timestamp_ms: int | None,
         *,
         on_opened: OnOpened = None,
+        early: bool = True,
     ) -> Delivery:
         """Appends without waiting.
 
@@ -241,6 +265,12 @@ class RecordAppender:
         ticket = self._ticket()
         if partition is not None:
             partition = partition_index(partition, topic)
+        if early and self.early is not None and self.early.takes(topic):
+            record = self.early.record(topic, key, value, headers, partition, timestamp_ms)
+            delivery = self._try_append_early(self.early, record)
+            if delivery is None:
+                raise self._full(topic)
+            return delivery
         try:
             meta = self._metadata_nowait(topic, partition)
             record = self._check.record(meta, key, value, headers, partition, timestamp_ms)
@@ -254,7 +284,10 @@ class RecordAppender:
                 batch = self.placing.try_open(record, self.placing.batch_bytes(record))
             if batch is not None:
                 return self.placing.delivery(record, batch)
-        raise BufferFullError(
+        raise self._full(topic)
+
+    def _full(self, topic: str) -> BufferFullError:
+        return BufferFullError(
             self._shortage,
             topic=topic,
             advice=f"send less at a time, raise {self._scarce}, or use send() which waits",
@@ -368,6 +401,61 @@ class RecordAppender:
             return await self._waits.wait_for_partition(topic, partition, deadline)
         finally:
             self._stats.metadata_wait_time += self._loop.time() - began
+
+    async def _append_early(
+        self,
+        early: EarlyRecords,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderPairs,
+        partition: int | None,
+        timestamp_ms: int | None,
+        ticket: int,
+    ) -> Delivery | None:
+        """Accepts a record of a topic that is not known yet; None where it became known."""
+        if partition is not None:
+            partition = partition_index(partition, topic)
+        if self.lane.records_this_turn >= RECORDS_PER_TURN:
+            await asyncio.sleep(0)
+            self._check_open(ticket)
+            if not early.takes(topic):
+                return None
+        record = early.record(topic, key, value, headers, partition, timestamp_ms)
+        delivery = self._try_append_early(early, record)
+        if delivery is not None:
+            return delivery
+        async with self._in_turn(topic, None):
+            await self._memory.wait_for_place(self.lane.appended)
+            size = self.placing.batch_bytes(record)
+            buffer = await self._memory.allocate(size)
+            try:
+                self._check_open(ticket)
+                delivery = early.try_append(record) if early.takes(topic) else None
+                if delivery is None and early.takes(topic):
+                    return early.open(record, buffer, size)
+            except KafkaError:
+                self._memory.pool.deallocate(buffer, size)
+                raise
+            self._memory.pool.deallocate(buffer, size)
+        return delivery
+
+    def _try_append_early(self, early: EarlyRecords, record: OutgoingRecord) -> Delivery | None:
+        """Accepts a record of a topic that is not known yet; None if there is no memory now."""
+        if not self._may_append:
+            return None
+        delivery = early.try_append(record)
+        if delivery is not None:
+            return delivery
+        size = self.placing.batch_bytes(record)
+        buffer = self._memory.pool.try_allocate(size)
+        if buffer is None:
+            return None
+        try:
+            return early.open(record, buffer, size)
+        except KafkaError:
+            self._memory.pool.deallocate(buffer, size)
+            raise
 
     async def _append_in_line(
         self, record: OutgoingRecord, deadline: float | None, ticket: int

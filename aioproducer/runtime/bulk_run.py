@@ -276,10 +276,12 @@ class BulkRun:
                 arguments = (name, key, value, headers, partition, timestamp_ms)
                 if self._patient:
                     delivery = await self._waiting(
-                        self._appender.append(*arguments, on_opened=on_opened)
+                        self._appender.append(*arguments, on_opened=on_opened, early=False)
                     )
                 else:
-                    delivery = self._appender.append_nowait(*arguments, on_opened=on_opened)
+                    delivery = self._appender.append_nowait(
+                        *arguments, on_opened=on_opened, early=False
+                    )
                     self._patient = True
         except KafkaError as error:
             if parts is not None:

@@ -322,11 +322,20 @@ class ProducerEngine:
 
     def start_in_background(self, *, init_transactions: bool = True) -> None:
         """Starts the tasks, one of which does the rest of `start` however long that takes."""
+        if self.transactions is None:
+            self._accept_early()
         self._begin(in_background=True)
         self._connector = self.loop.create_task(
             self._connect(init_transactions), name="aioproducer-connect"
         )
         self._connector.add_done_callback(self._on_connector_done)
+
+    def _accept_early(self) -> None:
+        """Lets `send()` accept records before their topics are known."""
+        early = self.appender.early_records()
+        self.appender.early = early
+        self.metadata_task.want_also(early.topics)
+        self.metadata_task.on_refusal = early.fail
 
     def _begin(self, *, in_background: bool) -> None:
         if self._reporting is not None:
@@ -395,6 +404,7 @@ class ProducerEngine:
 
     def refuse_unconnected(self) -> None:
         """Lets no call wait for a start in the background: they raise `NotConnectedError`."""
+        self.appender.early = None
         self.appender.refuse_unconnected = self._raise_obstacle
 
     def _raise_obstacle(self) -> None:
@@ -702,6 +712,10 @@ class ProducerEngine:
             self._stats.retain(cluster.topics)
             self.accumulator.forget_topics()
         self.accumulator.on_metadata_update(self.loop.time())
+        if self.appender.early is not None:
+            self.appender.early.on_metadata()
+            if not self.appender.early.topics:
+                self.appender.early = None  # the cluster is known: the usual waits are bounded
         self.sender_task.wake()
 
     def _on_memory_wait(self) -> None:

@@ -15,7 +15,7 @@ sleeps until a time in the future or an event; if it ends by an error, all waite
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
@@ -154,6 +154,9 @@ class MetadataTask:
         self._told_fatal: dict[int, KafkaError] = {}
         self._in_background = False
         self._logged_refusal: type[KafkaError] | None = None
+        self.on_refusal: Callable[[KafkaError], None] | None = None
+        """Called with what waiting does not change, each time it keeps a producer that is started
+        in the background from its cluster."""
         metadata.on_event = self._on_metadata_event
         metadata.explain_connections = self._explain_connections
 
@@ -216,6 +219,10 @@ class MetadataTask:
     async def refresh(self, deadline: float) -> bool:
         """Ask for every topic in use again; see `MetadataWaiters.wait_for_refresh`."""
         return await self._waiters.wait_for_refresh(self._sent, deadline)
+
+    def want_also(self, topics: Collection[str]) -> None:
+        """Asks for these topics, too, whichever they are at the time."""
+        self._waiters.also_wanted = topics
 
     def fail_waiters(self, error: KafkaError) -> None:
         """Fails all who wait and all who will: the producer is closing or has failed."""
@@ -378,17 +385,20 @@ class MetadataTask:
 
     def _fail(self, error: KafkaError) -> None:
         now = self._loop.time()
-        if self._in_background and isinstance(error, AuthenticationError | UnsupportedVersionError):
-            self._log_refusal(error)
+        is_final = isinstance(error, AuthenticationError | UnsupportedVersionError)
+        self._metadata.on_failure(error, now)
+        if self._in_background and is_final:
+            self._on_refusal(error)
         else:
             self.warnings.warning(
                 now, _METADATA, type(error).__name__, "fetching metadata failed: %s", error
             )
-        self._metadata.on_failure(error, now)
         self._waiters.settle(now)
 
-    def _log_refusal(self, error: KafkaError) -> None:
-        """Logs once what keeps a producer that is started in the background from its cluster."""
+    def _on_refusal(self, error: KafkaError) -> None:
+        """Waiting does not bring a producer that is started in the background to its cluster."""
+        if self.on_refusal is not None:
+            self.on_refusal(error)
         if type(error) is not self._logged_refusal:
             self._logged_refusal = type(error)
             _log.error("the cluster cannot be used; sends fail until this is corrected: %s", error)
@@ -445,8 +455,8 @@ class MetadataTask:
         if not self._in_background:
             self._waiters.fail(error)
         elif not isinstance(metadata.fatal_error, BootstrapError):
-            self._log_refusal(error)
             metadata.fatal_error = error
+            self._on_refusal(error)
             self._waiters.settle(now)
 
     def _every_start_failed_with(self, kind: type[KafkaError]) -> bool:

@@ -10,7 +10,7 @@ the topic again, so that he is not left to the next refresh by age.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,8 @@ class MetadataWaiters:
         self._waiting: dict[str | None, dict[_Waiter, None]] = {}
         self._refreshes: dict[asyncio.Future[bool], int] = {}
         self._refusal: KafkaError | None = None
+        self.also_wanted: Collection[str] = ()
+        """Topics that are asked for like those of waiting calls."""
 
     async def wait_for_bootstrap(self, deadline: float | None) -> None:
         """Returns once a broker has described the cluster.
@@ -129,15 +131,15 @@ class MetadataWaiters:
             now: loop time.
             topics: those that an answer was about; every one when left out.
         """
-        for topic in list(self._waiting) if topics is None else topics:
+        for topic in [*self._waiting, *self.also_wanted] if topics is None else topics:
             for waiter in list(self._waiting.get(topic, ())):
                 self._settle_one(waiter)
-            if topic is not None and topic in self._waiting:
+            if topic is not None and (topic in self._waiting or topic in self.also_wanted):
                 self._metadata.request_topic(topic, now)
 
     def keep_alive(self, now: float) -> None:
         """Keeps the topics that are waited for from expiring idle."""
-        for topic in self._waiting:
+        for topic in (*self._waiting, *self.also_wanted):
             if topic is not None:
                 self._metadata.add_topic(topic, now)
 

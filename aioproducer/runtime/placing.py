@@ -215,6 +215,11 @@ class Placing:
         at = batch.count - 1
         return self._handle(batch, at, record.timestamp_ms, record.key, record.value)
 
+    def early_delivery(self, record: OutgoingRecord, batch: ProducerBatch) -> Delivery:
+        """`delivery` for a batch that the lane must not append to."""
+        at = batch.count - 1
+        return self._handle(batch, at, record.timestamp_ms, record.key, record.value)
+
     def sticky_of(self, topic: str) -> BuiltInPartitioner:
         """The topic's built-in partitioner, with its account settled; the lane has it no more."""
         self.lane.settle(topic)

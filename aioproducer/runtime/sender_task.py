@@ -193,6 +193,10 @@ class SenderTask:
         self._turn_at(now if sender.fatal_error is not None else deadline, now)
         return sender.accumulator.held > held
 
+    def fail(self, batch: ProducerBatch, error: KafkaError) -> None:
+        """Fails one batch that is on no queue and that no transport has."""
+        self._sender.fail(batch, error)
+
     def on_interrupt(self, error: BaseException, batches: Sequence[ProducerBatch] = ()) -> None:
         """An exception came in the middle of something: the task ends with it.
 

@@ -20,7 +20,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from aioproducer import log
-from aioproducer.core.producer_batch import ProducerBatch
+from aioproducer.core.producer_batch import NO_PARTITION, ProducerBatch
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import KafkaError
 from aioproducer.types import TopicPartition
@@ -91,9 +91,8 @@ class UnretrievedFailures:
         self._seen_at = now
         if now >= self._next_line_at and not self._unwritten:
             _log.error(
-                "%s-%d: %d of %d record(s) of a batch failed and nobody awaited their deliveries: "
-                "%s",
-                *where,
+                "%s: %d of %d record(s) of a batch failed and nobody awaited their deliveries: %s",
+                _named(where),
                 unseen,
                 of,
                 error,
@@ -133,11 +132,12 @@ class UnretrievedFailures:
             self._last_error = None
 
 
+def _named(where: TopicPartition) -> str:
+    return where.topic if where.partition == NO_PARTITION else f"{where.topic}-{where.partition}"
+
+
 def _listed(counts: Counter[TopicPartition]) -> str:
     """The partitions with most failures, each with their number."""
-    named = [
-        f"{where.topic}-{where.partition}: {n}"
-        for where, n in counts.most_common(_MOST_PARTITIONS_NAMED)
-    ]
+    named = [f"{_named(where)}: {n}" for where, n in counts.most_common(_MOST_PARTITIONS_NAMED)]
     others = len(counts) - len(named)
     return ", ".join(named) + (f", and {others} more partition(s)" if others else "")
