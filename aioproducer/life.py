@@ -175,7 +175,7 @@ class Life:
     def __repr__(self) -> str:
         if not hasattr(self, "_state"):
             return "<Producer, not complete>"  # in frames of its constructor
-        return f"<Producer {self._config.client_id} {self._state_name}>"
+        return f"<Producer {self._config.client_id} {self._state.value}>"
 
     # -- for the classes above ---------------------------------------------------------------------
 
