@@ -28,14 +28,27 @@ help: ## List the targets
 
 venv: $(STAMP) ## Make .venv: the package in place with its native core, and every tool
 
+define make-venv
+@test -n "$(PYTHON)" && "$(PYTHON)" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
+	|| { echo "aioproducer needs Python 3.11 or newer with venv; found none (try make PYTHON=/path/to/python)" >&2; exit 1; }
+test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+endef
+
 $(STAMP): pyproject.toml setup.py $(LOCK) $(NATIVE)
-	@test -n "$(PYTHON)" && "$(PYTHON)" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
-		|| { echo "aioproducer needs Python 3.11 or newer with venv; found none (try make PYTHON=/path/to/python)" >&2; exit 1; }
-	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	@echo "Making $(VENV): the package, built from source, and every tool (one to three minutes)"
+	$(make-venv)
 	$(BIN)/python .ci/install.py
 	touch $@
 
-demo: $(STAMP) ## Load 336,776 flights into a cluster and verify them (CLUSTER=embedded|kafka)
+# The demo on embedded brokers needs no development tools; the whole environment serves as well.
+DEMO := $(if $(filter-out embedded,$(CLUSTER))$(wildcard $(STAMP)),$(STAMP),$(VENV)/.stamp-demo)
+$(VENV)/.stamp-demo: pyproject.toml setup.py $(LOCK) $(NATIVE)
+	@echo "Making $(VENV): the package with its command line, built from source (about half a minute)"
+	$(make-venv)
+	$(BIN)/python .ci/install.py demo
+	touch $@
+
+demo: $(DEMO) ## Load 336,776 flights into a cluster and verify them (CLUSTER=embedded|kafka)
 	CLUSTER=$(CLUSTER) $(BIN)/python examples/demo.py
 
 demo-spark: $(STAMP) ## The same flights from Parquet through Spark, exactly once (needs Java)

