@@ -16,6 +16,7 @@ from copy import copy
 from enum import Enum
 from typing import Any, ClassVar, Self, TypedDict, Unpack
 
+from aioproducer._advice import ADVICE, joined
 from aioproducer._printable import printable
 from aioproducer.types import Persistence
 
@@ -113,7 +114,21 @@ class KafkaError(Exception):
     def _headline(self) -> str:
         return self.message or type(self).__name__
 
+    def because_of(self, cause: KafkaError) -> Self:
+        """Return a copy whose text ends with the cause's, with the advice of both."""
+        told = f"{self.message}: {cause.without_advice()}"
+        clone = copy(self)
+        clone.args = (told, *self.args[1:])
+        clone._learn({"advice": joined(cause.advice, self.advice)})
+        clone.__cause__ = cause
+        return clone
+
     def __str__(self) -> str:
+        text = self.without_advice()
+        return f"{text} -> {self.advice}" if self.advice else text
+
+    def without_advice(self) -> str:
+        """The text up to the advice: what went wrong, with the facts."""
         known = [
             f"{label} {printable(str(fact))}"
             for label, fact in (("topic", self.topic), ("partition", self.partition))
@@ -128,7 +143,7 @@ class KafkaError(Exception):
         text = self._headline()
         if known:
             text += f" [{', '.join(known)}]"
-        return f"{text} -> {self.advice}" if self.advice else text
+        return text
 
 
 def name_of_node(node_id: int) -> str:
@@ -227,19 +242,37 @@ class InvalidMetadataError(RetriableBrokerError):
 
 
 class AuthorizationError(BrokerError):
-    """The broker knows who the client is and does not allow what it asks for."""
+    """The broker knows who the client is and does not allow what it asks for.
 
-    advice: str | None = (
-        "Grant the principal the missing ACL; until then every try fails the same way."
-    )
+    Attributes:
+        principal: Whom the broker takes the client for, as far as its options tell.
+        operation: What it would have to be allowed, such as WRITE.
+        resource: On what, such as topic 'orders'.
+    """
+
+    advice: str | None = ADVICE["not-authorized"]
+    principal: str | None = None
+    operation: str | None = None
+    resource: str | None = None
+
+    def with_access(self, principal: str, operation: str, resource: str) -> Self:
+        """Return a copy that says who lacks which permission."""
+        clone = self.with_context()
+        clone.principal, clone.operation, clone.resource = principal, operation, resource
+        return clone
+
+    def _headline(self) -> str:
+        text = super()._headline()
+        if self.principal is None:
+            return text
+        needs = f"{self.principal} needs {self.operation} on {self.resource}"
+        return f"{text.rstrip('.')}: {needs}"
 
 
 class AuthenticationError(KafkaError):
     """The broker refused the client's identity, or the client the broker's."""
 
-    advice: str | None = (
-        "Check the security options against the broker's listener; retrying does not help."
-    )
+    advice: str | None = ADVICE["authentication-failed"]
 
 
 def error_for_code(code: int) -> type[BrokerError]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from aioproducer._advice import ADVICE
 from aioproducer._error_base import (
     AuthenticationError,
     AuthorizationError,
@@ -37,6 +38,8 @@ class CorruptMessageError(RetriableBrokerError, code=2):
 class UnknownTopicOrPartitionError(InvalidMetadataError, code=3):
     """The broker does not host this topic or partition."""
 
+    advice: str | None = ADVICE["topic-missing"]
+
 
 class LeaderNotAvailableError(InvalidMetadataError, code=5):
     """The partition has no leader at the moment: an election is going on."""
@@ -61,7 +64,7 @@ class ReplicaNotAvailableError(InvalidMetadataError, code=9):
 class RecordTooLargeError(BrokerError, code=10, name="MESSAGE_TOO_LARGE", effect=_ABORTABLE):
     """The record is larger than what the topic, the broker or the client accepts."""
 
-    advice: str | None = "Send smaller records, or raise max_request_size and max.message.bytes."
+    advice: str | None = ADVICE["record-too-large"]
 
 
 class OffsetMetadataTooLargeError(BrokerError, code=12):
@@ -87,25 +90,31 @@ class NotCoordinatorError(RetriableBrokerError, code=16):
 class InvalidTopicError(BrokerError, code=17, name="INVALID_TOPIC_EXCEPTION", effect=_ABORTABLE):
     """The topic's name is not valid, or clients may not use the topic this way."""
 
-    advice: str | None = "Topic names are 1-249 letters, digits, dots, underscores and hyphens."
+    advice: str | None = ADVICE["topic-name-invalid"]
 
 
 class RecordListTooLargeError(BrokerError, code=18, effect=_ABORTABLE):
     """The record batch is larger than the topic's log segments."""
 
+    advice: str | None = ADVICE["batch-too-large"]
+
 
 class NotEnoughReplicasError(RetriableBrokerError, code=19):
     """Fewer replicas are in sync than min.insync.replicas asks for; nothing was written."""
 
-    advice: str | None = "Bring the missing replicas back, or lower min.insync.replicas."
+    advice: str | None = ADVICE["too-few-replicas"]
 
 
 class NotEnoughReplicasAfterAppendError(RetriableBrokerError, code=20):
     """The records were written, but to fewer in-sync replicas than min.insync.replicas."""
 
+    advice: str | None = ADVICE["too-few-replicas"]
+
 
 class InvalidRequiredAcksError(BrokerError, code=21, effect=_ABORTABLE):
     """The request's acks value is not valid."""
+
+    advice: str | None = ADVICE["acks-refused"]
 
 
 class IllegalGenerationError(BrokerError, code=22, effect=_ABORTABLE):
@@ -135,19 +144,25 @@ class ClusterAuthorizationFailedError(AuthorizationError, code=31, effect=_FATAL
 class InvalidTimestampError(BrokerError, code=32, effect=_ABORTABLE):
     """The record's timestamp is outside the range the topic accepts."""
 
+    advice: str | None = ADVICE["timestamp-refused"]
+
 
 class UnsupportedSaslMechanismError(BrokerError, AuthenticationError, code=33):
     """The broker does not offer the SASL mechanism."""
+
+    advice: str | None = ADVICE["mechanism-not-offered"]
 
 
 class IllegalSaslStateError(BrokerError, AuthenticationError, code=34):
     """The request does not fit the state of the SASL exchange."""
 
+    advice: str | None = ADVICE["sasl-not-expected"]
+
 
 class UnsupportedVersionError(BrokerError, code=35, effect=_FATAL):
     """No version of the request is understood by both sides."""
 
-    advice: str | None = "Upgrade the side that is too old."
+    advice: str | None = ADVICE["versions-unsupported"]
 
 
 class TopicAlreadyExistsError(BrokerError, code=36):
@@ -185,6 +200,8 @@ class UnsupportedForMessageFormatError(BrokerError, code=43, effect=_ABORTABLE):
 class PolicyViolationError(BrokerError, code=44, effect=_ABORTABLE):
     """The request breaks a policy of the cluster."""
 
+    advice: str | None = ADVICE["policy-violated"]
+
 
 class OutOfOrderSequenceNumberError(BrokerError, code=45, effect=_ABORTABLE):
     """The sequence number is not the one the broker expects next."""
@@ -209,6 +226,8 @@ class InvalidProducerIdMappingError(BrokerError, code=49, effect=_RECOVERABLE):
 class InvalidTransactionTimeoutError(BrokerError, code=50):
     """The transaction timeout is above the broker's transaction.max.timeout.ms."""
 
+    advice: str | None = ADVICE["transaction-timeout-too-long"]
+
 
 class ConcurrentTransactionsError(RetriableBrokerError, code=51):
     """Another operation on the same transaction is still going on."""
@@ -221,6 +240,8 @@ class TransactionalIdAuthorizationFailedError(AuthorizationError, code=53, effec
 class SecurityDisabledError(BrokerError, code=54):
     """The cluster runs without the security feature asked for."""
 
+    advice: str | None = ADVICE["feature-disabled"]
+
 
 class OperationNotAttemptedError(BrokerError, code=55, effect=_ABORTABLE):
     """The broker did not try this operation because another one of the request failed."""
@@ -229,9 +250,13 @@ class OperationNotAttemptedError(BrokerError, code=55, effect=_ABORTABLE):
 class KafkaStorageError(InvalidMetadataError, code=56, name="KAFKA_STORAGE_ERROR"):
     """The broker's disk failed for this partition."""
 
+    advice: str | None = ADVICE["storage-failed"]
+
 
 class SaslAuthenticationFailedError(BrokerError, AuthenticationError, code=58):
     """The broker refused the credentials."""
+
+    advice: str | None = ADVICE["credentials-refused"]
 
 
 class UnknownProducerIdError(OutOfOrderSequenceNumberError, code=59, effect=_ABORTABLE):
@@ -269,6 +294,8 @@ class UnknownLeaderEpochError(RetriableBrokerError, code=75):
 class UnsupportedCompressionTypeError(BrokerError, code=76, effect=_ABORTABLE):
     """The broker or the topic does not support the compression codec."""
 
+    advice: str | None = ADVICE["codec-unsupported"]
+
 
 class FencedInstanceIdError(BrokerError, code=82, effect=_RECOVERABLE):
     """Another member with the same group instance id has taken over."""
@@ -277,18 +304,19 @@ class FencedInstanceIdError(BrokerError, code=82, effect=_RECOVERABLE):
 class InvalidRecordError(BrokerError, code=87, effect=_ABORTABLE):
     """The broker refused the record."""
 
+    advice: str | None = ADVICE["record-refused"]
+
 
 class ThrottlingQuotaExceededError(RetriableBrokerError, code=89):
     """The client is over its quota."""
+
+    advice: str | None = ADVICE["over-quota"]
 
 
 class ProducerFencedError(BrokerError, code=90, effect=_RECOVERABLE):
     """A newer producer with the transactional id has taken over, or the transaction timed out."""
 
-    advice: str | None = (
-        "Close this producer. If no other one uses its transactional id, the broker has aborted "
-        "the transaction after transaction_timeout_ms: do its work again with a new producer."
-    )
+    advice: str | None = ADVICE["fenced"]
 
 
 class ResourceNotFoundError(BrokerError, code=91):
@@ -342,7 +370,7 @@ class TelemetryTooLargeError(BrokerError, code=118):
 class TransactionAbortableError(BrokerError, code=120, effect=_ABORTABLE):
     """The transaction has failed; aborting it lets the producer go on."""
 
-    advice: str | None = "Abort the transaction, then do its work again in a new one."
+    advice: str | None = ADVICE["transaction-failed"]
 
 
 class RebootstrapRequiredError(BrokerError, code=129):

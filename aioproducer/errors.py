@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from aioproducer._advice import ADVICE
+
 # The star form is what makes these names part of this module for type checkers (PEP 561).
 from aioproducer._error_base import *  # noqa: F403
 from aioproducer._error_base import AuthenticationError, ErrorFacts, KafkaError
@@ -41,7 +43,7 @@ class WrongLoopError(IllegalStateError):
 class ForkedError(IllegalStateError):
     """The producer was started in a parent process; its sockets are not ours."""
 
-    advice: str | None = "Create and start a new producer after fork()."
+    advice: str | None = ADVICE["forked"]
 
 
 class ProducerFailedError(KafkaError):
@@ -59,7 +61,7 @@ class RecordsFailedError(KafkaError):
         count: how many.
     """
 
-    advice: str | None = "Each delivery, on_delivery_error and the log say which, and why."
+    advice: str | None = ADVICE["records-failed"]
 
     def __init__(
         self, message: str | None = None, *, count: int = 0, **facts: Unpack[ErrorFacts]
@@ -77,7 +79,7 @@ class BatchRefusedError(KafkaError):
     """
 
     retriable: bool = True
-    advice: str | None = "Send the record again: nothing is known to be wrong with it."
+    advice: str | None = ADVICE["batch-refused"]
 
 
 class TransactionAbortedError(KafkaError):
@@ -87,7 +89,7 @@ class TransactionAbortedError(KafkaError):
 class FatalTransactionError(KafkaError):
     """The transactional producer cannot go on; its message carries the cause."""
 
-    advice: str | None = "Close this producer; once the cause is gone a new one can go on."
+    advice: str | None = ADVICE["producer-ended"]
 
 
 class CommitOutcomeUnknownError(KafkaError):
@@ -99,12 +101,7 @@ class CommitOutcomeUnknownError(KafkaError):
     """
 
     persistence: Persistence | None = Persistence.POSSIBLY_PERSISTED
-    advice: str | None = (
-        "Do not repeat its work yet: TransactionAdmin.finish(error.transaction, commit=True) "
-        "returns when it is committed, and raises PreparedTransactionEndedError when it was "
-        "aborted. Ask before another producer is started with its transactional_id: afterwards "
-        "only its records tell, read by a read_committed consumer."
-    )
+    advice: str | None = ADVICE["commit-outcome-unknown"]
     transaction: PreparedTransaction | None = None
 
     def __init__(
@@ -126,9 +123,7 @@ class PreparedTransactionEndedError(KafkaError):
 class PreparedTransactionUnknownError(KafkaError):
     """The prepared transaction has ended, and nobody can tell how any more."""
 
-    advice: str | None = (
-        "Look for its records with a read_committed consumer before doing its work again."
-    )
+    advice: str | None = ADVICE["prepared-outcome-unknown"]
 
 
 class SerializationError(KafkaError):
@@ -186,12 +181,14 @@ class IncompatibleSchemaError(SchemaRegistryError):
 class InvalidPartitionError(KafkaError):
     """The partition asked for, or chosen by the partitioner, does not exist."""
 
+    advice: str | None = ADVICE["partition-unknown"]
+
 
 class WouldBlockError(KafkaError):
     """`send_nowait()` or a callback would have to wait: for metadata, memory or a serializer."""
 
     retriable: bool = True
-    advice: str | None = "Await send() instead: it waits its turn."
+    advice: str | None = ADVICE["would-block"]
 
 
 class BufferFullError(WouldBlockError):
@@ -207,7 +204,7 @@ class KafkaTimeoutError(KafkaError, TimeoutError):
 class BufferExhaustedError(KafkaTimeoutError):
     """No memory became free within `max_block_ms`."""
 
-    advice: str | None = "Send slower, or raise buffer_memory or max_block_ms."
+    advice: str | None = ADVICE["buffer-exhausted"]
 
 
 class MetadataTimeoutError(KafkaTimeoutError):
@@ -231,7 +228,7 @@ class KafkaConnectionError(KafkaError):
 class NotKafkaError(KafkaConnectionError):
     """Something answers at the broker's address that is no Kafka broker."""
 
-    advice: str | None = "Correct the host and port: this one belongs to another service."
+    advice: str | None = ADVICE["not-kafka"]
 
 
 class TlsError(AuthenticationError):
@@ -253,21 +250,19 @@ class NameResolutionError(KafkaConnectionError):
 class ProxyError(KafkaConnectionError):
     """The proxy cannot be reached, or does not lead to the broker."""
 
-    advice: str | None = "Check proxy_url, and whether the proxy may connect to the brokers."
+    advice: str | None = ADVICE["proxy-failed"]
 
 
 class ProxyAuthenticationError(AuthenticationError):
     """The proxy wants other credentials than those in `proxy_url`."""
 
-    advice: str | None = "Check user name and password in proxy_url; retrying does not help."
+    advice: str | None = ADVICE["proxy-credentials-refused"]
 
 
 class BootstrapError(KafkaConnectionError):
     """None of the bootstrap servers led to a cluster."""
 
-    advice: str | None = (
-        "Check bootstrap_servers and that the brokers' listeners can be reached from here."
-    )
+    advice: str | None = ADVICE["no-cluster"]
 
 
 class NotConnectedError(KafkaConnectionError):

@@ -15,6 +15,7 @@ from tools.site.markdown import BrokenLinkError, page_text
 from tools.site.pages import every_page
 
 from aioproducer import errors
+from aioproducer._advice import ADVICE
 from aioproducer._option_names import VERDICTS
 from aioproducer.config import OPTIONS
 
@@ -133,3 +134,9 @@ def test_dead_links_and_anchors_of_the_built_site_are_found(tmp_path: Path) -> N
         "index.html: c/ (no such file)",
         "index.html: b/p.png (no such file)",
     ]
+
+
+def test_the_page_of_errors_has_the_whole_table_of_what_to_do() -> None:
+    text = catalogue.page()
+    for code, advice in ADVICE.items():
+        assert f'| <a id="{code}"></a>`{code}` | {advice} |' in text

@@ -21,6 +21,7 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from aioproducer._authorization import request_name, this_principal, with_access
 from aioproducer.core import transaction_requests as requests
 from aioproducer.core.idempotence import ProducerIdentity
 from aioproducer.core.transaction_requests import Answered, CoordinatorKey, TransactionalRequest
@@ -73,14 +74,21 @@ class CoordinatorDialogue:
         manager: wants requests, and is told what came of them.
         backoff: the pause before a request is repeated.
         rng: spreads the backoff.
+        principal: says whom brokers take this client for.
     """
 
     def __init__(
-        self, manager: TransactionManager, backoff: ExponentialBackoff, rng: Random
+        self,
+        manager: TransactionManager,
+        backoff: ExponentialBackoff,
+        rng: Random,
+        *,
+        principal: Callable[[], str] = this_principal,
     ) -> None:
         self._manager = manager
         self._backoff = backoff
         self._rng = rng
+        self._principal = principal
         self._coordinators: dict[CoordinatorKey, int] = {}
         self._in_flight: TransactionalRequest | None = None
         self.failures: int = 0
@@ -242,6 +250,13 @@ class CoordinatorDialogue:
             topic=topic,
             partition=partition,
             node_id=request.node_id,
+        )
+        error = with_access(
+            error,
+            request_name(request.request_type),
+            self._principal,
+            group=request.group,
+            transactional_id=manager.transactional_id,
         )
         if may_have_worked(answer.code):
             manager.on_doubt(request.rpc)

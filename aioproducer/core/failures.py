@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from aioproducer.core.producer_batch import NO_PARTITION, BatchOutcome, ProducerBatch
+from aioproducer.core.reasons import Reason
 from aioproducer.errors import (
     BatchRefusedError,
     DeliveryTimeoutError,
@@ -35,12 +36,15 @@ def expiry_of(
         now: loop time.
     """
     topic, partition = batch.topic_partition
-    cause = wait.error or metadata.explain(topic, partition)
+    reason = metadata.explain(topic, partition)
+    if wait.error is not None:
+        reason = Reason(wait.error.without_advice(), wait.error.advice)
     error = DeliveryTimeoutError(
         f"{batch.count} record(s) not acknowledged within delivery_timeout_ms="
         f"{round(timeout * 1000)} after {batch.attempts} attempt(s), {wait.obstacle.value}"
-        + (f"; last cause: {cause}" if cause else ""),
+        + (f"; last cause: {reason.text}" if reason.text else ""),
         elapsed_ms=round((now - batch.created_at) * 1000),
+        advice=reason.advice,
     )
     error.__cause__ = wait.error or metadata.topic_error(topic)
     return error
@@ -93,6 +97,6 @@ def failure_outcome(
 def refused_because_of_others(cause: KafkaError, *, are_named: bool) -> BatchRefusedError:
     """The error of records that are not known to be why the broker refused their batch."""
     which = "because of other records in it" if are_named else "without naming the bad records"
-    error = BatchRefusedError(f"the broker refused the batch {which}: {cause}")
+    error = BatchRefusedError(f"the broker refused the batch {which}: {cause.without_advice()}")
     error.__cause__ = cause
     return error

@@ -9,11 +9,14 @@ go back when a lagging broker denies the topic for a while.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from aioproducer._advice import ADVICE
+from aioproducer._authorization import this_principal, with_access
 from aioproducer.core.cluster import NO_LEADER, ZERO_ID, TopicMetadata, merge_partitions
+from aioproducer.core.reasons import NO_REASON, Reason
 from aioproducer.errors import (
     BrokerError,
     InvalidTopicError,
@@ -28,6 +31,7 @@ from aioproducer.errors import (
 if TYPE_CHECKING:
     from aioproducer.wire.messages import MetadataResponseTopic
 
+_NOT_ASKED = "no broker could be asked yet"
 _PERMANENT = (InvalidTopicError, TopicAuthorizationFailedError)
 
 
@@ -43,6 +47,7 @@ class LiveTopic:
         unsettled: whether the last answer calls for another one soon.
         partition_errors: error codes of partitions in the last answer.
         last_seen: the topic as last described without an error.
+        principal: says whom brokers take this client for.
     """
 
     name: str
@@ -52,6 +57,7 @@ class LiveTopic:
     unsettled: bool = False
     partition_errors: Mapping[int, int] = field(default_factory=dict)
     last_seen: TopicMetadata | None = None
+    principal: Callable[[], str] = this_principal
 
     @property
     def failure(self) -> KafkaError | None:
@@ -97,31 +103,39 @@ class LiveTopic:
         self.last_seen = current if current == topic else topic
         return self.last_seen
 
-    def explain_absence(self, *, allow_auto_create: bool) -> str:
+    def explain_absence(self, *, allow_auto_create: bool) -> Reason:
         """Why the cluster does not have the topic."""
-        if self.error is None:
-            return "no answer has described it" if self.asked else "no broker could be asked yet"
-        code = f"{self.error.error_name}: " if isinstance(self.error, BrokerError) else ""
-        answer = f"a broker answered: {code}{self.error.message}"
-        if isinstance(self.error, UnknownTopicOrPartitionError) and not allow_auto_create:
-            answer += " (allow_auto_create_topics is off)"
-        return answer
+        error = self.error
+        if error is None:
+            return Reason("no answer has described it" if self.asked else _NOT_ASKED)
+        if isinstance(error, UnknownTopicOrPartitionError):
+            key = "topic-missing" if allow_auto_create else "topic-not-created-here"
+            answer = f"the topic does not exist, a broker answered {error.error_name}"
+            return Reason(answer, ADVICE[key])
+        code = f"{error.error_name}: " if isinstance(error, BrokerError) else ""
+        return Reason(f"a broker answered: {code}{error.message}", error.advice)
 
-    def explain_partition(self, topic: TopicMetadata, partition: int, nodes: Container[int]) -> str:
+    def explain_partition(
+        self, topic: TopicMetadata, partition: int, nodes: Container[int]
+    ) -> Reason:
         """Why a partition of a known topic cannot be written to; empty when it can."""
         if not 0 <= partition < len(topic.partitions):
-            return f"the topic has {len(topic.partitions)} partition(s)"
+            return Reason(
+                f"the topic has {len(topic.partitions)} partition(s)", ADVICE["partition-unknown"]
+            )
         leader = topic.partitions[partition].leader
         code = self.partition_errors.get(partition)
         because = f" ({error_for_code(code).error_name})" if code else ""
         if leader == NO_LEADER:
-            return f"partition {partition} has no leader{because}"
+            return Reason(
+                f"partition {partition} has no leader{because}", ADVICE["partition-without-leader"]
+            )
         if leader not in nodes:
-            return f"its leader, node {leader}, is not a known broker{because}"
-        return ""
+            return Reason(f"its leader, node {leader}, is not a known broker{because}")
+        return NO_REASON
 
     def _take_error(self, code: int) -> None:
-        error = error_from_code(code, topic=self.name)
+        error = with_access(error_from_code(code, topic=self.name), "Metadata", self.principal)
         self.error = error
         self.unsettled = error.refreshes_metadata
         without_id = self.last_seen is None or self.last_seen.topic_id == ZERO_ID

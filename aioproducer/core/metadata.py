@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
+from aioproducer._authorization import this_principal, with_access
 from aioproducer._hosts import is_host
 from aioproducer.core.cluster import (
     NO_EPOCH,
@@ -27,6 +28,7 @@ from aioproducer.core.cluster import (
     check_topic_name,
 )
 from aioproducer.core.live_topic import LiveTopic
+from aioproducer.core.reasons import NO_REASON, Reason, all_of
 from aioproducer.errors import (
     AuthenticationError,
     KafkaError,
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 MAX_BROKERS = 10_000
 """More in one cluster are taken for an attack on our memory: each known broker costs some."""
 
+_NOT_ASKED_FOR = "the topic is not among those asked for"
 _FATAL = (AuthenticationError, UnsupportedVersionError)
 
 
@@ -84,6 +87,7 @@ class Metadata:
         backoff: the pause between fetches that fail or bring nothing new.
         allow_auto_create: whether asking for a topic may create it (KIP-487).
         rng: for the jitter of the backoff.
+        principal: says whom brokers take this client for.
     """
 
     __slots__ = (
@@ -98,6 +102,7 @@ class Metadata:
         "_max_idle",
         "_new",
         "_pending",
+        "_principal",
         "_rng",
         "_topic_ids",
         "_topics",
@@ -121,6 +126,7 @@ class Metadata:
         backoff: ExponentialBackoff,
         allow_auto_create: bool,
         rng: Random,
+        principal: Callable[[], str] = this_principal,
     ) -> None:
         self.cluster: Cluster = Cluster()
         self.version: int = 0
@@ -135,13 +141,14 @@ class Metadata:
         """Called with a topic that has another id than before: its log began anew (KIP-516)."""
         self.on_other_cluster: Callable[[], None] | None = None
         """Called when the answers come from another cluster than before (KIP-78)."""
-        self.explain_connections: Callable[[], str] | None = None
-        """Says which brokers cannot be reached and why; its text goes into `explain`."""
+        self.explain_connections: Callable[[], Reason] | None = None
+        """Says which brokers cannot be reached and why; it goes into `explain`."""
         self._max_age = max_age_s
         self._max_idle = max_idle_s
         self._backoff = backoff
         self._allow_auto_create = allow_auto_create
         self._rng = rng
+        self._principal = principal
         self._topics: dict[str, LiveTopic] = {}
         self._topic_ids: dict[str, UUID] = {}  # outlive the topics, as sequences do
         self._pending: dict[str, None] = {}
@@ -189,18 +196,19 @@ class Metadata:
         live = self._topics.get(name)
         return None if live is None else live.failure
 
-    def explain(self, topic: str, partition: int | None) -> str:
+    def explain(self, topic: str, partition: int | None) -> Reason:
         """Why a topic or partition is missing or cannot be written to; empty when nothing is."""
-        return _joined(self._explain_topic(topic, partition), self.explain_failures())
+        return all_of(self._explain_topic(topic, partition), self.explain_failures())
 
-    def explain_failures(self) -> str:
+    def explain_failures(self) -> Reason:
         """What goes wrong with asking at all; empty when nothing does."""
-        request = ""
-        if self._last_failure is not None:
+        request, failure = NO_REASON, self._last_failure
+        if failure is not None:
             times = "" if self._failures == 1 else f" ({self._failures} in a row)"
-            request = f"the last metadata request failed{times}: {self._last_failure}"
-        connections = "" if self.explain_connections is None else self.explain_connections()
-        return _joined(request, connections)
+            text = f"the last metadata request failed{times}: {failure.without_advice()}"
+            request = Reason(text, failure.advice)
+        explain = self.explain_connections
+        return all_of(request, NO_REASON if explain is None else explain())
 
     # -- what is wanted --------------------------------------------------------------------------
 
@@ -211,7 +219,9 @@ class Metadata:
             live.used_at = now
             return
         check_topic_name(name)
-        self._topics[name] = LiveTopic(name, used_at=now, last_seen=self.topic(name))
+        self._topics[name] = LiveTopic(
+            name, used_at=now, last_seen=self.topic(name), principal=self._principal
+        )
         self._pending[name] = self._new[name] = None
         self._unchanged_answers = 0
         self._notify()
@@ -285,7 +295,7 @@ class Metadata:
         nodes = _usable_nodes(response.brokers[:MAX_BROKERS])
         refusal = _refusal(response, nodes)
         if refusal is not None:
-            self.on_failure(refusal, now)
+            self.on_failure(with_access(refusal, "Metadata", self._principal), now)
             return False
         cluster, fetch, self._fetch = self.cluster, self._fetch, None
         cluster_id = response.cluster_id or cluster.cluster_id
@@ -441,22 +451,18 @@ class Metadata:
         attempt = max(self._unchanged_answers - 1, 0)
         self._allowed_at = now + self._backoff.delay(attempt, self._rng)
 
-    def _explain_topic(self, name: str, partition: int | None) -> str:
+    def _explain_topic(self, name: str, partition: int | None) -> Reason:
         live = self._topics.get(name)
         topic = self.topic(name)
         if live is None:
-            return "" if topic is not None else "the topic is not among those asked for"
+            return NO_REASON if topic is not None else Reason(_NOT_ASKED_FOR)
         if topic is None and live.error is None and self._fetch is not None and live.asked:
-            return "the request for it is not answered yet"
+            return Reason("the request for it is not answered yet")
         if topic is None:
             return live.explain_absence(allow_auto_create=self._allow_auto_create)
         if partition is None:
-            return ""
+            return NO_REASON
         return live.explain_partition(topic, partition, self.cluster.nodes)
-
-
-def _joined(*reasons: str) -> str:
-    return "; ".join(filter(None, reasons))
 
 
 def _usable_nodes(

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
+from aioproducer._authorization import this_principal, with_access
 from aioproducer.core.accumulator import RecordAccumulator
 from aioproducer.core.acknowledged import AcknowledgedOffsets, ForgottenProducer, LostRecords
 from aioproducer.core.actions import Action, Connect, Dispatch, NodeView
@@ -59,6 +60,7 @@ from aioproducer.errors import (
     KafkaError,
     NodeDisconnectedError,
     ProtocolError,
+    error_for_code,
     error_from_code,
 )
 from aioproducer.types import TopicPartition
@@ -82,6 +84,8 @@ class SenderSettings:
     retries: int
     retry_backoff: ExponentialBackoff
     delivery_timeout: float
+    principal: Callable[[], str] = this_principal
+    """Says whom brokers take this client for."""
 
 
 class Sender:
@@ -201,6 +205,12 @@ class Sender:
         """A broker gave a producer id: what waited for it may go."""
         if self.producer_id.on_identity(identity):
             self.accumulator.replan_all()
+
+    def refusal_of_identity(self, code: int) -> KafkaError:
+        """What an error code means that a broker answered to InitProducerId."""
+        message = error_for_code(code).default_message.rstrip(".")
+        error = error_from_code(code, f"{message} (InitProducerId, which idempotence needs)")
+        return with_access(error, "InitProducerId", self._settings.principal)
 
     def on_identity_failure(self, error: KafkaError, now: float) -> None:
         """No producer id this time; fatal when asking again cannot help."""
@@ -403,7 +413,14 @@ class Sender:
         if action is ProduceAction.SUCCEED:
             self._succeed(batch, success_outcome(answer), now)
             return
-        error = error_from_code(code, answer.error_message).with_context(node_id=node_id)
+        transactions = self._transactions
+        error = with_access(
+            error_from_code(code, answer.error_message, node_id=node_id),
+            "Produce",
+            self._settings.principal,
+            topic=batch.topic_partition.topic,
+            transactional_id=None if transactions is None else transactions.transactional_id,
+        )
         batch.last_error = error
         if code not in SURELY_REFUSED:
             batch.possibly_persisted = True

@@ -93,6 +93,12 @@ class TransactionalRequest:
     group_id: str = ""
     advice: str | None = None
 
+    @property
+    def group(self) -> str | None:
+        """The consumer group it is about."""
+        at_group = self.coordinator.kind is CoordinatorKind.GROUP
+        return self.coordinator.name if at_group else self.group_id or None
+
 
 @dataclass(frozen=True, slots=True)
 class Answered:

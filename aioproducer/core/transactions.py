@@ -46,6 +46,7 @@ from aioproducer.errors import (
     CommitOutcomeUnknownError,
     FatalTransactionError,
     IllegalStateError,
+    InvalidTransactionTimeoutError,
     KafkaError,
     ProducerClosedError,
     ProducerFailedError,
@@ -364,8 +365,7 @@ class TransactionManager:
         if self.state is _S.FATAL_ERROR:
             return
         if not isinstance(error, _FATAL_ALREADY):
-            cause, error = error, FatalTransactionError(f"the producer cannot go on: {error}")
-            error.__cause__ = cause
+            error = FatalTransactionError("the producer cannot go on").because_of(error)
         self._commit_at_the_end = self._end_of_commit(error)
         if self.is_prepared:
             self.over = self.number
@@ -450,6 +450,12 @@ class TransactionManager:
 
     def on_refused(self, rpc: Rpc, reaction: Reaction, error: KafkaError) -> None:
         """A request was refused for good."""
+        if isinstance(error, InvalidTransactionTimeoutError):
+            error = InvalidTransactionTimeoutError(
+                f"transaction_timeout_ms={self._timeout_ms} is above the broker's "
+                "transaction.max.timeout.ms",
+                node_id=error.node_id,
+            )
         match reaction:
             case Reaction.FENCED:
                 self.fail(ProducerFencedError(node_id=error.node_id))
@@ -554,8 +560,7 @@ class TransactionManager:
             return
         error = cause
         if not isinstance(cause, TransactionAbortableError):
-            error = TransactionAbortableError(f"the transaction has failed: {cause}")
-            error.__cause__ = cause
+            error = TransactionAbortableError("the transaction has failed").because_of(cause)
         self.error = error
         self._move(_S.ABORTABLE_ERROR)
         self.contents.drop(error)

@@ -120,4 +120,6 @@ def _failure(
 def _reason(error: OSError) -> str:
     if isinstance(error, TimeoutError) and not str(error):
         return "no answer in time"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
     return str(error) or type(error).__name__

@@ -9,6 +9,8 @@ of them within one request timeout:
     negotiate_versions   ApiVersions: which versions the broker speaks; who we are (KIP-35, KIP-511)
                          and whom we mean to talk to (KIP-1242); see `old_brokers` for those that
                          do not know it
+    look_for_sasl        SaslHandshake without SASL in the settings, where the last connection was
+                         closed at its first request: does the listener want SASL?
     authenticate         SASL, where the settings ask for it (KIP-43, KIP-152)
 
 `authenticate` runs once more before a session ends (KIP-368); see `link`.
@@ -28,6 +30,7 @@ from aioproducer.errors import (
     ProtocolError,
     RebootstrapRequiredError,
     RequestTimeoutError,
+    UnsupportedSaslMechanismError,
     UnsupportedVersionError,
     error_from_code,
 )
@@ -36,7 +39,7 @@ from aioproducer.net.cluster_check import CHECKING_VERSION, ClusterCheck
 from aioproducer.net.connection import Connection
 from aioproducer.net.old_brokers import Age
 from aioproducer.net.security.hang_ups import in_negotiation
-from aioproducer.net.security.sasl.authentication import authenticate
+from aioproducer.net.security.sasl.authentication import NO_MECHANISM, authenticate, wants_sasl
 from aioproducer.net.security.tls_failures import refusal
 from aioproducer.net.settings import NetSettings
 from aioproducer.net.versions import BrokerVersions
@@ -44,6 +47,7 @@ from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import encode_request
 from aioproducer.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aioproducer.wire.messages.list_offsets import ListOffsetsRequest
+from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from aioproducer.wire.schema import Message
 
 _UNSUPPORTED_VERSION = 35
@@ -60,6 +64,10 @@ class Session:
     deadline: float
     age: Age = Age.UNKNOWN
     """What earlier connections have told, and this one tells, of the broker's age."""
+    may_want_sasl: bool = False
+    """Whether an earlier connection, without SASL, was closed at its first request."""
+    had_answered: bool = False
+    """Whether earlier connections were of use: then it is no matter of the options."""
     versions: BrokerVersions | None = None
     lifetime_s: float | None = None
     """How long the broker lets us go on without authenticating again (KIP-368)."""
@@ -175,7 +183,26 @@ async def _ask_for_versions(session: Session) -> None:
         version = theirs if 0 <= theirs < version else 0
 
 
-STEPS: tuple[Step, ...] = (negotiate_versions, authenticate)
+async def look_for_sasl(session: Session) -> None:
+    """Finds out whether a listener that closes connections without SASL wants SASL.
+
+    Raises:
+        AuthenticationError: it does, and names its mechanisms.
+    """
+    if session.settings.sasl is not None or not session.may_want_sasl:
+        return
+    try:
+        version = session.version_of(SaslHandshakeRequest)
+    except UnsupportedVersionError:
+        return
+    answer = await session.request(SaslHandshakeRequest(mechanism=NO_MECHANISM), version)
+    if not isinstance(answer, SaslHandshakeResponse):
+        raise TypeError(f"SaslHandshake answered by {type(answer).__name__}")
+    if answer.error_code == UnsupportedSaslMechanismError.code and answer.mechanisms:
+        raise wants_sasl(answer.mechanisms, session)
+
+
+STEPS: tuple[Step, ...] = (negotiate_versions, look_for_sasl, authenticate)
 
 
 async def shake_hands(session: Session) -> BrokerVersions:
@@ -187,7 +214,7 @@ async def shake_hands(session: Session) -> BrokerVersions:
         # In TLS 1.3 the broker's refusal of our certificate comes after TLS itself is done.
         refused = refusal(error.__cause__, session.host)
         if refused is None:
-            if session.versions is not None:
+            if session.versions is not None or session.had_answered:
                 raise
             uses_tls = session.connection.uses_tls
             raise in_negotiation(error, uses_tls=uses_tls) from error.__cause__

@@ -39,7 +39,9 @@ from aioproducer.errors import (
     KafkaConnectionError,
     KafkaError,
     NodeDisconnectedError,
+    RequestTimeoutError,
 )
+from aioproducer.net.advice import advised
 from aioproducer.net.connection import Connection, IdleConnectionError
 from aioproducer.net.dialer import Address
 from aioproducer.net.dialing import Streams, open_stream
@@ -47,6 +49,7 @@ from aioproducer.net.handshake import Session, shake_hands
 from aioproducer.net.old_brokers import PATIENCE_S, Age
 from aioproducer.net.security.hang_ups import on_first_request
 from aioproducer.net.security.sasl.authentication import authenticate, exposed_to
+from aioproducer.net.security.tls_failures import speaks_tls_only
 from aioproducer.net.surroundings import NodeState, Surroundings
 from aioproducer.net.versions import BrokerVersions, client_obeys_throttle
 from aioproducer.types import Node
@@ -105,6 +108,9 @@ class BrokerLink:
         self._setup_failures = 0
         self._ready_since = -_INFINITY
         self._proved_useful = False
+        self._responses_before = 0  # when the connection became ready
+        self._may_want_sasl = False
+        self._tried_tls = False
         self.hung_up: bool = False
 
     # -- questions --------------------------------------------------------------------------------
@@ -300,18 +306,30 @@ class BrokerLink:
         lasted = now - self._ready_since >= around.settings.reconnect_backoff_max_s
         if self._proved_useful or lasted:
             self._failures = 0
+        had_answered = self._has_answered()
         if isinstance(error, IdleConnectionError):
             # Work may be waiting for this node, which was throttled: the dial can begin now.
             around.on_event()
             return
         if self._age is Age.OLD:
             self._age = Age.SUSPECTED
-        if around.settings.sasl is None and not self._proved_useful:
+        if around.settings.sasl is None and lost > 0 and not had_answered:
             error = on_first_request(error)
+            self._may_want_sasl = True
         # Brokers and balancers close what idles, and shut down: nobody can tell which it was.
         quietly = isinstance(error, NodeDisconnectedError) and lost == 0
         self.hung_up = quietly and lasted and self._proved_useful
         self._failed(error, now, "connection to %s lost: %s", worth_a_warning=lost > 0)
+
+    def _has_answered(self) -> bool:
+        """Whether a broker has answered something beyond a handshake at this address, ever."""
+        around, place = self._around, (self.node.host, self.node.port)
+        responses = around.traffic.of(self.node.id).responses
+        if self._proved_useful or (
+            self._ready_since > -_INFINITY and responses > self._responses_before
+        ):
+            around.answered.add(place)
+        return place in around.answered
 
     # -- dialing ----------------------------------------------------------------------------------
 
@@ -357,11 +375,22 @@ class BrokerLink:
         address = self._doubtful_address
         host = (address and address.canonical_name) or node.host
         self._session = Session(
-            connection, around.settings, around.check, host, self._handshake_deadline(), self._age
+            connection,
+            around.settings,
+            around.check,
+            host,
+            self._handshake_deadline(),
+            self._age,
+            may_want_sasl=self._may_want_sasl,
+            had_answered=self._has_answered(),
         )
         self._warn_of_exposure(connection, host)
+        self._may_want_sasl = False
         try:
             await self._agree(self._session, shake_hands)
+        except NodeDisconnectedError as error:
+            await self._check_plaintext(self._session, error)
+            raise
         finally:
             self._age = self._session.age
         if connection.uses_tls or around.settings.sasl is not None:
@@ -381,6 +410,35 @@ class BrokerLink:
                 exposed,
                 _called(self.node),
             )
+
+    async def _check_plaintext(self, session: Session, error: NodeDisconnectedError) -> None:
+        """Once per bootstrap server: is it a port for TLS, which hangs up on plain text?
+
+        Raises:
+            TlsError: it is.
+        """
+        address = self._doubtful_address
+        if (
+            address is None
+            or self._tried_tls
+            or self.node.id >= 0
+            or self._around.settings.expects_old_brokers
+            or session.connection.uses_tls
+            or session.versions is not None
+            or session.had_answered
+            or isinstance(error.__cause__, RequestTimeoutError)
+        ):
+            return
+        self._tried_tls = True
+        from aioproducer.net.security.tls_probe import speaks_tls
+
+        try:
+            async with asyncio.timeout(self._around.settings.connection_setup_timeout_s):
+                found = await speaks_tls(self._around.dialer, address, session.host)
+        except TimeoutError:
+            return
+        if found:
+            raise speaks_tls_only(session.host).with_context(node_id=self.node.id) from error
 
     async def _renew(self) -> None:
         """Authenticates again on the connection there is."""
@@ -431,6 +489,7 @@ class BrokerLink:
         self.versions = session.versions
         self._state = NodeState.READY
         self._ready_since = now = self._around.loop_time()
+        self._responses_before = self._around.traffic.of(self.node.id).responses
         self._renew_at = _INFINITY
         if session.lifetime_s is not None:
             part = _EARLIEST_RENEWAL + _RENEWAL_SPREAD * self._around.rng.random()
@@ -466,6 +525,7 @@ class BrokerLink:
         self, error: KafkaError, now: float, text: str, *, worth_a_warning: bool = True
     ) -> None:
         around, node = self._around, self.node
+        error = advised(error, node, around.bootstrap_hosts, answered=self._has_answered())
         delay = self._reconnect_backoff.delay(self._failures, around.rng)
         self._failures += 1
         self._retry_at = now + delay

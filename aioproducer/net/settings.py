@@ -8,9 +8,10 @@ pattern brokers check (KIP-511).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from aioproducer._authorization import this_principal
 from aioproducer.metrics.sampling import Sampling
 from aioproducer.net.security.sasl import Mechanism
 
@@ -51,6 +52,8 @@ class NetSettings:
     """Whether brokers are probed for their age before anything else."""
     sasl: Mechanism | None = None
     """How to authenticate; None: not at all."""
+    principal: Callable[[], str] = this_principal
+    """Says whom brokers take this client for."""
     sampling: Sampling = field(default_factory=Sampling)
     """How rates and peaks are sampled."""
     software_name: str = "aioproducer"

@@ -6,7 +6,7 @@ Owns: `Surroundings`, `NodeState`. Must not know: what a link does.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
 
@@ -41,3 +41,7 @@ class Surroundings:
     on_event: Callable[[], None]
     warnings: log.RateLimitedLog
     traffic: Traffic
+    bootstrap_hosts: set[str] = field(default_factory=set)
+    """The hosts of the bootstrap servers."""
+    answered: set[tuple[str, int]] = field(default_factory=set)
+    """Where brokers have answered requests beyond a handshake: no mistake in the options there."""

@@ -19,12 +19,15 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from aioproducer._advice import ADVICE
+from aioproducer._authorization import request_name, with_access
 from aioproducer._together import together
 from aioproducer.config import ProducerConfig
 from aioproducer.core import coordinator_questions as questions
 from aioproducer.core.coordinator_questions import Question
 from aioproducer.core.transaction_requests import CoordinatorKey, CoordinatorKind
 from aioproducer.errors import (
+    AuthorizationError,
     CoordinatorNotAvailableError,
     KafkaConnectionError,
     KafkaError,
@@ -37,6 +40,7 @@ from aioproducer.net.answers import UndecodedAnswer
 from aioproducer.net.client import NetworkClient, NodeState, PreparedRequest
 from aioproducer.net.dialer import Dialer
 from aioproducer.runtime import settings
+from aioproducer.runtime.security_settings import principal_of
 from aioproducer.types import Node
 
 _T = TypeVar("_T")
@@ -71,6 +75,7 @@ class CoordinatorClient:
         self._loop = asyncio.get_running_loop()
         self._patience = config.call_timeout_ms / 1000
         self._bound = config.call_bound
+        self._principal = principal_of(config)
         self._request_timeout = config.request_timeout_ms / 1000
         self._rng = rng or random.Random()
         self._backoff = settings.retry_backoff(config)
@@ -211,11 +216,13 @@ class CoordinatorClient:
             raise self._timeout(last) from None
 
     def _timeout(self, last: KafkaError | None) -> KafkaTimeoutError:
-        reason = "" if last is None else f": {last}"
+        reason = "" if last is None else f": {last.without_advice()}"
         advice = "it may have had its effect; it is safe to repeat"
         if isinstance(last, UnknownTopicOrPartitionError):
             # Repeating meets the same answer until somebody creates it.
-            advice = "create the topic, or check its name"
+            advice = ADVICE["topic-missing"]
+        elif last is not None and last.advice:
+            advice = f"{last.advice.rstrip('.')}; {advice}"
         topic = None if last is None else last.topic
         message = f"no outcome within {self._bound}{reason}"
         return KafkaTimeoutError(message, topic=topic, advice=advice)
@@ -258,7 +265,19 @@ class CoordinatorClient:
         answer = await client.send(node_id, request, timeout_s=self._request_timeout, now=now)
         if answer is None:
             raise NodeDisconnectedError("no answer", node_id=node_id)
-        return question.read(answer)
+        try:
+            return question.read(answer)
+        except AuthorizationError as error:
+            key = question.coordinator
+            name = None if key is None else key.name
+            is_group = key is not None and key.kind is CoordinatorKind.GROUP
+            raise with_access(
+                error,
+                request_name(question.request_type),
+                self._principal,
+                group=name if is_group else None,
+                transactional_id=None if is_group else name,
+            ) from error.__cause__
 
     async def _any_node(self) -> int:
         while (node_id := self._client.least_loaded_node(self._loop.time())) is None:

@@ -99,6 +99,6 @@ class Flushing:
     def _cause(self, batch: ProducerBatch) -> object:
         return (
             batch.last_error
-            or self._metadata.explain(*batch.topic_partition)
+            or self._metadata.explain(*batch.topic_partition).text
             or ("no answer yet" if batch.on_wire else "not sent yet")
         )

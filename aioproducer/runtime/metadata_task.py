@@ -20,7 +20,9 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from aioproducer import log
+from aioproducer._advice import joined
 from aioproducer.core.actions import look_again_at
+from aioproducer.core.reasons import Reason
 from aioproducer.errors import (
     AuthenticationError,
     BootstrapError,
@@ -425,14 +427,17 @@ class MetadataTask:
         if self._in_background or elapsed_ms < self._resolve_timeout_ms:
             return
         if self._every_start_failed_with(NameResolutionError):
+            reason = self._explain_connections()
             self._waiters.fail(
                 BootstrapError(
                     "no bootstrap server's name could be resolved within "
-                    f"bootstrap_resolve_timeout_ms={self._resolve_timeout_ms}: "
-                    f"{self._explain_connections()}",
+                    f"bootstrap_resolve_timeout_ms={self._resolve_timeout_ms}: {reason.text}",
                     elapsed_ms=elapsed_ms,
-                    advice="correct bootstrap_servers, or give names that are yet to appear some "
-                    "time with bootstrap_resolve_timeout_ms",
+                    advice=joined(
+                        reason.advice,
+                        "correct bootstrap_servers, or give names that are yet to appear some time "
+                        "with bootstrap_resolve_timeout_ms",
+                    ),
                 )
             )
 
@@ -446,10 +451,11 @@ class MetadataTask:
             if isinstance(metadata.fatal_error, BootstrapError):
                 metadata.fatal_error = None
             return
+        reason = self._explain_connections()
         error = BootstrapError(
-            f"no bootstrap server is a Kafka broker: {self._explain_connections()}",
+            f"no bootstrap server is a Kafka broker: {reason.text}",
             elapsed_ms=round((now - self._started_at) * 1000),
-            advice=NotKafkaError.advice,
+            advice=reason.advice,
         )
         error.__cause__ = self._client.connection_failures(-1)
         if not self._in_background:
@@ -495,22 +501,23 @@ class MetadataTask:
             self._nodes_told = cluster.nodes
             self._client.set_nodes(cluster.nodes, cluster.cluster_id)
 
-    def _explain_connections(self) -> str:
+    def _explain_connections(self) -> Reason:
         """The brokers that cannot be reached or throttle, and why, for timeout errors."""
         brokers = self._nodes_told or {}
         failures = self._connection_failures(brokers)
         if len(failures) == len(brokers):
-            failures += self._connection_failures(self._bootstrap)
-        parts = {"connection failures": failures, "throttled by": self._throttle_times(brokers)}
-        return "; ".join(f"{what}: {_shortened(told)}" for what, told in parts.items() if told)
+            failures |= self._connection_failures(self._bootstrap)
+        told = [f"{_place(node)}: {error.message}" for node, error in failures.items()]
+        parts = {"connection failures": told, "throttled by": self._throttle_times(brokers)}
+        advices = [error.advice for error in failures.values()]
+        return Reason(
+            "; ".join(f"{what}: {_shortened(each)}" for what, each in parts.items() if each),
+            joined(*advices[:_MOST_FAILURES_TOLD]),
+        )
 
-    def _connection_failures(self, nodes: Mapping[int, Node]) -> list[str]:
-        told = []
-        for node in nodes.values():
-            error = self._client.connection_failures(node.id)
-            if error is not None:
-                told.append(f"{_place(node)}: {error.message}")
-        return told
+    def _connection_failures(self, nodes: Mapping[int, Node]) -> dict[Node, KafkaError]:
+        failures = {node: self._client.connection_failures(node.id) for node in nodes.values()}
+        return {node: error for node, error in failures.items() if error is not None}
 
     def _throttle_times(self, nodes: Mapping[int, Node]) -> list[str]:
         now = self._loop.time()

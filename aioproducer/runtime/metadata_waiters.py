@@ -228,20 +228,21 @@ class MetadataWaiters:
         metadata, topic, partition = self._metadata, waiter.topic, waiter.partition
         error: KafkaError
         if topic is None:
-            reason = metadata.explain_failures() or "none has answered yet"
-            error = BootstrapError(f"no bootstrap server described the cluster in time: {reason}")
+            reason = metadata.explain_failures()
+            why = reason.text or "none has answered yet"
+            error = BootstrapError(f"no bootstrap server described the cluster in time: {why}")
         else:
             known = metadata.topic(topic)
             missing = "topic" if partition is None or known is None else "partition"
             reason = metadata.explain(topic, partition)
-            error = MetadataTimeoutError(f"the {missing} is not present in metadata: {reason}")
+            error = MetadataTimeoutError(f"the {missing} is not present in metadata: {reason.text}")
             if known is None:
                 error.__cause__ = metadata.topic_error(topic)
             elif missing == "partition":
                 error.__cause__ = InvalidPartitionError(
                     f"the topic has {len(known.partitions)} partition(s)", topic=topic
                 )
-        self._finish(waiter, self._with_facts(error, waiter))
+        self._finish(waiter, self._with_facts(error.with_context(advice=reason.advice), waiter))
 
     def _with_facts(self, error: KafkaError, waiter: _Waiter) -> KafkaError:
         return error.with_context(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable
+from functools import cache
 from inspect import isawaitable
 from math import floor
 from random import Random
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from aioproducer import log
+from aioproducer._authorization import this_principal
 from aioproducer._option_rules_security import PASSWORD_MECHANISMS, jaas_login
 from aioproducer._secrets import cleared, hides_arguments
 from aioproducer.errors import (
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from aioproducer._jaas import JaasLogin
     from aioproducer.config import ProducerConfig
     from aioproducer.net.security.oidc import Assertions
-    from aioproducer.net.security.tls import TlsContexts
+    from aioproducer.net.security.tls import TlsContexts, TlsSettings
 
 _log = log.get("runtime")
 _EXTENSION = "extension_"
@@ -56,34 +58,73 @@ def tls_contexts(config: ProducerConfig) -> TlsContexts | None:
     """
     if "SSL" not in config.security_protocol:
         return None
-    from aioproducer.net.security.tls import TlsContexts, TlsSettings
+    from aioproducer.net.security.tls import TlsContexts
+
+    return TlsContexts(_tls_settings(config))
+
+
+def _tls_settings(config: ProducerConfig) -> TlsSettings:
+    from aioproducer.net.security.tls import TlsSettings
 
     chosen = config.explicitly_set
     enabled = config.ssl_enabled_protocols
     versions = tuple(name for name in enabled if name <= config.ssl_protocol)
     if not versions:
         raise ConfigError("ssl_protocol is below every version of ssl_enabled_protocols")
-    return TlsContexts(
-        TlsSettings(
-            context=config.ssl_context,
-            truststore_location=config.ssl_truststore_location,
-            truststore_password=config.ssl_truststore_password,
-            truststore_kind=(
-                config.ssl_truststore_type if "ssl_truststore_type" in chosen else None
-            ),
-            truststore_certificates=config.ssl_truststore_certificates,
-            keystore_location=config.ssl_keystore_location,
-            keystore_password=config.ssl_keystore_password,
-            keystore_kind=config.ssl_keystore_type if "ssl_keystore_type" in chosen else None,
-            keystore_certificate_chain=config.ssl_keystore_certificate_chain,
-            keystore_key=config.ssl_keystore_key,
-            key_location=config.ssl_key_location,
-            key_password=config.ssl_key_password,
-            verify_host_name=config.ssl_endpoint_identification_algorithm == "https",
-            versions=versions,
-            cipher_suites=tuple(config.ssl_cipher_suites),
-        )
+    return TlsSettings(
+        context=config.ssl_context,
+        truststore_location=config.ssl_truststore_location,
+        truststore_password=config.ssl_truststore_password,
+        truststore_kind=(config.ssl_truststore_type if "ssl_truststore_type" in chosen else None),
+        truststore_certificates=config.ssl_truststore_certificates,
+        keystore_location=config.ssl_keystore_location,
+        keystore_password=config.ssl_keystore_password,
+        keystore_kind=config.ssl_keystore_type if "ssl_keystore_type" in chosen else None,
+        keystore_certificate_chain=config.ssl_keystore_certificate_chain,
+        keystore_key=config.ssl_keystore_key,
+        key_location=config.ssl_key_location,
+        key_password=config.ssl_key_password,
+        verify_host_name=config.ssl_endpoint_identification_algorithm == "https",
+        versions=versions,
+        cipher_suites=tuple(config.ssl_cipher_suites),
     )
+
+
+# -- the principal -------------------------------------------------------------------------------
+
+
+def principal_of(config: ProducerConfig) -> Callable[[], str]:
+    """What says whom brokers take a client with these options for, as far as they tell."""
+    return cache(lambda: _principal(config))
+
+
+def _principal(config: ProducerConfig) -> str:
+    if "SASL" in config.security_protocol:
+        return _sasl_principal(config)
+    if config.security_protocol == "PLAINTEXT":
+        return "User:ANONYMOUS (no SASL, no client certificate)"
+    if config.ssl_context is not None:
+        return this_principal()
+    from aioproducer.net.security.tls import client_subject
+
+    try:
+        subject = client_subject(_tls_settings(config))
+    except (ConfigError, ValueError):
+        return "the subject of the client's certificate"
+    if subject is None:
+        return "User:ANONYMOUS (no client certificate)"
+    return f"the client's certificate {subject}"
+
+
+def _sasl_principal(config: ProducerConfig) -> str:
+    name = config.sasl_mechanism
+    if name not in {"PLAIN", *PASSWORD_MECHANISMS}:
+        whose = {"OAUTHBEARER": "token's subject", "GSSAPI": "Kerberos principal"}
+        return f"the {whose.get(name, 'identity')} ({name})"
+    if config.sasl_credentials is not None:
+        return f"the user that sasl_credentials gives ({name})"
+    login = jaas_login(config.sasl_jaas_config, name)
+    return f"User:{config.sasl_username or login.options['username']}"
 
 
 # -- SASL ----------------------------------------------------------------------------------------

@@ -31,7 +31,6 @@ from aioproducer.errors import (
     NodeDisconnectedError,
     ProducerFailedError,
     UnsupportedVersionError,
-    error_from_code,
 )
 from aioproducer.net.client import NetworkClient, PreparedRequest
 from aioproducer.net.in_flight import outcome_of
@@ -65,10 +64,6 @@ _TRANSACTIONS_V2_SINCE = 12
 _ANSWERS = (Acknowledgement, ProduceResponse)
 _NO_TRANSACTION_TIMEOUT = 2**31 - 1
 _PRODUCER_ID = "producer id"
-_NO_PRODUCER_ID = (
-    "the broker gave no producer id (InitProducerId), which idempotence needs: where it is not "
-    "allowed, grant IDEMPOTENT_WRITE on the cluster or, since Kafka 2.8, WRITE on a topic"
-)
 
 
 class SenderTask:
@@ -312,7 +307,7 @@ class SenderTask:
             self.wake()
             return
         if isinstance(answer, InitProducerIdResponse):
-            failure = error_from_code(answer.error_code, advice=_NO_PRODUCER_ID)
+            failure = self._sender.refusal_of_identity(answer.error_code)
         failure = failure or NodeDisconnectedError("no answer to InitProducerId")
         self._on_identity_failure(failure.with_context(node_id=node_id))
         self.wake()

@@ -27,7 +27,7 @@ from aioproducer.net.old_brokers import ranges_of_old_broker
 from aioproducer.records.codecs import codec_for
 from aioproducer.runtime.appender import AppenderSettings
 from aioproducer.runtime.encoder import BatchEncoder
-from aioproducer.runtime.security_settings import sasl_mechanism, tls_contexts
+from aioproducer.runtime.security_settings import principal_of, sasl_mechanism, tls_contexts
 
 if TYPE_CHECKING:
     from random import Random
@@ -68,6 +68,7 @@ def sender_settings(config: ProducerConfig) -> SenderSettings:
         retries=config.retries,
         retry_backoff=retry_backoff(config),
         delivery_timeout=config.delivery_timeout_ms / 1000,
+        principal=principal_of(config),
     )
 
 
@@ -100,6 +101,7 @@ def net_settings(config: ProducerConfig) -> NetSettings:
         old_broker_versions=ranges_of_old_broker(config.broker_version_fallback),
         expects_old_brokers="broker_version_fallback" in config.explicitly_set,
         sasl=sasl_mechanism(config),
+        principal=principal_of(config),
         sampling=sampling(config),
         software_version=__version__,
     )
@@ -138,6 +140,7 @@ def make_metadata(config: ProducerConfig, rng: Random) -> Metadata:
         backoff=retry_backoff(config),
         allow_auto_create=config.allow_auto_create_topics,
         rng=rng,
+        principal=principal_of(config),
     )
 
 
@@ -159,7 +162,9 @@ def make_dialogue(
     config: ProducerConfig, transactions: TransactionManager, rng: Random
 ) -> CoordinatorDialogue:
     """What asks the coordinators."""
-    return CoordinatorDialogue(transactions, retry_backoff(config), rng)
+    return CoordinatorDialogue(
+        transactions, retry_backoff(config), rng, principal=principal_of(config)
+    )
 
 
 def make_sequencer(config: ProducerConfig, transactions: TransactionManager | None) -> Sequencer:

@@ -123,9 +123,9 @@ def test_what_is_no_group_is_refused(strange: object) -> None:
 @pytest.mark.parametrize(
     ("error", "advice"),
     [
-        (TransactionAbortableError("lost"), "Abort the transaction"),
-        (FatalTransactionError("lost"), "Close this producer"),
-        (ProducerFencedError(), "Close this producer"),
+        (TransactionAbortableError("lost"), "abort the transaction"),
+        (FatalTransactionError("lost"), "close this producer"),
+        (ProducerFencedError(), "close this producer"),
     ],
 )
 def test_errors_say_what_to_do_next_and_survive_a_pickle(error: Exception, advice: str) -> None:

@@ -1,4 +1,5 @@
-"""The error catalogue, made of the error tables: what happened, may it be written, what to do.
+"""The error catalogue, made of the error tables and the advice table: what happened, may it be
+written, what to do.
 
 Owns: the page, and for errors that arise in the client the two answers their classes do not carry.
 Must not know: broker codes one by one; families, effects and the codes that precede the append tell.
@@ -11,6 +12,7 @@ from types import ModuleType
 from typing import Final
 
 from aioproducer import _error_table, _error_table_others, errors
+from aioproducer._advice import ADVICE
 from aioproducer.core.produce_rules import SURELY_REFUSED
 from aioproducer.errors import BrokerError, KafkaError, TransactionEffect
 
@@ -29,6 +31,22 @@ A program that publishes a record again after `POSSIBLY_PERSISTED` may write it 
 not.
 
 """
+
+TROUBLES: Final = """
+## What to do
+
+`advice` of an error, and the last part of its text, come from this table; more than one may apply. `aioproducer doctor`
+finds most of these and has the same codes.
+
+| code | what to do |
+|---|---|
+"""
+
+
+def see(*codes: str) -> str:
+    """Links into the table of what to do."""
+    return "See " + ", ".join(f"[`{code}`](#{code})" for code in codes if ADVICE[code]) + "."
+
 
 _NEVER: Final = "no: the call raised it"
 _ASK: Final = "`persistence` tells"
@@ -63,28 +81,54 @@ CLIENT: Final[dict[str, tuple[str, str]]] = {
     "SchemaRegistryError": (_NEVER, "See `status`; try again if it is `retriable`."),
     "SchemaNotFoundError": (_NEVER, "Register the schema when you deploy."),
     "IncompatibleSchemaError": (_NEVER, "Change the schema so that readers can follow: `details`."),
-    "InvalidPartitionError": (_NEVER, "Choose one of `partitions_for(topic)`."),
+    "InvalidPartitionError": (_NEVER, ""),
     "WouldBlockError": (_NEVER, ""),
     "BufferFullError": (_NEVER, ""),
     "KafkaTimeoutError": (_ASK, "The text says which wait; try again, or give it more time."),
     "BufferExhaustedError": (_NEVER, ""),
-    "MetadataTimeoutError": (_NEVER, "Create the topic, or check its name and the brokers."),
-    "DeliveryTimeoutError": (_ASK, "The text says what it waited for: look at the brokers."),
-    "RequestTimeoutError": (_ASK, "It was tried again; a broker is slow or cut off."),
-    "NotKafkaError": (_NEVER, ""),
-    "KafkaConnectionError": (_ASK, "It was tried again; look at the network and the brokers."),
-    "TlsError": (_ASK, ""),
-    "NodeDisconnectedError": (
-        _ASK,
-        "It was tried again; the broker, or something between, hung up.",
+    "MetadataTimeoutError": (
+        _NEVER,
+        see("topic-missing", "topic-not-created-here", "partition-unknown", "no-answer"),
     ),
-    "ConnectionSetupTimeoutError": (_ASK, "It was tried again; is a firewall in the way?"),
-    "NameResolutionError": (_ASK, "It was tried again; check DNS and the advertised listeners."),
+    "DeliveryTimeoutError": (
+        _ASK,
+        "The text says what it waited for. "
+        + see(
+            "advertised-unreachable", "broker-away", "too-few-replicas", "partition-without-leader"
+        ),
+    ),
+    "RequestTimeoutError": (_ASK, "It was tried again. " + see("no-answer", "broker-away")),
+    "NotKafkaError": (_NEVER, ""),
+    "KafkaConnectionError": (
+        _ASK,
+        "It was tried again. "
+        + see("port-refused", "port-unreachable", "advertised-unreachable", "broker-away"),
+    ),
+    "TlsError": (
+        _ASK,
+        see(
+            "tls-expected",
+            "tls-not-spoken",
+            "authority-unknown",
+            "host-name-mismatch",
+            "certificate-expired",
+            "client-certificate-refused",
+        ),
+    ),
+    "NodeDisconnectedError": (_ASK, "It was tried again. " + see("hung-up", "sasl-expected")),
+    "ConnectionSetupTimeoutError": (
+        _ASK,
+        "It was tried again. " + see("port-silent", "advertised-unreachable"),
+    ),
+    "NameResolutionError": (
+        _ASK,
+        "It was tried again. " + see("name-unresolved", "advertised-unreachable"),
+    ),
     "ProxyError": (_ASK, ""),
     "ProxyAuthenticationError": (_NO_RECORD, ""),
     "BootstrapError": (_NO_RECORD, ""),
     "NotConnectedError": (_NO_RECORD, ""),
-    "ProtocolError": (_ASK, "Is it a Kafka listener, and of the `security_protocol` set here?"),
+    "ProtocolError": (_ASK, see("not-kafka", "tls-expected", "sasl-expected")),
     "UnsupportedCodecError": (_NO_RECORD, "Install the codec's library; the text names it."),
     "AuthenticationError": (_ASK, ""),
     "AuthorizationError": (_ASK, ""),
@@ -115,6 +159,8 @@ def page() -> str:
         parts.append("| error | code | what happened | may it be written | what to do |\n")
         parts.append("|---|---:|---|---|---|\n")
         parts += map(_broker_row, _rows_of(table))
+    parts.append(TROUBLES)
+    parts += [f'| <a id="{code}"></a>`{code}` | {advice} |\n' for code, advice in ADVICE.items()]
     return "".join(parts)
 
 

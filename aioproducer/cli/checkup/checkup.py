@@ -29,6 +29,7 @@ from aioproducer.core.coordinator_questions import describe, find_coordinator
 from aioproducer.core.transaction_requests import CoordinatorKey, CoordinatorKind
 from aioproducer.errors import AuthorizationError, ConfigError, KafkaError
 from aioproducer.runtime.native_core import missing_core
+from aioproducer.runtime.security_settings import principal_of
 from aioproducer.types import Node
 from aioproducer.wire.messages import MetadataResponse, MetadataResponseTopic
 
@@ -191,11 +192,13 @@ class Checkup:
     async def _examine_topic(self, guide: Visit, name: str, cluster: MetadataResponse) -> None:
         found = next((each for each in cluster.topics if each.name == name), None)
         configs = await self._topic_configs(guide, name) if found is not None else None
-        findings = list(topic.topic_findings(name, found, configs, acks=str(self._config.acks)))
+        who = principal_of(self._config)()
+        acks = str(self._config.acks)
+        findings = list(topic.topic_findings(name, found, configs, acks=acks, principal=who))
         self._report(*findings)
         if found is None or found.error_code or not found.partitions:
             return
-        self._report(topic.write_permission(name, found))
+        self._report(topic.write_permission(name, found, who))
         written = []
         if self._wishes.write:
             written = await trial.write_one(self._config, name, self._wishes.step_s)
@@ -308,7 +311,7 @@ def _reachable(node: Node, place: str, how: str) -> Finding:
 def _refused(code: str, error: KafkaError, *, warns: bool = False) -> TroubleError:
     return TroubleError(
         code,
-        str(error).partition(" -> ")[0],
+        error.without_advice(),
         status=Status.WARN if warns else Status.FAIL,
         exit_code=exit_code_for(error),
     )

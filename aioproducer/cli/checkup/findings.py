@@ -9,13 +9,18 @@ in `CODES`); nothing here holds a secret.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from aioproducer._advice import CHECKS
 from aioproducer._printable import printable
 from aioproducer.cli.exit_codes import ExitCode
+from aioproducer.config import OPTIONS
+
+_NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 
 _LONGEST_TEXT = 2000
 
@@ -99,7 +104,7 @@ class TroubleError(Exception):
         super().__init__(found)
         self.code: str = code
         self.found: str = found
-        self.advice: str = advice or CODES[code]
+        self.advice: str = CODES[code] if advice is None else as_typed(advice)
         self.details: tuple[str, ...] = details
         self.status: Status = status
         self.exit_code: ExitCode = exit_code
@@ -128,68 +133,14 @@ def verdict(findings: Iterable[Finding]) -> tuple[Status, ExitCode]:
     return (Status.WARN if warned else Status.OK), ExitCode.OK
 
 
-CODES: Mapping[str, str] = {
-    "options-refused": "correct the option",
-    "name-unresolved": "check the spelling, /etc/hosts, and which DNS servers this machine asks",
-    "name-slow": "check which DNS servers this machine asks, and whether they can be reached",
-    "port-refused": "is the broker running, and is this the port of one of its listeners?",
-    "port-silent": "something swallows the packets: look at firewalls, security groups, routes "
-    "and VPNs between here and there",
-    "port-unreachable": "check the address, and the routes from here to there",
-    "address-silent": "connecting by this name costs a timeout now and then: take the address out "
-    "of the DNS, or open the way to it",
-    "tls-not-spoken": "set security.protocol to PLAINTEXT or SASL_PLAINTEXT, or use the port of "
-    "the brokers' TLS listener",
-    "tls-expected": "set security.protocol to SSL or SASL_SSL, or use the port of another listener",
-    "certificate-expired": "renew the broker's certificate; if it is fresh, this machine's clock "
-    "is wrong",
-    "certificate-not-yet-valid": "set this machine's clock, or wait until the certificate is valid",
-    "certificate-expires-soon": "renew the broker's certificate in time",
-    "authority-unknown": "name the authority that signed it in ssl.truststore.location or "
-    "ssl.truststore.certificates",
-    "host-name-mismatch": "connect by a name the certificate has, or have one issued for this name",
-    "certificate-refused": "look at the certificates below",
-    "client-certificate-refused": "give a certificate the broker trusts in ssl.keystore.*, or "
-    "other TLS versions or cipher suites",
-    "tls-failed": "compare TLS versions and cipher suites with those of the broker's listener",
-    "hung-up": "look at the broker's log; a listener of another kind, a balancer without brokers "
-    "or a firewall may do that, too",
-    "no-answer": "the port is open but nobody answers: is it Kafka's, and is the broker well?",
-    "not-kafka": "use a port that Kafka listens on",
-    "versions-unsupported": "upgrade the broker or this client",
-    "sasl-expected": "set security.protocol to SASL_SSL or SASL_PLAINTEXT, and sasl.mechanism to "
-    "one that is offered",
-    "sasl-not-expected": "set security.protocol to PLAINTEXT or SSL for this port",
-    "mechanism-not-offered": "set sasl.mechanism to one that is offered",
-    "credentials-exposed": "use security.protocol=SASL_SSL, or a SCRAM mechanism",
-    "credentials-refused": "check user name and password (or token), and that this user exists",
-    "credentials-unavailable": "check where the credentials come from",
-    "authentication-failed": "look at the broker's log for the reason",
-    "metadata-refused": "look at the broker's log for the reason",
-    "clusters-differ": "name servers of one cluster only in bootstrap.servers",
-    "no-brokers": "wait until the brokers have found together; look at their logs",
-    "advertised-unreachable": "set advertised.listeners on the broker to a name and port that can "
-    "be reached from here",
-    "advertised-refused": "the broker is there but refuses us at the address it advertises; is "
-    "that the right listener?",
-    "address-shared": "each broker needs an address of its own in advertised.listeners",
-    "topic-missing": "create it with aioproducer topics create",
-    "topic-name-invalid": "use letters, digits, '.', '_' and '-', at most 249 of them",
-    "topic-unauthorized": "grant this principal DESCRIBE and WRITE on the topic",
-    "partition-without-leader": "bring the brokers back that hold its replicas",
-    "too-few-in-sync": "acks=all fails until enough replicas are in sync: bring the brokers back "
-    "that lag or are down",
-    "under-replicated": "bring the brokers back that lag or are down",
-    "topic-unavailable": "try again in a moment; look at the brokers' logs",
-    "write-unauthorized": "grant this principal WRITE on the topic",
-    "write-failed": "see the reason",
-    "transactional-id-unauthorized": "grant this principal DESCRIBE and WRITE on the transactional "
-    "id",
-    "coordinator-unavailable": "wait until the cluster's __transaction_state topic has its leaders",
-    "transaction-state-unknown": "look at it with the cluster's own tools",
-    "clock-skewed": "set the clocks: run an NTP client on this machine and on the brokers",
-    "native-core-missing": "install a wheel, or a C compiler and then the package anew; see that "
-    "no source tree is found before the installed package",
-    "out-of-time": "give more with --timeout, or see above what is slow",
-}
+def as_typed(advice: str) -> str:
+    """The advice with the options' names as they are in files and on the command line."""
+    return _NAME.sub(lambda found: _kafka_name(found[0]), advice)
+
+
+def _kafka_name(name: str) -> str:
+    return OPTIONS[name].kafka_name if name in OPTIONS else name
+
+
+CODES: Mapping[str, str] = {code: as_typed(advice) for code, advice in CHECKS.items()}
 """Every trouble, and what to do about it where nothing better is known."""

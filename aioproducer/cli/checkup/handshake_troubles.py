@@ -8,7 +8,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 
-from aioproducer.cli.checkup.certificates import Certificate
+from aioproducer._advice import ADVICE
 from aioproducer.cli.checkup.findings import TroubleError
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.errors import (
@@ -25,7 +25,7 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.net.refusals import RefusedDialError
-from aioproducer.net.security.tls_failures import USE_PLAINTEXT, USE_TLS
+from aioproducer.net.security.certificates import Certificate
 
 _BY_VERIFICATION = {
     9: "certificate-not-yet-valid",
@@ -55,10 +55,9 @@ def of_tls(error: OSError, chain: Sequence[Certificate]) -> TroubleError:
 
 def of_tls_refusal(error: AuthenticationError, lines: tuple[str, ...]) -> TroubleError:
     """One side refuses the other's TLS, and no certificate of the broker's is why."""
-    if error.advice == USE_PLAINTEXT:
-        return TroubleError("tls-not-spoken", error.message)
-    if error.advice == USE_TLS:
-        return TroubleError("tls-expected", error.message)
+    for code in ("tls-not-spoken", "tls-expected"):
+        if error.advice == ADVICE[code]:
+            return TroubleError(code, error.message)
     code = "client-certificate-refused" if "refused" in error.message else "tls-failed"
     return TroubleError(code, error.message, None, *lines)
 

@@ -18,6 +18,7 @@ from typing import Any
 from aioproducer.cli.sessions import hang_up
 from aioproducer.config import ProducerConfig
 from aioproducer.net.dialer import Address, Dialer
+from aioproducer.net.security.tls_probe import speaks_tls
 from aioproducer.net.settings import NetSettings
 from aioproducer.runtime import settings as made
 
@@ -80,9 +81,7 @@ class Means:
     async def speaks_tls(self, address: Address, name: str) -> bool:
         """Whether TLS is spoken there, on whatever terms."""
         try:
-            async with self.shown(address, name):
-                return True
-        except ssl.SSLError as error:
-            return "ALERT" in (error.reason or "")
-        except OSError:
+            async with asyncio.timeout(self.step_s):
+                return await speaks_tls(self.plain, address, name)
+        except TimeoutError:
             return False

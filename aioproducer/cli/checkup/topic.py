@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from aioproducer._authorization import this_principal, with_access
 from aioproducer.cli.checkup.findings import Finding, Status, TroubleError
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.errors import (
@@ -14,7 +15,7 @@ from aioproducer.errors import (
     LeaderNotAvailableError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
-    error_for_code,
+    error_from_code,
 )
 from aioproducer.wire.messages import MetadataResponseTopic
 from aioproducer.wire.messages.metadata import MetadataResponsePartition
@@ -36,12 +37,17 @@ _BY_CODE: Mapping[int, str] = {
 
 
 def topic_findings(
-    name: str, topic: MetadataResponseTopic | None, configs: Mapping[str, str] | None, *, acks: str
+    name: str,
+    topic: MetadataResponseTopic | None,
+    configs: Mapping[str, str] | None,
+    *,
+    acks: str,
+    principal: str = this_principal(),
 ) -> Iterator[Finding]:
     """What there is to say; `configs` are None where they may not be seen."""
     code = UnknownTopicOrPartitionError.code if topic is None else topic.error_code
     if topic is None or (code and code != LeaderNotAvailableError.code):
-        yield _missing(name, code).finding("topic", name)
+        yield _missing(name, code, principal).finding("topic", name)
         return
     troubles = list(_troubles(topic, configs or {}, acks=acks))
     for trouble in troubles:
@@ -50,7 +56,9 @@ def topic_findings(
         yield Finding.good("topic", name, _summary(topic, configs))
 
 
-def write_permission(name: str, topic: MetadataResponseTopic) -> Finding:
+def write_permission(
+    name: str, topic: MetadataResponseTopic, principal: str = this_principal()
+) -> Finding:
     """Whether this principal may write, by what the broker says (KIP-430)."""
     allowed = topic.topic_authorized_operations
     if allowed == _NOT_TOLD:
@@ -61,16 +69,17 @@ def write_permission(name: str, topic: MetadataResponseTopic) -> Finding:
             "try it with --write",
         )
     if not allowed & 1 << _WRITE:
-        trouble = TroubleError("write-unauthorized", "this principal may not WRITE to the topic")
+        found = f"{principal} may not WRITE to the topic"
+        trouble = TroubleError("write-unauthorized", found)
         return trouble.finding("authorization", name)
-    return Finding.good("authorization", name, "this principal may WRITE to the topic")
+    return Finding.good("authorization", name, f"{principal} may WRITE to the topic")
 
 
-def _missing(name: str, code: int) -> TroubleError:
-    error = error_for_code(code)
+def _missing(name: str, code: int, principal: str) -> TroubleError:
+    error = with_access(error_from_code(code), "Metadata", lambda: principal)
     known = _BY_CODE.get(code, "topic-unavailable")
     advice = f"create it: aioproducer topics create {name}" if known == "topic-missing" else None
-    return TroubleError(known, f"{error.error_name}: {error.default_message}", advice)
+    return TroubleError(known, error.without_advice(), advice)
 
 
 def _troubles(

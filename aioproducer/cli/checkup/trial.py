@@ -71,7 +71,7 @@ def _trouble(error: KafkaError) -> TroubleError:
         code = "clock-skewed"
     return TroubleError(
         code,
-        " ".join(str(error).partition(" -> ")[0].split()),
+        " ".join(error.without_advice().split()),
         error.advice if code == "write-failed" else None,
         exit_code=exit_code_for(error),
     )

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 from aioproducer.cli.checkup import handshake_troubles as troubles
 from aioproducer.cli.checkup import questions
-from aioproducer.cli.checkup.certificates import Certificate, shown_chain
 from aioproducer.cli.checkup.findings import Finding, Status, TroubleError
 from aioproducer.cli.checkup.means import READ_AHEAD_BYTES, Means
 from aioproducer.cli.checkup.releases import guessed_release
@@ -26,6 +25,7 @@ from aioproducer.core.coordinator_questions import Question
 from aioproducer.errors import KafkaError
 from aioproducer.net.dialer import Address
 from aioproducer.net.handshake import Session, negotiate_versions
+from aioproducer.net.security.certificates import Certificate, shown_chain
 from aioproducer.net.security.sasl.authentication import authenticate, exposed_to
 from aioproducer.net.security.tls_failures import refusal
 

@@ -1,21 +1,26 @@
 """What it may mean that a broker hangs up without a word, depending on when it does.
 
-Owns: the hints. Must not know: who tries again. A hint is no verdict: brokers that shut down and
+Owns: the hints, which are for connections to where no broker has answered before. Must not know:
+who tries again. A hint is no verdict: brokers that shut down and
 balancers without a broker hang up as well, so these errors stay retriable, as in Java
 (NetworkClient.processDisconnection).
 """
 
 from __future__ import annotations
 
+from aioproducer._advice import ADVICE
 from aioproducer.errors import KafkaError, NodeDisconnectedError, RequestTimeoutError
-from aioproducer.net.security.tls_failures import USE_TLS
 
 
 def in_negotiation(error: KafkaError, *, uses_tls: bool) -> KafkaError:
     """The broker would not even tell its versions."""
     if uses_tls:
-        return _hinted(error, "the broker may not accept our certificate (ssl_keystore_*)")
-    return _hinted(error, f"the port may be one for TLS: {USE_TLS}")
+        return _hinted(
+            error,
+            "the broker may not accept our certificate",
+            ADVICE["client-certificate-refused"],
+        )
+    return _hinted(error, "the port may be one for TLS", ADVICE["tls-expected"])
 
 
 def in_authentication(error: KafkaError, mechanism: str) -> KafkaError:
@@ -24,21 +29,20 @@ def in_authentication(error: KafkaError, mechanism: str) -> KafkaError:
         error,
         f"this was during authentication by {mechanism}: brokers before 1.0 do that to wrong "
         "credentials, and firewalls to what they dislike",
+        ADVICE["hung-up"],
     )
 
 
 def on_first_request(error: KafkaError) -> KafkaError:
     """Nothing was answered on a connection without authentication."""
-    return _hinted(
-        error, "the port may be one for SASL: use security_protocol=SASL_SSL or SASL_PLAINTEXT"
-    )
+    return _hinted(error, "the port may be one for SASL", ADVICE["sasl-expected"])
 
 
-def _hinted(error: KafkaError, hint: str) -> KafkaError:
+def _hinted(error: KafkaError, hint: str, advice: str) -> KafkaError:
     if not isinstance(error, NodeDisconnectedError) or _is_timeout(error):
         return error
     told = NodeDisconnectedError(
-        f"{error.message}; if that always happens, {hint}", node_id=error.node_id
+        f"{error.message}; if that always happens, {hint}", node_id=error.node_id, advice=advice
     )
     told.__cause__ = error.__cause__
     return told

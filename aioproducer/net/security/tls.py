@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Final
 
 from aioproducer import log
+from aioproducer._advice import ADVICE
 from aioproducer._secrets import Unpicklable, hides_arguments
 from aioproducer.errors import ConfigError
+from aioproducer.net.security.certificates import read_certificate
 from aioproducer.net.security.pem import PemStore, parse_pem, read_store
 
 _logger = log.get("net")
@@ -144,7 +146,7 @@ def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
         location = "ssl_truststore_certificates"
         store = parse_pem(settings.truststore_certificates or "")
     if not store.certificates:
-        raise ConfigError(f"{location} holds no certificate")
+        raise ConfigError(f"{location} holds no certificate", advice=ADVICE["certificate-missing"])
     try:
         context.load_verify_locations(cadata="".join(store.certificates))
     except (ssl.SSLError, ValueError):
@@ -160,7 +162,10 @@ def _load_identity(context: ssl.SSLContext, settings: TlsSettings) -> None:
         return
     if not store.certificates or store.private_key is None:
         missing = "private key" if store.certificates else "certificate"
-        raise ConfigError(f"the client's keystore holds no {missing}")
+        raise ConfigError(
+            f"{_keystore_option(settings)} holds no {missing}",
+            advice=ADVICE["client-certificate-missing"],
+        )
     password = store.password
 
     def tell_password() -> str:
@@ -184,6 +189,11 @@ def _load_identity(context: ssl.SSLContext, settings: TlsSettings) -> None:
             ) from None
 
 
+def _keystore_option(settings: TlsSettings) -> str:
+    given = settings.keystore_location is not None
+    return "ssl_keystore_location" if given else "ssl_keystore_certificate_chain"
+
+
 def _identity(settings: TlsSettings) -> PemStore | None:
     """The client's certificates and key, from wherever each was given."""
     if settings.keystore_location is not None:
@@ -200,6 +210,19 @@ def _identity(settings: TlsSettings) -> PemStore | None:
     elif settings.key_location is not None:
         key = read_store(settings.key_location, settings.key_password).private_key
     return PemStore(store.certificates, key, settings.key_password)
+
+
+def client_subject(settings: TlsSettings) -> str | None:
+    """The subject of the client's certificate; None without one. Reads files.
+
+    Raises:
+        ConfigError: a store is of no use.
+        ValueError: the certificate is malformed.
+    """
+    store = _identity(settings)
+    if store is None or not store.certificates:
+        return None
+    return read_certificate(ssl.PEM_cert_to_DER_cert(store.certificates[0])).subject
 
 
 @contextmanager

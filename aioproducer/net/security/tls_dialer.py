@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 
+from aioproducer._advice import ADVICE
 from aioproducer.errors import ProtocolError
 from aioproducer.net.dialer import Address, Dialer
 from aioproducer.net.refusals import RefusedDialError
@@ -25,7 +26,7 @@ _PROBE_ID = 0x746C73
 _PROBE_BYTES = 4096
 _HUNG_UP = (
     "the connection was closed during the TLS handshake; if that always happens, the broker may "
-    "not accept our certificate (ssl_keystore_*), or this is no port of Kafka's"
+    "not accept our certificate, or this is no port of Kafka's"
 )
 _NO_LIMIT_S = 24 * 3600.0
 """For asyncio's own limit on a handshake: the caller's is shorter and says more."""
@@ -83,6 +84,8 @@ class _HangUpError(ConnectionError):
 
     Kafka takes the beginning of TLS for a request of 352 MiB, and hangs up without a word.
     """
+
+    advice = ADVICE["client-certificate-refused"]
 
 
 async def _speaks_plainly(dialer: Dialer, address: Address) -> bool:

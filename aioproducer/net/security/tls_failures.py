@@ -10,13 +10,8 @@ from __future__ import annotations
 
 import ssl
 
+from aioproducer._advice import ADVICE
 from aioproducer.errors import TlsError
-
-_NAME_MISMATCHES = frozenset({62, 64})
-"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
-
-_NOT_IN_ITS_TIME = frozenset({9, 10})
-"""X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
 
 _NOT_TLS = (
     "WRONG_VERSION_NUMBER",
@@ -26,11 +21,13 @@ _NOT_TLS = (
     "UNKNOWN_PROTOCOL",
 )
 
-USE_PLAINTEXT = (
-    "security_protocol asks for TLS: use the port of the brokers' TLS listener, or PLAINTEXT or "
-    "SASL_PLAINTEXT for this one"
-)
-USE_TLS = "use security_protocol=SSL or SASL_SSL for this port, or the port of another listener"
+_BY_VERIFICATION = {
+    9: "certificate-not-yet-valid",
+    10: "certificate-expired",
+    62: "host-name-mismatch",
+    64: "host-name-mismatch",
+}
+"""What to do about OpenSSL's X509_V_ERR_* codes; otherwise the authority is not known."""
 
 _ALERT = b"\x15\x03"
 
@@ -47,17 +44,24 @@ def refusal(error: BaseException | None, host: str) -> TlsError | None:
     if "ALERT" in reason:
         return TlsError(
             f"{host} refused the TLS handshake ({reason.lower().replace('_', ' ')})",
-            advice="the broker wants another certificate of ours (ssl_keystore_*), or other TLS "
-            "versions or cipher suites",
+            advice=ADVICE["client-certificate-refused"],
         )
     if "UNEXPECTED_EOF" in reason or isinstance(error, ssl.SSLZeroReturnError | ssl.SSLEOFError):
         return None
-    return TlsError(f"TLS with {host} failed: {reason.lower().replace('_', ' ') or error}")
+    return TlsError(
+        f"TLS with {host} failed: {reason.lower().replace('_', ' ') or error}",
+        advice=ADVICE["tls-failed"],
+    )
 
 
 def not_tls(host: str) -> TlsError:
     """The port is one without TLS."""
-    return TlsError(f"{host} does not speak TLS on this port", advice=USE_PLAINTEXT)
+    return TlsError(f"{host} does not speak TLS on this port", advice=ADVICE["tls-not-spoken"])
+
+
+def speaks_tls_only(host: str) -> TlsError:
+    """The port is one for TLS."""
+    return TlsError(f"{host} speaks TLS on this port", advice=ADVICE["tls-expected"])
 
 
 def check_not_tls(prefix: bytes) -> None:
@@ -67,24 +71,15 @@ def check_not_tls(prefix: bytes) -> None:
         TlsError: they are a TLS alert.
     """
     if prefix.startswith(_ALERT):
-        raise TlsError("the broker answers in TLS on this port", advice=USE_TLS)
+        raise TlsError("the broker answers in TLS on this port", advice=ADVICE["tls-expected"])
 
 
 def _untrusted(error: ssl.SSLCertVerificationError, host: str) -> TlsError:
     why = error.verify_message.rstrip(".")
-    if error.verify_code in _NAME_MISMATCHES:
+    kind = _BY_VERIFICATION.get(error.verify_code, "authority-unknown")
+    if kind == "host-name-mismatch":
         return TlsError(
             f"the broker's certificate is for another host than {host}: {why}",
-            advice="connect by a name the certificate has (bootstrap_servers and the brokers' "
-            'advertised.listeners); ssl_endpoint_identification_algorithm="" gives up the check',
+            advice=f'{ADVICE[kind]}; ssl_endpoint_identification_algorithm="" gives up the check',
         )
-    if error.verify_code in _NOT_IN_ITS_TIME:
-        return TlsError(
-            f"the broker's certificate is not trusted: {why}",
-            advice="renew the broker's certificate, or set this machine's clock",
-        )
-    return TlsError(
-        f"the broker's certificate is not trusted: {why}",
-        advice="name the authority that signed it in ssl_truststore_location or "
-        "ssl_truststore_certificates",
-    )
+    return TlsError(f"the broker's certificate is not trusted: {why}", advice=ADVICE[kind])

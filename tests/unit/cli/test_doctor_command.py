@@ -18,7 +18,9 @@ def test_a_failure_says_what_to_do_and_ends_with_its_code(
     with closed_port() as server:
         assert main(["doctor", "-b", server]) == ExitCode.UNREACHABLE
     shown = capsys.readouterr()
-    assert f"fail  port {server}: {server}: connection refused\n      -> is the broker" in shown.out
+    assert (
+        f"fail  port {server}: {server}: connection refused\n      -> start the broker" in shown.out
+    )
     assert shown.out.endswith("1 failed\n")
     assert shown.err == ""
 

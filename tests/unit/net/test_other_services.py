@@ -40,7 +40,7 @@ async def test_a_start_ends_at_once_where_another_service_answers(says: bytes, n
             async with asyncio.timeout(3), Producer(bootstrap_servers=address):
                 pass
     assert name in str(caught.value)
-    assert "-> Correct the host and port" in str(caught.value)
+    assert "-> correct the host and port" in str(caught.value)
 
 
 async def test_one_wrong_address_among_others_does_no_harm() -> None:

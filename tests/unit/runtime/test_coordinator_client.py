@@ -117,7 +117,7 @@ def test_a_missing_topic_is_named_and_not_called_safe_to_repeat() -> None:
         with pytest.raises(KafkaTimeoutError, match="UNKNOWN_TOPIC_OR_PARTITION") as caught:
             await client.ask(questions.commit("group", position))
         assert caught.value.topic == "missing"
-        assert caught.value.advice == "create the topic, or check its name"
+        assert "create the topic" in (caught.value.advice or "")
         await client.close()
 
     play(act)

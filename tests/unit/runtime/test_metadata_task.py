@@ -487,8 +487,10 @@ def test_the_timeout_says_which_topic_after_how_long_and_what_the_broker_answere
         error = caught.value
         assert (error.topic, error.partition, error.elapsed_ms) == ("t", None, 1500)
         assert error.message.startswith(
-            "the topic is not present in metadata: a broker answered: UNKNOWN_TOPIC_OR_PARTITION: "
+            "the topic is not present in metadata: the topic does not exist, a broker answered "
+            "UNKNOWN_TOPIC_OR_PARTITION"
         )
+        assert "create the topic" in (error.advice or "")
         assert "topic t, after 1500 ms" in str(error)
         assert loop.time() == pytest.approx(1.5)
 

@@ -26,6 +26,7 @@ from aioproducer.errors import (
     KafkaError,
     NodeDisconnectedError,
     UnsupportedSaslMechanismError,
+    error_for_code,
     error_from_code,
 )
 from aioproducer.net.security.hang_ups import in_authentication
@@ -50,6 +51,8 @@ _KNOWN_MECHANISMS = (
 )
 _READABLE = {"PLAIN": "user name and password", "OAUTHBEARER": "the token"}
 """What these mechanisms send as it is."""
+NO_MECHANISM = "?"
+"""A listener with SASL answers this by naming its mechanisms."""
 
 _Carry = Callable[[bytes], Awaitable[bytes]]
 
@@ -74,6 +77,8 @@ async def authenticate(session: Session) -> None:
             f"authentication by {mechanism.name} was not finished in time"
         ) from error
     except NodeDisconnectedError as error:
+        if session.had_answered:
+            raise
         raise in_authentication(error, mechanism.name) from error.__cause__
     except KafkaError:
         raise
@@ -141,12 +146,10 @@ async def _choose(session: Session, name: str) -> _Carry:
             advice=_other_mechanism(response.mechanisms, name, session),
         )
     if response.error_code == IllegalSaslStateError.code:
-        raise IllegalSaslStateError(
-            "the broker wants no SASL on this port",
-            advice="use security_protocol=PLAINTEXT or SSL for it, or the port of a SASL listener",
-        )
+        raise IllegalSaslStateError("the broker wants no SASL on this port")
+    who = f"{name}, {session.settings.principal()}"
     if response.error_code:
-        raise _refused(response.error_code, "the broker refused SaslHandshake")
+        raise _refused(response.error_code, "the broker refused SaslHandshake", who)
     if version == 0:
         session.lifetime_s = None
         return session.exchange_frames
@@ -157,7 +160,7 @@ async def _choose(session: Session, name: str) -> _Carry:
         if not isinstance(response, SaslAuthenticateResponse):
             raise TypeError(f"SaslAuthenticate answered by {type(response).__name__}")
         if response.error_code:
-            raise _refused(response.error_code, response.error_message)
+            raise _refused(response.error_code, response.error_message, who)
         lifetime_ms = response.session_lifetime_ms
         session.lifetime_s = lifetime_ms / 1000 if lifetime_ms > 0 else None
         return response.auth_bytes
@@ -165,8 +168,19 @@ async def _choose(session: Session, name: str) -> _Carry:
     return carry
 
 
-def _refused(code: int, text: str | None) -> KafkaError:
-    error = error_from_code(code, text)
+def wants_sasl(mechanisms: Sequence[str], session: Session) -> AuthenticationError:
+    """The listener is for SASL, and offers these mechanisms; the options have no SASL."""
+    protocol = "SSL" if session.connection.uses_tls else "PLAINTEXT"
+    choices = "SASL_SSL" if session.connection.uses_tls else "SASL_SSL or SASL_PLAINTEXT"
+    return AuthenticationError(
+        f"the broker wants SASL on this port and offers {', '.join(mechanisms[:20])}; "
+        f"security_protocol={protocol} has none",
+        advice=f"set security_protocol to {choices}; {_other_mechanism(mechanisms, '', session)}",
+    )
+
+
+def _refused(code: int, text: str | None, who: str) -> KafkaError:
+    error = error_from_code(code, f"{text or error_for_code(code).default_message} ({who})")
     if isinstance(error, AuthenticationError) or error.retriable:
         return error
     return AuthenticationError(f"the broker refused authentication: {error}")

@@ -154,7 +154,7 @@ async def test_a_refused_renewal_ends_the_connection_and_backs_off() -> None:
         assert type(error) is SaslAuthenticationFailedError
         counted = it.client.traffic
         assert (counted.failed_renewals, counted.failed_authentications) == (1, 0)
-        assert error.message == "no longer"
+        assert error.message == "no longer (PLAIN, the principal of this connection)"
         assert it.client.state(1) is NodeState.BACKING_OFF
 
 

@@ -253,13 +253,13 @@ async def test_sasl_to_a_port_without_it_is_told(evidence: Evidence) -> None:
     assert "wants no SASL on this port" in str(error)
 
 
-async def test_no_sasl_to_a_port_with_it_is_guessed_from_the_silence(evidence: Evidence) -> None:
+async def test_no_sasl_to_a_port_with_it_is_refused_by_name(evidence: Evidence) -> None:
     async with brokers() as cluster:
         error = await attempt(
             evidence, bootstrap_servers=cluster.bootstrap_servers, max_block_ms=700
         )
-    assert type(error) is BootstrapError
-    assert "the port may be one for SASL" in str(error)
+    assert type(error) is AuthenticationError
+    assert "wants SASL on this port and offers PLAIN, SCRAM" in str(error)
 
 
 async def test_refused_credentials_make_no_storm_of_connections() -> None:

@@ -195,7 +195,7 @@ async def test_a_broker_that_does_not_accept_our_certificate_says_so(
         error = await attempt(evidence, **options, max_block_ms=1500)
     # In TLS 1.3 the refusal comes behind our first bytes; the reset these cause may overtake it.
     assert type(error) in {TlsError, BootstrapError}
-    assert "ssl_keystore_*" in str(error)
+    assert "ssl_keystore_location" in str(error)
 
 
 async def test_plain_text_to_a_port_for_tls_is_told(
@@ -204,8 +204,8 @@ async def test_plain_text_to_a_port_for_tls_is_told(
     async with brokers() as cluster:
         servers = cluster.bootstrap_servers
         outcome = await attempt(evidence, bootstrap_servers=servers, max_block_ms=700)
-    assert isinstance(outcome, TlsError | BootstrapError)
-    assert "security_protocol=SSL or SASL_SSL" in str(outcome)
+    assert type(outcome) is TlsError
+    assert "set security_protocol to SSL or SASL_SSL" in str(outcome)
 
 
 async def test_tls_to_a_port_for_plain_text_is_told(

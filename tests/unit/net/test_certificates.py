@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.security.certificates import Authority
 
-from aioproducer.cli.checkup.certificates import Certificate, read_certificate
+from aioproducer.net.security.certificates import Certificate, read_certificate
 
 AUTHORITY = Authority()
 IDENTITY = AUTHORITY.issue("broker", "kafka.example", "192.0.2.1", "2001:db8::1")

@@ -1,0 +1,146 @@
+"""What to do about each kind of trouble: one table for errors, `aioproducer doctor` and the site.
+
+`CHECKS` has the troubles that `doctor` tells apart, by its codes; `ANSWERS` has those that only
+show when a record or a transaction is answered. `ADVICE` has both. Options have their Python names;
+`doctor` shows Kafka's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+CHECKS: Final[Mapping[str, str]] = {
+    "options-refused": "correct the option",
+    "name-unresolved": "check the spelling, /etc/hosts, and which DNS servers this machine asks",
+    "name-slow": "check which DNS servers this machine asks, and whether they can be reached",
+    "port-refused": "start the broker, or correct host and port in bootstrap_servers: nothing "
+    "listens there",
+    "port-silent": "something swallows the packets: look at firewalls, security groups, routes "
+    "and VPNs between here and there, and at host and port in bootstrap_servers",
+    "port-unreachable": "check host and port in bootstrap_servers, and the routes from here to "
+    "there",
+    "address-silent": "connecting by this name costs a timeout now and then: take the address out "
+    "of the DNS, or open the way to it",
+    "tls-not-spoken": "set security_protocol to PLAINTEXT or SASL_PLAINTEXT, or use the port of "
+    "the brokers' TLS listener",
+    "tls-expected": "set security_protocol to SSL or SASL_SSL, or use the port of another listener",
+    "certificate-expired": "renew the broker's certificate; if it is fresh, this machine's clock "
+    "is wrong",
+    "certificate-not-yet-valid": "set this machine's clock, or wait until the certificate is valid",
+    "certificate-expires-soon": "renew the broker's certificate in time",
+    "authority-unknown": "name the authority that signed it in ssl_truststore_location or "
+    "ssl_truststore_certificates",
+    "host-name-mismatch": "connect by a name the certificate has (in bootstrap_servers and in the "
+    "brokers' advertised.listeners), or have one issued for this name",
+    "certificate-refused": "look at the broker's certificates: `aioproducer doctor` shows them",
+    "client-certificate-refused": "give a certificate the broker trusts in ssl_keystore_location, "
+    "or other TLS versions or cipher suites",
+    "tls-failed": "compare TLS versions and cipher suites with those of the broker's listener",
+    "hung-up": "look at the broker's log; a listener of another kind, a balancer without brokers "
+    "or a firewall may do that, too",
+    "no-answer": "check that the port is one of Kafka's listeners, and that the broker is well: it "
+    "takes connections and does not answer",
+    "not-kafka": "correct the host and port: this one belongs to another service",
+    "versions-unsupported": "upgrade the side that is too old: the broker or this client",
+    "sasl-expected": "set security_protocol to SASL_SSL or SASL_PLAINTEXT, and sasl_mechanism to "
+    "one that is offered",
+    "sasl-not-expected": "set security_protocol to PLAINTEXT or SSL, or use the port of a SASL "
+    "listener",
+    "mechanism-not-offered": "set sasl_mechanism to one that is offered",
+    "credentials-exposed": "use security_protocol=SASL_SSL, or a SCRAM mechanism",
+    "credentials-refused": "check user name and password (or token), and that this user exists; "
+    "retrying does not help",
+    "credentials-unavailable": "check where the credentials come from",
+    "authentication-failed": "check the security options against the broker's listener, and look "
+    "at the broker's log; retrying does not help",
+    "metadata-refused": "look at the broker's log for the reason",
+    "clusters-differ": "name servers of one cluster only in bootstrap_servers",
+    "no-brokers": "wait until the brokers have found together; look at their logs",
+    "advertised-unreachable": "set advertised.listeners on the broker to a name and port that can "
+    "be reached from here",
+    "advertised-refused": "the broker is there but refuses us at the address it advertises; is "
+    "that the right listener?",
+    "address-shared": "each broker needs an address of its own in advertised.listeners",
+    "topic-missing": "create the topic (aioproducer topics create), or correct its name; the "
+    "brokers do not create it",
+    "topic-name-invalid": "use letters, digits, '.', '_' and '-', at most 249 of them",
+    "topic-unauthorized": "grant this principal DESCRIBE and WRITE on the topic",
+    "partition-without-leader": "bring the brokers back that hold its replicas",
+    "too-few-in-sync": "acks=all fails until enough replicas are in sync: bring the brokers back "
+    "that lag or are down",
+    "under-replicated": "bring the brokers back that lag or are down",
+    "topic-unavailable": "try again in a moment; look at the brokers' logs",
+    "write-unauthorized": "grant this principal WRITE on the topic",
+    "write-failed": "see the reason",
+    "transactional-id-unauthorized": "grant this principal DESCRIBE and WRITE on the transactional "
+    "id",
+    "coordinator-unavailable": "wait until the cluster's __transaction_state topic has its leaders",
+    "transaction-state-unknown": "look at it with the cluster's own tools",
+    "clock-skewed": "set the clocks: run an NTP client on this machine and on the brokers",
+    "native-core-missing": "install a wheel, or a C compiler and then the package anew; see that "
+    "no source tree is found before the installed package",
+    "out-of-time": "give more with --timeout, or see above what is slow",
+}
+"""By the codes of `aioproducer doctor`."""
+
+ANSWERS: Final[Mapping[str, str]] = {
+    "certificate-missing": "give PEM text or a PEM file with a block BEGIN CERTIFICATE",
+    "client-certificate-missing": "give the client's certificate with its key: both in "
+    "ssl_keystore_location, or ssl_keystore_certificate_chain and ssl_keystore_key",
+    "broker-away": "bring the broker back, or look at the network: it could be reached before",
+    "proxy-failed": "check proxy_url, and whether the proxy may connect to the brokers",
+    "proxy-credentials-refused": "check user name and password in proxy_url; retrying does not "
+    "help",
+    "topic-not-created-here": "create the topic (aioproducer topics create), correct its name, or "
+    "set allow_auto_create_topics=True: it is off, so that nothing is created",
+    "partition-unknown": "choose a partition that exists, see partitions_for(topic), or add "
+    "partitions to the topic",
+    "not-authorized": "grant the principal this permission (an ACL of the cluster); until then "
+    "every try fails the same way",
+    "over-quota": "send less, or raise the client's quota on the brokers",
+    "record-too-large": "send smaller records, or raise max.message.bytes of the topic (and "
+    "max_request_size here)",
+    "batch-too-large": "lower batch_size, or raise segment.bytes of the topic",
+    "too-few-replicas": "bring the missing replicas back, or lower min.insync.replicas of the "
+    "topic: its value is more than the replicas in sync",
+    "timestamp-refused": "set the clocks, or raise message.timestamp.before.max.ms or "
+    "message.timestamp.after.max.ms of the topic",
+    "record-refused": "correct the record: compacted topics want a key, and a topic may have a "
+    "policy of its own",
+    "codec-unsupported": "set compression_type to a codec that the brokers know (zstd takes Kafka "
+    "2.1), or upgrade them",
+    "acks-refused": "set acks to 0, 1 or all",
+    "policy-violated": "ask the operators of the cluster: their create or alter policy forbids it",
+    "transaction-timeout-too-long": "lower transaction_timeout_ms, or raise the brokers' "
+    "transaction.max.timeout.ms",
+    "transaction-failed": "abort the transaction, then do its work again in a new one",
+    "fenced": "close this producer; if no other one uses its transactional id, the broker has "
+    "aborted the transaction after transaction_timeout_ms: do its work again with a new producer",
+    "producer-ended": "close this producer; once the cause is gone a new one can go on",
+    "no-cluster": "check bootstrap_servers, and that the brokers' listeners can be reached from "
+    "here",
+    "would-block": "await send() instead: it waits its turn",
+    "buffer-exhausted": "send slower, or raise buffer_memory or max_block_ms",
+    "batch-refused": "send the record again: nothing is known to be wrong with it",
+    "records-failed": "each delivery, on_delivery_error and the log say which, and why",
+    "forked": "create and start a new producer after fork()",
+    "commit-outcome-unknown": "do not repeat its work yet: "
+    "TransactionAdmin.finish(error.transaction, commit=True) returns when it is committed, and "
+    "raises PreparedTransactionEndedError when it was aborted. Ask before another producer is "
+    "started with its transactional_id: afterwards only its records tell, read by a read_committed "
+    "consumer",
+    "prepared-outcome-unknown": "look for its records with a read_committed consumer before doing "
+    "its work again",
+    "storage-failed": "look at the broker's disks and its log",
+    "feature-disabled": "turn the feature on in the brokers, or leave it out here",
+}
+"""Answers to records and transactions, and troubles that `doctor` does not look for."""
+
+ADVICE: Final[Mapping[str, str]] = {**CHECKS, **ANSWERS}
+
+
+def joined(*advices: str | None) -> str | None:
+    """One text of several, each once; None of none."""
+    parts = [each.rstrip(".") for each in dict.fromkeys(advices) if each]
+    return "; ".join(parts) or None

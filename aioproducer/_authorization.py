@@ -1,0 +1,119 @@
+"""Which permission a refused request lacks: operation, resource and principal of an error.
+
+The operations are those of Kafka's authorizer for each request; the kind of resource follows from
+the error's class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from aioproducer.errors import (
+    AuthorizationError,
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailedError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Error = TypeVar("_Error", bound=KafkaError)
+
+_OF_TOPICS: Final[Mapping[str, str]] = {
+    "Metadata": "DESCRIBE",
+    "Produce": "WRITE",
+    "AddPartitionsToTxn": "WRITE",
+    "InitProducerId": "WRITE",
+    "TxnOffsetCommit": "READ",
+    "OffsetCommit": "READ",
+    "OffsetFetch": "DESCRIBE",
+    "Fetch": "READ",
+    "ListOffsets": "DESCRIBE",
+    "CreateTopics": "CREATE",
+    "CreatePartitions": "ALTER",
+    "DeleteTopics": "DELETE",
+    "DeleteRecords": "DELETE",
+    "DescribeConfigs": "DESCRIBE_CONFIGS",
+    "IncrementalAlterConfigs": "ALTER_CONFIGS",
+}
+_OF_GROUPS: Final[Mapping[str, str]] = {
+    "OffsetFetch": "DESCRIBE",
+    "FindCoordinator": "DESCRIBE",
+    "DescribeGroups": "DESCRIBE",
+}
+_OF_TRANSACTIONAL_IDS: Final[Mapping[str, str]] = {
+    "FindCoordinator": "DESCRIBE",
+    "DescribeTransactions": "DESCRIBE",
+    "ListTransactions": "DESCRIBE",
+}
+_OF_CLUSTER: Final[Mapping[str, str]] = {
+    "InitProducerId": "IDEMPOTENT_WRITE",
+    "Produce": "IDEMPOTENT_WRITE",
+    "CreateTopics": "CREATE",
+    "Metadata": "DESCRIBE",
+    "DescribeConfigs": "DESCRIBE_CONFIGS",
+}
+
+
+def with_access(
+    error: _Error,
+    request: str,
+    principal: Callable[[], str],
+    *,
+    topic: str | None = None,
+    group: str | None = None,
+    transactional_id: str | None = None,
+) -> _Error:
+    """The error, saying who lacks which permission if that is what it is about.
+
+    Args:
+        error: What a broker answered.
+        request: The request's name in Kafka's protocol, such as `Produce`.
+        principal: Says whom the broker takes the client for.
+        topic: The topic asked about; the error's own when left out.
+        group: The consumer group of the request.
+        transactional_id: The transactional id of the request.
+    """
+    if not isinstance(error, AuthorizationError) or error.principal is not None:
+        return error
+    topic, who = error.topic or topic, principal()
+    if isinstance(error, TopicAuthorizationFailedError):
+        named = "a topic" if topic is None else f"topic {topic!r}"
+        return error.with_access(who, _OF_TOPICS.get(request, "DESCRIBE"), named)
+    if isinstance(error, GroupAuthorizationFailedError):
+        named = "the consumer group" if group is None else f"group {group!r}"
+        return error.with_access(who, _OF_GROUPS.get(request, "READ"), named)
+    if isinstance(error, TransactionalIdAuthorizationFailedError):
+        wanted = _OF_TRANSACTIONAL_IDS.get(request, "WRITE")
+        named = (
+            "the transactional id"
+            if transactional_id is None
+            else f"transactional id {transactional_id!r}"
+        )
+        return error.with_access(who, wanted, named)
+    if isinstance(error, ClusterAuthorizationFailedError):
+        wanted = _OF_CLUSTER.get(request, "CLUSTER_ACTION")
+        return error.with_access(who, wanted, _cluster(request))
+    return error
+
+
+def request_name(request_type: type) -> str:
+    """The name of a request in Kafka's protocol, of its message's class."""
+    return request_type.__name__.removesuffix("Request")
+
+
+def this_principal() -> str:
+    """Whom it is where nothing else is known."""
+    return "the principal of this connection"
+
+
+def _cluster(request: str) -> str:
+    if request in {"InitProducerId", "Produce"}:
+        return "the cluster or, since Kafka 2.8, WRITE on a topic"
+    if request == "CreateTopics":
+        return "the cluster, or on the topic"
+    return "the cluster"

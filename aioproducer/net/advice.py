@@ -1,0 +1,79 @@
+"""What to do about a broker that cannot be reached, depending on who names its address."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from aioproducer._advice import ADVICE
+from aioproducer.errors import (
+    ConnectionSetupTimeoutError,
+    KafkaConnectionError,
+    KafkaError,
+    NameResolutionError,
+    NodeDisconnectedError,
+    RequestTimeoutError,
+)
+from aioproducer.types import Node
+
+_HERE = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def advised(
+    error: KafkaError, node: Node, bootstrap_hosts: Collection[str], *, answered: bool
+) -> KafkaError:
+    """The failure of a dial or a connection, with advice where it has none.
+
+    Args:
+        error: the failure.
+        node: where it failed.
+        bootstrap_hosts: the hosts of the bootstrap servers.
+        answered: whether a broker has answered at that address before.
+    """
+    if error.advice is not None or not isinstance(error, KafkaConnectionError):
+        return error
+    return error.with_context(advice=_advice(error, node, bootstrap_hosts, answered=answered))
+
+
+def _advice(
+    error: KafkaConnectionError, node: Node, bootstrap_hosts: Collection[str], *, answered: bool
+) -> str:
+    if answered:
+        return ADVICE["broker-away"]
+    if isinstance(error.__cause__, RequestTimeoutError):
+        return ADVICE["no-answer"]
+    if isinstance(error, NodeDisconnectedError):
+        return ADVICE["hung-up"]
+    cause, unresolved = error.__cause__, isinstance(error, NameResolutionError)
+    if isinstance(cause, ConnectionError) and not isinstance(cause, ConnectionRefusedError):
+        advice: str = getattr(cause, "advice", ADVICE["hung-up"])
+        return advice
+    if node.id >= 0:
+        return advertised_advice(node, bootstrap_hosts, unresolved=unresolved)
+    if unresolved:
+        return ADVICE["name-unresolved"]
+    if isinstance(error, ConnectionSetupTimeoutError):
+        return ADVICE["port-silent"]
+    refused = isinstance(cause, ConnectionRefusedError)
+    return ADVICE["port-refused" if refused else "port-unreachable"]
+
+
+def advertised_advice(node: Node, bootstrap_hosts: Collection[str], *, unresolved: bool) -> str:
+    """What to do about an address that a broker advertises and that cannot be used from here.
+
+    Args:
+        node: the broker.
+        bootstrap_hosts: the hosts of the bootstrap servers, which can be reached.
+        unresolved: whether the name has no address here.
+    """
+    if node.host in _HERE and not _HERE.intersection(bootstrap_hosts):
+        return (
+            f"{node.host} means this machine, not the broker's: set advertised.listeners there to "
+            "the name this machine knows it by"
+        )
+    if unresolved and "." not in node.host:
+        return (
+            f"{node.host} looks like a container's name, which only its own network knows; give "
+            "the broker a second listener for clients outside, as in advertised.listeners="
+            f"INTERNAL://{node.host}:{node.port},EXTERNAL://HOST:PORT, the latter as seen from here"
+        )
+    return ADVICE["advertised-unreachable"]

@@ -1,0 +1,36 @@
+"""Whether TLS is spoken at an address, on whatever terms: a greeting, and nothing else is sent."""
+
+from __future__ import annotations
+
+import ssl
+
+from aioproducer.net.dialer import Address, Dialer
+
+_READ_BYTES = 4096
+
+
+async def speaks_tls(dialer: Dialer, address: Address, host: str) -> bool:
+    """Return whether the other end takes the beginning of TLS; verifies nothing.
+
+    Args:
+        dialer: connects without TLS.
+        address: where to.
+        host: the name of the broker, for SNI.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        _, writer = await dialer.connect(address, server_hostname=host, limit=_READ_BYTES)
+    except OSError:
+        return False
+    try:
+        await writer.start_tls(context, server_hostname=host)
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")
+    except (OSError, TypeError, NotImplementedError):  # a dialer's own stream may take no TLS
+        return False
+    else:
+        return True
+    finally:
+        writer.transport.abort()

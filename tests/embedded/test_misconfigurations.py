@@ -1,0 +1,430 @@
+"""Misconfigurations: each error names what is wrong and what to do, and comes in time.
+
+The errors are those of a program: it starts a producer and writes one record. What cannot become
+well by waiting is refused at once, with every option at its default. Where waiting may help (the
+broker may be about to start), the program has a short `max_block_ms`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import ssl
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.hostile import HostileServer, silent
+from support.security.certificates import Authority
+
+from aioproducer import KafkaError, Producer
+from aioproducer.testing import EmbeddedCluster
+from aioproducer.testing.broker import ClusterSettings, TopicSpec
+from aioproducer.testing.security import ListenerSecurity
+
+AT_ONCE_S = 3.0
+WAIT_MS = 1000
+BRIEF: dict[str, Any] = {
+    "max_block_ms": WAIT_MS,
+    "delivery_timeout_ms": 1500,
+    "request_timeout_ms": 1000,
+}
+PASSWORD = "correct horse"
+
+
+class Ground:
+    """What a misconfiguration may need around it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.authority = Authority()
+
+    @asynccontextmanager
+    async def tls_cluster(
+        self, *hosts: str, expired: bool = False, client_ca: str | None = None, **security: Any
+    ) -> AsyncIterator[EmbeddedCluster]:
+        """A broker whose certificate is for these hosts."""
+        identity = self.authority.issue("broker", *(hosts or ("127.0.0.1",)), expired=expired)
+        context = self.authority.server_context(identity, self.directory, client_ca=client_ca)
+        async with EmbeddedCluster(
+            1, topics={"t": 1}, security=ListenerSecurity(ssl_context=context, **security)
+        ) as cluster:
+            yield cluster
+
+    @property
+    def trust(self) -> dict[str, Any]:
+        """Options that make clients trust it."""
+        return {"security_protocol": "SSL", "ssl_truststore_certificates": self.authority.pem}
+
+
+@dataclass(frozen=True)
+class Misconfiguration:
+    """What is done, what the error has to name, and what it has to advise."""
+
+    happen: Callable[[Ground], Awaitable[object]]
+    names: tuple[str, ...]
+    advises: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        return self.happen.__name__
+
+
+TABLE: list[Misconfiguration] = []
+
+
+def table(
+    *, names: tuple[str, ...], advises: tuple[str, ...]
+) -> Callable[[Callable[[Ground], Awaitable[object]]], Callable[[Ground], Awaitable[object]]]:
+    """A row of the table: regular expressions for the cause and for the advice."""
+
+    def row(happen: Callable[[Ground], Awaitable[object]]) -> Callable[[Ground], Awaitable[object]]:
+        TABLE.append(Misconfiguration(happen, names, advises))
+        return happen
+
+    return row
+
+
+async def write(
+    topic: str = "t", partition: int | None = None, value: bytes = b"v", **options: Any
+) -> None:
+    """What the program does."""
+    async with Producer(**options) as producer:
+        if producer.config.transactional_id is None:
+            await producer.send_and_wait(topic, value, partition=partition)
+            return
+        async with producer.transaction():
+            await producer.send_and_wait(topic, value, partition=partition)
+
+
+@asynccontextmanager
+async def plain_cluster(**settings: Any) -> AsyncIterator[EmbeddedCluster]:
+    """One broker that anybody may use; it creates no topics."""
+    async with EmbeddedCluster(
+        1, topics={"t": 1}, settings=ClusterSettings(**{"auto_create_topics": False} | settings)
+    ) as cluster:
+        yield cluster
+
+
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """A port that is held, and refuses."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+@asynccontextmanager
+async def service(says: bytes) -> AsyncIterator[str]:
+    """A server that says this to everybody; where it is."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(says)
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+# -- the address -----------------------------------------------------------------------------------
+
+
+@table(names=("127.0.0.1:", "refused"), advises=("start the broker", "bootstrap_servers"))
+async def wrong_port(ground: Ground) -> None:
+    with closed_port() as port:
+        await write(bootstrap_servers=f"127.0.0.1:{port}", max_block_ms=WAIT_MS)
+
+
+@table(names=("an HTTP server",), advises=("host and port",))
+async def http_port(ground: Ground) -> None:
+    async with service(b"HTTP/1.1 400 Bad Request\r\n\r\n") as server:
+        await write(bootstrap_servers=server)
+
+
+@table(names=("an SSH server",), advises=("host and port",))
+async def ssh_port(ground: Ground) -> None:
+    async with service(b"SSH-2.0-OpenSSH_9.2\r\n") as server:
+        await write(bootstrap_servers=server)
+
+
+@table(names=("takes connections", "nothing has answered"), advises=("port",))
+async def silent_port(ground: Ground) -> None:
+    async with HostileServer(silent) as server:
+        await write(
+            bootstrap_servers=f"127.0.0.1:{server.port}",
+            **BRIEF | {"request_timeout_ms": 500},
+        )
+
+
+@table(names=("no-such-host.invalid", "resolve|name"), advises=("bootstrap_servers",))
+async def unresolvable_name(ground: Ground) -> None:
+    await write(bootstrap_servers="no-such-host.invalid:9092")
+
+
+@table(names=("broker 1", "127.0.0.1:"), advises=("advertised.listeners",))
+async def advertised_listener_that_refuses(ground: Ground) -> None:
+    async with plain_cluster() as cluster:
+        server = cluster.bootstrap_servers
+        cluster.state.set_broker_address(1, "127.0.0.1", 1)
+        await write(
+            bootstrap_servers=server,
+            **BRIEF,
+        )
+
+
+@table(names=("broker 1", "kafka-0:9092"), advises=("advertised.listeners", "container"))
+async def advertised_name_of_a_container(ground: Ground) -> None:
+    async with plain_cluster() as cluster:
+        server = cluster.bootstrap_servers
+        cluster.state.set_broker_address(1, "kafka-0", 9092)
+        await write(
+            bootstrap_servers=server,
+            **BRIEF,
+        )
+
+
+@contextmanager
+def tls_port(context: ssl.SSLContext) -> Iterator[int]:
+    """A port with TLS whose refusals are sent, as brokers do and asyncio's servers do not."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    with connection.dup() as raw:
+                        with suppress(OSError):
+                            context.wrap_socket(connection, server_side=True).recv(1)
+                        # A socket closed with something unread would reset the connection.
+                        raw.shutdown(socket.SHUT_WR)
+                        while raw.recv(4096):
+                            pass
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(AT_ONCE_S)
+
+
+# -- TLS -------------------------------------------------------------------------------------------
+
+
+@table(names=("speaks TLS on this port",), advises=("security_protocol to SSL",))
+async def plaintext_to_a_tls_port(ground: Ground) -> None:
+    async with ground.tls_cluster() as cluster:
+        await write(bootstrap_servers=cluster.bootstrap_servers)
+
+
+@table(names=("does not speak TLS",), advises=("PLAINTEXT",))
+async def tls_to_a_plaintext_port(ground: Ground) -> None:
+    async with plain_cluster() as cluster:
+        await write(bootstrap_servers=cluster.bootstrap_servers, **ground.trust)
+
+
+@table(names=("certificate is not trusted",), advises=("ssl_truststore_location",))
+async def wrong_authority(ground: Ground) -> None:
+    async with ground.tls_cluster() as cluster:
+        await write(
+            bootstrap_servers=cluster.bootstrap_servers,
+            security_protocol="SSL",
+            ssl_truststore_certificates=Authority("another").pem,
+        )
+
+
+@table(names=("another host than 127.0.0.1",), advises=("connect by a name",))
+async def wrong_host_name(ground: Ground) -> None:
+    async with ground.tls_cluster("kafka.example") as cluster:
+        await write(bootstrap_servers=cluster.bootstrap_servers, **ground.trust)
+
+
+@table(names=("certificate", "expired"), advises=("renew",))
+async def expired_certificate(ground: Ground) -> None:
+    async with ground.tls_cluster(expired=True) as cluster:
+        await write(bootstrap_servers=cluster.bootstrap_servers, **ground.trust)
+
+
+@table(names=("refused the TLS handshake", "certificate"), advises=("ssl_keystore",))
+async def no_client_certificate(ground: Ground) -> None:
+    identity = ground.authority.issue("broker", "127.0.0.1")
+    context = ground.authority.server_context(
+        identity, ground.directory, client_ca=ground.authority.pem
+    )
+    with tls_port(context) as port:
+        await write(bootstrap_servers=f"127.0.0.1:{port}", **ground.trust)
+
+
+@table(names=("ssl_truststore_certificates", "no certificate"), advises=("PEM",))
+async def bad_pem(ground: Ground) -> None:
+    await write(
+        bootstrap_servers="127.0.0.1:9093",
+        security_protocol="SSL",
+        ssl_truststore_certificates="not a certificate",
+    )
+
+
+@table(names=("ssl_keystore_location", "no certificate"), advises=("client's certificate",))
+async def client_key_without_certificate(ground: Ground) -> None:
+    key = ground.directory / "client.pem"
+    key.write_text(ground.authority.issue("client").key_pem())
+    await write(bootstrap_servers="127.0.0.1:9093", ssl_keystore_location=str(key), **ground.trust)
+
+
+# -- SASL ------------------------------------------------------------------------------------------
+
+
+def sasl(mechanism: str = "PLAIN", password: str = PASSWORD) -> dict[str, Any]:
+    return {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_username": "app",
+        "sasl_password": password,
+    }
+
+
+@asynccontextmanager
+async def sasl_cluster(*mechanisms: str) -> AsyncIterator[EmbeddedCluster]:
+    security = ListenerSecurity(mechanisms=mechanisms or ("PLAIN",), users={"app": PASSWORD})
+    async with EmbeddedCluster(1, topics={"t": 1}, security=security) as cluster:
+        yield cluster
+
+
+@table(names=("does not offer PLAIN",), advises=("sasl_mechanism", "SCRAM-SHA-512"))
+async def wrong_mechanism(ground: Ground) -> None:
+    async with sasl_cluster("SCRAM-SHA-512") as cluster:
+        await write(bootstrap_servers=cluster.bootstrap_servers, **sasl())
+
+
+@table(names=("SASL_AUTHENTICATION_FAILED", "PLAIN", "User:app"), advises=("password",))
+async def wrong_password(ground: Ground) -> None:
+    async with sasl_cluster() as cluster:
+        await write(bootstrap_servers=cluster.bootstrap_servers, **sasl(password="wrong"))
+
+
+@table(names=("no SASL",), advises=("PLAINTEXT",))
+async def sasl_to_a_listener_without(ground: Ground) -> None:
+    async with plain_cluster() as cluster:
+        await write(bootstrap_servers=cluster.bootstrap_servers, **sasl())
+
+
+@table(names=("wants SASL", "SCRAM-SHA-512"), advises=("security_protocol", "sasl_mechanism"))
+async def no_sasl_to_a_listener_with(ground: Ground) -> None:
+    async with sasl_cluster("SCRAM-SHA-512") as cluster:
+        await write(bootstrap_servers=cluster.bootstrap_servers)
+
+
+# -- topics ----------------------------------------------------------------------------------------
+
+
+@table(names=("orders", "does not exist|does not host"), advises=("create",))
+async def missing_topic(ground: Ground) -> None:
+    async with plain_cluster() as cluster:
+        await write("orders", bootstrap_servers=cluster.bootstrap_servers, max_block_ms=WAIT_MS)
+
+
+@table(names=("partition 7", r"has 1 partition"), advises=("partition",))
+async def partition_out_of_range(ground: Ground) -> None:
+    async with plain_cluster() as cluster:
+        await write(partition=7, bootstrap_servers=cluster.bootstrap_servers, max_block_ms=WAIT_MS)
+
+
+@table(names=("topic t", "User:ANONYMOUS", "DESCRIBE on topic 't'"), advises=("grant",))
+async def topic_that_may_not_be_seen(ground: Ground) -> None:
+    async with plain_cluster() as cluster:
+        cluster.faults.every("metadata", topic="t").answers("TOPIC_AUTHORIZATION_FAILED")
+        await write(bootstrap_servers=cluster.bootstrap_servers)
+
+
+@table(names=("topic t", "User:app needs WRITE on topic 't'"), advises=("grant",))
+async def topic_that_may_not_be_written(ground: Ground) -> None:
+    async with sasl_cluster() as cluster:
+        cluster.faults.every("produce", topic="t").answers("TOPIC_AUTHORIZATION_FAILED")
+        await write(bootstrap_servers=cluster.bootstrap_servers, **sasl())
+
+
+@table(names=("User:app needs WRITE on transactional id 'pay'",), advises=("grant",))
+async def transactional_id_not_authorized(ground: Ground) -> None:
+    async with sasl_cluster() as cluster:
+        cluster.faults.every("init_producer_id").answers("TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+        await write(bootstrap_servers=cluster.bootstrap_servers, transactional_id="pay", **sasl())
+
+
+@table(
+    names=("User:app needs IDEMPOTENT_WRITE on the cluster or", "WRITE on a topic"),
+    advises=("grant",),
+)
+async def idempotence_not_authorized(ground: Ground) -> None:
+    async with sasl_cluster() as cluster:
+        cluster.faults.every("init_producer_id").answers("CLUSTER_AUTHORIZATION_FAILED")
+        await write(bootstrap_servers=cluster.bootstrap_servers, **sasl())
+
+
+# -- records ---------------------------------------------------------------------------------------
+
+
+@table(names=("topic t", "MESSAGE_TOO_LARGE"), advises=("max.message.bytes",))
+async def too_large_for_the_topic(ground: Ground) -> None:
+    topics = {"t": TopicSpec(1, configs={"max.message.bytes": "1000"})}
+    async with EmbeddedCluster(1, topics=topics) as cluster:
+        await write(value=bytes(5000), bootstrap_servers=cluster.bootstrap_servers)
+
+
+@table(names=("max_request_size", "bytes"), advises=("max_request_size",))
+async def too_large_for_the_producer(ground: Ground) -> None:
+    async with plain_cluster() as cluster:
+        await write(value=bytes(2_000_000), bootstrap_servers=cluster.bootstrap_servers)
+
+
+@table(names=("topic t", "NOT_ENOUGH_REPLICAS"), advises=("min.insync.replicas",))
+async def too_few_replicas(ground: Ground) -> None:
+    topics = {"t": TopicSpec(1, 2, configs={"min.insync.replicas": "2"})}
+    async with EmbeddedCluster(2, topics=topics) as cluster:
+        await cluster.stop_broker(3 - cluster.move_leader("t", 0))
+        await write(
+            bootstrap_servers=cluster.bootstrap_servers,
+            **BRIEF,
+        )
+
+
+@table(
+    names=("INVALID_TRANSACTION_TIMEOUT", "transaction_timeout_ms=2000000"),
+    advises=("transaction_timeout_ms", "transaction.max.timeout.ms"),
+)
+async def transaction_timeout_above_the_brokers(ground: Ground) -> None:
+    async with plain_cluster() as cluster:
+        await write(
+            bootstrap_servers=cluster.bootstrap_servers,
+            transactional_id="pay",
+            transaction_timeout_ms=2_000_000,
+        )
+
+
+@table(names=("topic t", "UNSUPPORTED_COMPRESSION_TYPE"), advises=("compression_type",))
+async def codec_that_the_broker_does_not_know(ground: Ground) -> None:
+    async with plain_cluster() as cluster:
+        cluster.faults.every("produce", topic="t").answers("UNSUPPORTED_COMPRESSION_TYPE")
+        await write(bootstrap_servers=cluster.bootstrap_servers, compression_type="zstd")
+
+
+@pytest.mark.parametrize("case", TABLE, ids=lambda case: case.id)
+async def test_the_error_names_what_is_wrong_and_what_to_do(
+    case: Misconfiguration, tmp_path: Path
+) -> None:
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(KafkaError) as caught:
+        async with asyncio.timeout(AT_ONCE_S):
+            await case.happen(Ground(tmp_path))
+    took = asyncio.get_running_loop().time() - began
+    print(f"\n{case.id}: {took:.2f} s {type(caught.value).__name__}: {caught.value}")
+    cause, _, advice = str(caught.value).partition(" -> ")
+    for pattern in case.names:
+        assert re.search(pattern, cause), (pattern, str(caught.value))
+    for pattern in case.advises:
+        assert re.search(pattern, advice), (pattern, str(caught.value))
