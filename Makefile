@@ -70,8 +70,8 @@ test: $(STAMP) ## Run the whole suite: native x asyncio in full, then pure and u
 # sim: one SEED, or as many SEEDS as wanted, on all cores.
 SEED ?=
 SEEDS ?= 1000
-sim: $(STAMP) ## Simulate clusters and faults on virtual time (SEED=n, or SEEDS=how many)
-	$(BIN)/python -m aioproducer.testing.sim $(if $(SEED),--seed $(SEED),--seeds 1..$(SEEDS) --jobs $$(nproc))
+sim: $(STAMP) ## Simulate clusters and faults on virtual time (SEED=n, or SEEDS=how many; SIM_ARGS=--heals-early)
+	$(BIN)/python -m aioproducer.testing.sim $(if $(SEED),--seed $(SEED),--seeds 1..$(SEEDS) --jobs $$(nproc)) $(SIM_ARGS)
 
 mutants: $(STAMP) ## Plant defects one by one; the simulation has to find each
 	$(BIN)/python tests/sim/mutants.py $(MUTANTS_ARGS)

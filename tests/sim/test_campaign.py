@@ -17,6 +17,7 @@ from aioproducer.testing.sim.campaign import (
     fault_kinds,
     keep_only,
     report,
+    setup_of,
 )
 from aioproducer.testing.sim.shrink import shrink
 from aioproducer.testing.world.producer import SimProducer
@@ -78,12 +79,12 @@ def test_a_report_names_the_least_faults_and_how_to_repeat_the_run() -> None:
     text = "\n".join(report(run_seed(3, Setup(producer=_Forgetful)), Setup(producer=_Forgetful)))
     assert "shrunk schedule, 1 of" in text
     assert "the counts do not add up" in text
-    assert "make sim SEED=3" in text
+    assert "aioproducer.testing.sim --seed 3 --keep" in text
 
 
 def test_a_part_of_a_schedule_can_be_replayed() -> None:
     drawn = run_seed(3).drawn
-    result = run_seed(3, keep_only(3, [1]))
+    result = run_seed(3, keep_only(3, [1], Setup()))
     assert list(result.schedule) == [drawn[1]]
 
 
@@ -92,6 +93,16 @@ def test_the_command_line_runs_one_seed(capsys: pytest.CaptureFixture[str]) -> N
     shown = capsys.readouterr().out
     assert "every guarantee held" in shown
     assert "healed" in shown
+
+
+def test_a_run_that_heals_early_has_no_fault_after_ten_seconds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    result = run_seed(3, setup_of(heals_early=True))
+    assert result.schedule
+    assert max(fault.at for fault in result.schedule) < 10.0
+    assert main(["--seed", "3", "--heals-early"]) == 0
+    assert f"{len(result.schedule)} faults" in capsys.readouterr().out
 
 
 def test_the_command_line_runs_many_seeds(capsys: pytest.CaptureFixture[str]) -> None:

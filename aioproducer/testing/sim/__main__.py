@@ -11,8 +11,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from aioproducer.testing.sim.campaign import Summary, keep_only, report, run_campaign
-from aioproducer.testing.sim.simulation import run_seed
+from aioproducer.testing.sim.campaign import Summary, keep_only, report, run_campaign, setup_of
+from aioproducer.testing.sim.simulation import Setup, run_seed
 
 _REPORTED_FAILURES = 3
 _BAR_WIDTH = 30
@@ -22,8 +22,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what the arguments ask for; 0 if every guarantee held."""
     options = _parser().parse_args(arguments)
     if options.seed is not None:
-        return _one(options.seed, options.keep, trace=options.trace)
-    return _many(options.seeds, options.jobs)
+        setup = setup_of(heals_early=options.heals_early)
+        if options.keep is not None:
+            setup = keep_only(options.seed, options.keep, setup)
+        return _one(options.seed, setup, trace=options.trace)
+    return _many(options.seeds, options.jobs, heals_early=options.heals_early)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -35,6 +38,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--keep", type=_places, help="places in the schedule to keep, or -")
+    parser.add_argument(
+        "--heals-early", action="store_true", help="all faults in the first 10 s, then none"
+    )
     parser.add_argument("--trace", action="store_true", help="print the whole trace of --seed")
     return parser
 
@@ -48,8 +54,8 @@ def _places(text: str) -> list[int]:
     return [] if text == "-" else [int(place) for place in text.split(",")]
 
 
-def _one(seed: int, keep: list[int] | None, *, trace: bool) -> int:
-    result = run_seed(seed, None if keep is None else keep_only(seed, keep))
+def _one(seed: int, setup: Setup, *, trace: bool) -> int:
+    result = run_seed(seed, setup)
     if trace:
         print("\n".join(result.trace.lines))
     print(
@@ -59,11 +65,11 @@ def _one(seed: int, keep: list[int] | None, *, trace: bool) -> int:
     if not result.violations:
         print("every guarantee held")
         return 0
-    print("\n".join(report(result)))
+    print("\n".join(report(result, setup)))
     return 1
 
 
-def _many(seeds: range, jobs: int) -> int:
+def _many(seeds: range, jobs: int, *, heals_early: bool) -> int:
     began = time.monotonic()
     show = sys.stderr.isatty()
 
@@ -81,12 +87,13 @@ def _many(seeds: range, jobs: int) -> int:
                 flush=True,
             )
 
-    summary = run_campaign(seeds, jobs, progress)
+    summary = run_campaign(seeds, jobs, progress, heals_early=heals_early)
     if show:
         print(file=sys.stderr)
     print("\n".join(summary.lines()), f"wall time {time.monotonic() - began:.0f} s", sep="\n")
     for outcome in summary.failures[:_REPORTED_FAILURES]:
-        print("\n".join(["", *report(run_seed(outcome.seed))]))
+        setup = setup_of(heals_early=heals_early)
+        print("\n".join(["", *report(run_seed(outcome.seed, setup), setup)]))
     return 0 if summary.is_clean else 1
 
 

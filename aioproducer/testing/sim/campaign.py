@@ -12,12 +12,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 from aioproducer.testing.sim.faults import KINDS, THEMATIC_KINDS, TRANSACTIONAL_KINDS
 from aioproducer.testing.sim.oracles import Violation
 from aioproducer.testing.sim.shrink import shrink
 from aioproducer.testing.sim.simulation import Result, Setup, run_seed
+from aioproducer.testing.sim.themes import EARLY_HEALING
 from aioproducer.testing.world.faults import Fault
 
 ENOUGH_SEEDS = 200
@@ -47,8 +49,13 @@ class Outcome(NamedTuple):
 
 @dataclass(slots=True)
 class Summary:
-    """What came out of many seeds."""
+    """What came out of many seeds.
 
+    Attributes:
+        wants_every_kind: Whether each kind of fault has to happen in one of them.
+    """
+
+    wants_every_kind: bool = True
     seeds: int = 0
     records: int = 0
     delivered: int = 0
@@ -82,7 +89,7 @@ class Summary:
     @property
     def missing_kinds(self) -> list[str]:
         """Kinds of faults that never happened although there were seeds enough."""
-        if self.seeds < ENOUGH_SEEDS:
+        if self.seeds < ENOUGH_SEEDS or not self.wants_every_kind:
             return []
         return [kind for kind in fault_kinds() if not self.happened[kind]]
 
@@ -116,30 +123,44 @@ def fault_kinds() -> list[str]:
     return sorted({*kinds, "fragmentation", "overslept transaction"})
 
 
-def run_campaign(seeds: Sequence[int], jobs: int, on_outcome: Callable[[Summary], None]) -> Summary:
-    """Runs the seeds; `on_outcome` is told after each."""
-    summary = Summary()
-    for outcome in _outcomes(seeds, jobs):
+def run_campaign(
+    seeds: Sequence[int],
+    jobs: int,
+    on_outcome: Callable[[Summary], None],
+    *,
+    heals_early: bool = False,
+) -> Summary:
+    """Runs the seeds; `on_outcome` is called after each.
+
+    With `heals_early` each run has its usual faults in its first seconds only.
+    """
+    summary = Summary(wants_every_kind=not heals_early)
+    for outcome in _outcomes(seeds, jobs, partial(_run_one, heals_early=heals_early)):
         summary.add(outcome)
         on_outcome(summary)
     summary.failures.sort()
     return summary
 
 
-def _outcomes(seeds: Sequence[int], jobs: int) -> Iterator[Outcome]:
+def _outcomes(seeds: Sequence[int], jobs: int, run: Callable[[int], Outcome]) -> Iterator[Outcome]:
     if jobs == 1:
-        yield from map(_run_one, seeds)
+        yield from map(run, seeds)
         return
     # Not forked: a child must not inherit the loop or the threads of whoever calls this.
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap_unordered(_run_one, seeds, chunksize=_CHUNK)
+        yield from pool.imap_unordered(run, seeds, chunksize=_CHUNK)
 
 
-def _run_one(seed: int) -> Outcome:
+def setup_of(*, heals_early: bool) -> Setup:
+    """What a run is given in place of what its seed says."""
+    return Setup(theme=EARLY_HEALING) if heals_early else Setup()
+
+
+def _run_one(seed: int, *, heals_early: bool) -> Outcome:
     if seed % _COLLECTED_EACH == 0:
         gc.collect()  # what runs freeze keeps the collector from starting by itself
     began = time.process_time()
-    result = run_seed(seed)
+    result = run_seed(seed, setup_of(heals_early=heals_early))
     return Outcome(
         seed,
         result.violations,
@@ -154,10 +175,10 @@ def _run_one(seed: int) -> Outcome:
     )
 
 
-def keep_only(seed: int, places: Sequence[int]) -> Setup:
+def keep_only(seed: int, places: Sequence[int], setup: Setup) -> Setup:
     """A run of the seed with the faults at these places of its schedule, and no others."""
-    schedule = run_seed(seed, Setup(schedule=[])).drawn
-    return Setup(schedule=[schedule[place] for place in places])
+    schedule = run_seed(seed, replace(setup, schedule=[])).drawn
+    return replace(setup, schedule=[schedule[place] for place in places])
 
 
 def shrunk(result: Result, setup: Setup) -> list[Fault]:
@@ -189,5 +210,7 @@ def report(result: Result, setup: Setup | None = None) -> Iterator[str]:
     yield f"options: {dict(result.scenario.options)}"
     yield "the end of its trace:"
     yield from (f"  {line}" for line in small.trace.lines[-_TAIL_LINES:])
-    yield f"reproduce: make sim SEED={result.seed}"
-    yield f"shrunk: python -m aioproducer.testing.sim --seed {result.seed} --keep {places or '-'}"
+    early = " --heals-early" if setup.theme is EARLY_HEALING else ""
+    again = f"python -m aioproducer.testing.sim --seed {result.seed}{early}"
+    yield f"reproduce: {again}"
+    yield f"shrunk: {again} --keep {places or '-'}"

@@ -37,7 +37,7 @@ from aioproducer.testing.sim.ledger import Alarm, Entry, Fate, Ledger
 from aioproducer.testing.sim.liveness import LivenessWatch, recovery_bound
 from aioproducer.testing.sim.oracles import Violation, judge, recoveries
 from aioproducer.testing.sim.scenario import CHAOS_S, Scenario, draw_scenario
-from aioproducer.testing.sim.themes import draw_theme, draw_transactional_theme
+from aioproducer.testing.sim.themes import Theme, draw_theme, draw_transactional_theme
 from aioproducer.testing.sim.transactions.book import TransactionBook
 from aioproducer.testing.sim.transactions.cast import Cast
 from aioproducer.testing.sim.transactions.oracles import judge_transactions
@@ -100,6 +100,7 @@ class Setup:
         sabotage: Spoils the run before it starts; tests use it to see the oracles notice.
         options: Producer options in place of those drawn.
         unclean_elections: Whether committed records may be lost.
+        theme: A subject of the run in place of the one drawn.
     """
 
     schedule: Sequence[Fault] | None = None
@@ -107,6 +108,7 @@ class Setup:
     sabotage: Callable[[Simulation], None] = lambda simulation: None
     options: Mapping[str, Any] = field(default_factory=dict)
     unclean_elections: bool = False
+    theme: Theme | None = None
 
 
 def run_seed(seed: int, setup: Setup | None = None) -> Result:
@@ -160,6 +162,7 @@ class Simulation:
         plan = None if setup.unclean_elections else draw_plan(chance.of("transactions"))
         themes = chance.of("theme" if plan is None else "transactional theme")
         theme = draw_theme(themes) if plan is None else draw_transactional_theme(themes, plan)
+        theme = setup.theme or theme
         if theme is not None:
             drawn = theme.applied_to(drawn)
         if plan is not None:
