@@ -2,14 +2,16 @@
 
 Owns: the list of those that were started and not closed. Must not know: how one is closed.
 
-Invariant: at exit each has its `exit_timeout`; closing runs after all threads but daemons have
-ended, so nobody who sends in one of those is cut off.
+Invariant: at exit all close at the same time, each within its `exit_timeout`, so that the longest
+one bounds them all; closing runs after all threads but daemons have ended, so that no record that
+such a thread sends is cut off.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -21,8 +23,8 @@ class Living(Protocol):
     def exit_timeout(self) -> float:
         """Seconds it may take at exit."""
 
-    def close(self, timeout: float | None = None) -> None:
-        """Ends it."""
+    def begin_close(self, timeout: float | None) -> Callable[[], None]:
+        """Begins to end it, in its own thread; what is returned waits for the end."""
 
     def after_fork_in_child(self) -> None:
         """It is the parent's from now on."""
@@ -38,9 +40,13 @@ def _after_fork_in_child() -> None:
 
 
 def _close_all() -> None:
+    ends: list[Callable[[], None]] = []
     for each in list(live):
+        with suppress(Exception):
+            ends.append(each.begin_close(each.exit_timeout))
+    for end in ends:
         with suppress(Exception):  # its records' failures have been reported
-            each.close(each.exit_timeout)
+            end()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

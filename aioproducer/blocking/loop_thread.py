@@ -94,21 +94,26 @@ class LoopThread:
             beside: what this thread does meanwhile.
             on_end: called as soon as the coroutine has ended.
         """
-        future = self._begin(work)
+        future = self.begin(work)
         if on_end is not None:
             future.add_done_callback(lambda _: on_end())
         try:
             if beside is not None:
                 beside()
-            while not wait_for_futures((future,), _LOOK_S).done:
-                self.check_alive()
-            return future.result()
+            return self.outcome_of(future)
         except BaseException:
             if not goes_on:
                 future.cancel()
             raise
 
-    def _begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+    def outcome_of(self, future: Future[T]) -> T:
+        """Waits for what was begun; raises if the thread ends before."""
+        while not wait_for_futures((future,), _LOOK_S).done:
+            self.check_alive()
+        return future.result()
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Runs a coroutine in the loop; `outcome_of` waits for its end."""
         try:
             self.check_may_wait()
             self.check_alive()

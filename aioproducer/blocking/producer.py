@@ -130,7 +130,7 @@ class Producer(TransactionalCalls):
 
     # -- life ------------------------------------------------------------------------------------
 
-    def start(self, *, init_transactions: bool = True) -> None:
+    def start(self, *, init_transactions: bool = True, wait: bool = True) -> None:
         """Connects to the cluster; waits and raises as `aioproducer.Producer.start`."""
         self._thread.check_may_wait()
         with self._life:
@@ -142,7 +142,7 @@ class Producer(TransactionalCalls):
             self._state = _State.CLOSED
             self._thread.start()
             try:
-                inside = self._thread.call(self._start(init_transactions))
+                inside = self._thread.call(self._start(init_transactions, wait))
             except BaseException:
                 self._thread.stop(_JOIN_S)
                 raise
@@ -436,8 +436,8 @@ class Producer(TransactionalCalls):
             inside.engine.check_usable()
         return inside
 
-    async def _start(self, init_transactions: bool) -> Inside:
-        await self._producer.start(init_transactions=init_transactions)
+    async def _start(self, init_transactions: bool, wait: bool) -> Inside:
+        await self._producer.start(init_transactions=init_transactions, wait=wait)
         return Inside(self._producer, self._thread)
 
     def _refuse(self) -> NoReturn:

@@ -5,6 +5,8 @@ It ends both: on `close()`, when the `Producer` was dropped, and at the interpre
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
@@ -41,10 +43,22 @@ class Started(Generic[AnyInside]):
 
     def close(self, timeout: float | None = None) -> None:
         """Delivers what was handed over, and ends the thread; may be called again."""
+        self.begin_close(timeout)()
+
+    def begin_close(self, timeout: float | None) -> Callable[[], None]:
+        """Begins `close`; what is returned waits for its end."""
+        closing: Future[None] | None = None
         with suppress(ProducerClosedError):  # the thread has ended: nothing is left to do
-            self._thread.call(self.inside.close(timeout), goes_on=True)
-        self._thread.stop(_JOIN_S)
-        lives.live.discard(self)
+            closing = self._thread.begin(self.inside.close(timeout))
+
+        def end() -> None:
+            if closing is not None:
+                with suppress(ProducerClosedError):
+                    self._thread.outcome_of(closing)
+            self._thread.stop(_JOIN_S)
+            lives.live.discard(self)
+
+        return end
 
     def close_soon(self) -> None:
         """Does the same in the thread, while the caller goes on; from any thread."""

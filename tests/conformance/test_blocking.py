@@ -9,6 +9,7 @@ import os
 import pickle
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -42,6 +43,7 @@ from aioproducer.errors import (
 from aioproducer.runtime.bulk import SendManyInterruptedError
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
+from aioproducer.testing.threaded import ThreadedCluster
 from aioproducer.transaction_admin import finish_transaction
 from aioproducer.types import Persistence
 from aioproducer.wire.api_keys import ApiKey
@@ -615,6 +617,76 @@ producer.send("t", b"1")
         assert child.returncode == 0
         assert time.monotonic() - started < 10
     brokers.thaw()
+
+
+@pytest.mark.parametrize("client", ["blocking", "confluent", "dropped"])
+def test_producers_close_together_at_the_interpreters_exit(brokers: Brokers, client: str) -> None:
+    make = f"""
+from aioproducer.blocking import Producer
+def make(number):
+    producer = Producer(bootstrap_servers={brokers.address!r})
+    producer.exit_timeout = 3.0
+    producer.start()
+    producer.send_and_wait("t", b"0")
+    return producer
+def send(producer):
+    producer.send("t", b"1")
+"""
+    if client == "confluent":
+        make = f"""
+from aioproducer.compat.confluent import Producer
+from aioproducer.compat.confluent import producer as module
+module._EXIT_TIMEOUT_S = 3.0
+def make(number):
+    producer = Producer({{"bootstrap.servers": {brokers.address!r}}})
+    producer.produce("t", b"0")
+    assert producer.flush(20) == 0
+    return producer
+def send(producer):
+    producer.produce("t", b"1")
+"""
+    program = f"""
+import warnings
+warnings.simplefilter("ignore")
+{make}
+producers = [make(number) for number in range(5)]
+print("ready", flush=True)
+input()
+for producer in producers:
+    send(producer)
+del producer
+if {client == "dropped"}:
+    producers.clear()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        brokers.freeze()
+        started = time.monotonic()
+        child.communicate(b"go\n", timeout=WAIT_S)
+        assert child.returncode == 0
+        assert time.monotonic() - started < 8
+    brokers.thaw()
+
+
+def test_a_blocking_producer_starts_without_the_cluster() -> None:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    producer = Producer(bootstrap_servers=f"127.0.0.1:{port}", reconnect_backoff_max_ms=50)
+    producer.start(wait=False)
+    assert producer.health().state == "connecting"
+    handles = [producer.send("t", b"%d" % number) for number in range(10)]
+    with ThreadedCluster(brokers=1, ports=[port], topics={"t": 1}) as cluster:
+        assert [handle.result(WAIT_S).offset for handle in handles] == list(range(10))
+        assert producer.health().ready
+        producer.close()
+        assert cluster.values("t") == [b"%d" % number for number in range(10)]
 
 
 def test_the_example_stores_every_reading(

@@ -38,11 +38,11 @@ class Connection(Producer):
         super().__init__(config)
         self._bootstrap_timeout = bootstrap_timeout
 
-    async def _start(self, init_transactions: bool) -> Inside:
+    async def _start(self, init_transactions: bool, wait: bool) -> Inside:
         limit = self._bootstrap_timeout
         try:
             async with asyncio.timeout(limit):
-                return await super()._start(init_transactions)
+                return await super()._start(init_transactions, wait)
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
