@@ -118,6 +118,7 @@ ANSWERS: Final[Mapping[str, str]] = {
     "fenced": "close this producer; if no other one uses its transactional id, the broker has "
     "aborted the transaction after transaction_timeout_ms: do its work again with a new producer",
     "producer-ended": "close this producer; once the cause is gone a new one can go on",
+    "not-connected": "try again later: the producer goes on trying",
     "no-cluster": "check bootstrap_servers, and that the brokers' listeners can be reached from "
     "here",
     "would-block": "await send() instead: it waits its turn",

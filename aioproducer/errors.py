@@ -268,7 +268,7 @@ class BootstrapError(KafkaConnectionError):
 class NotConnectedError(KafkaConnectionError):
     """The producer was started without waiting for the cluster, and has not reached it yet."""
 
-    advice: str | None = "Try again later: health() says why, and the producer goes on trying."
+    advice: str | None = ADVICE["not-connected"]
 
 
 class ProtocolError(KafkaError):

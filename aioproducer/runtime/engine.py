@@ -24,6 +24,7 @@ from aioproducer.core.accumulator import RecordAccumulator
 from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.metadata import Metadata
 from aioproducer.core.partitioners import BuiltInPartitioner, Neighbourhood, NodeLatencies
+from aioproducer.core.reasons import Reason
 from aioproducer.core.sender import Sender
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import (
@@ -396,9 +397,14 @@ class ProducerEngine:
         if self.metadata.version:
             doing = self.transactions.waiting_for if self.transactions else None
             return NotConnectedError(f"the producer waits for {doing or 'the first answers'}")
-        lasting = self.metadata.fatal_error
-        reason = lasting or self.metadata.explain_failures() or "no broker has answered yet"
-        error = NotConnectedError(f"the producer is not connected to the cluster yet: {reason}")
+        lasting, reason = self.metadata.fatal_error, self.metadata.explain_failures()
+        if lasting is not None:
+            reason = Reason(lasting.message, lasting.advice)
+        error = NotConnectedError(
+            "the producer is not connected to the cluster yet: "
+            f"{reason.text or 'no broker has answered yet'}",
+            advice=reason.advice,
+        )
         error.__cause__ = lasting
         return error
 

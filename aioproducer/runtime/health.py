@@ -64,10 +64,9 @@ def health(engine: ProducerEngine | None, state: str) -> Health:
             engine.client.in_flight(node.id),
             None if failure is None else str(failure),
         )
-    failure, obstacle = engine.failure, engine.obstacle
-    error = None if failure is None else str(failure)
-    if failure is None and obstacle is not None:
-        error = obstacle.message
+    failure = engine.failure
+    reason = failure or engine.obstacle
+    error = None if reason is None else str(reason)
     sender, oldest = engine.sender, next(engine.accumulator.incomplete(), None)
     waiting_for = None if oldest is None else str(sender.wait_of(oldest))
     if waiting_for is None and engine.transactions is not None:

@@ -49,6 +49,7 @@ async def test_it_returns_at_once_and_says_why_it_is_not_ready() -> None:
     health = producer.health()
     assert not health.ready
     assert "not connected to the cluster yet" in (health.error or "")
+    assert "nothing listens there" in (health.error or "")
     await asyncio.wait_for(producer.close(), 2)
     assert producer.health().state == "closed"
 
