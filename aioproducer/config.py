@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex, Unpack
 
 from aioproducer import log
 from aioproducer._option_rules import acks_number, apply_rules, idempotence_requested
@@ -29,6 +29,9 @@ from aioproducer._secrets import hides_arguments
 from aioproducer.errors import ConfigError
 from aioproducer.serializers.calling import SerializerFunction
 from aioproducer.serializers.protocol import Serializer
+
+if TYPE_CHECKING:
+    from aioproducer._option_types import ProducerOptions
 
 __all__ = [
     "OPTIONS",
@@ -219,9 +222,9 @@ class ProducerConfig(SecurityOptions):
         return cls.from_properties(properties, allow=allow)
 
     @hides_arguments
-    def replace(self, **options: Any) -> Self:
+    def replace(self, **options: Unpack[ProducerOptions]) -> Self:
         """Return a configuration with the same explicit options, `options` overriding them."""
-        return type(self)(**(self._chosen() | _by_our_names(options)))
+        return type(self)(**(self._chosen() | _by_our_names({**options})))
 
     @property
     def bootstrap(self) -> tuple[tuple[str, int], ...]:

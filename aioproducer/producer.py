@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from aioproducer._arguments import timeout_of
 from aioproducer._secrets import hides_arguments
@@ -29,6 +29,7 @@ from aioproducer.transactions import TransactionalCalls
 from aioproducer.types import HeadersInput, PartitionInfo, Record, RecordMetadata
 
 if TYPE_CHECKING:
+    from aioproducer._option_types import ProducerOptions
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.runtime.lane import Lane
@@ -60,7 +61,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
     __slots__ = ("_lane",)  # of all attributes: native code looks there
 
     @hides_arguments
-    def __init__(self, config: ConfigInput = None, /, **options: Any) -> None:
+    def __init__(self, config: ConfigInput = None, /, **options: Unpack[ProducerOptions]) -> None:
         settings = configured(config, options)
         super().__init__(settings)
         self._lane: Lane | None = None

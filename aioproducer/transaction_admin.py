@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from aioproducer._arguments import index_of
 from aioproducer._secrets import hides_arguments
@@ -37,6 +37,9 @@ from aioproducer.types import (
     TopicPartition,
     TransactionDescription,
 )
+
+if TYPE_CHECKING:
+    from aioproducer._option_types import ProducerOptions
 
 _FEATURE = "transaction.version"
 _NOT_OURS_ANY_MORE = (
@@ -65,7 +68,7 @@ class TransactionAdmin:
     """
 
     @hides_arguments
-    def __init__(self, config: ConfigInput = None, /, **options: Any) -> None:
+    def __init__(self, config: ConfigInput = None, /, **options: Unpack[ProducerOptions]) -> None:
         self._config = configured(config, options)
         self._client: CoordinatorClient | None = None
 

@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
 from aioproducer import producer as asynchronous
 from aioproducer._arguments import seconds_of, timeout_of
@@ -45,6 +45,7 @@ from aioproducer.types import HeaderPairs, HeadersInput, PartitionInfo, RecordMe
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from aioproducer._option_types import ProducerOptions
     from aioproducer.blocking.intake import Entry
     from aioproducer.metrics import ApplicationMetric, Metric
     from aioproducer.runtime.bulk import Item, SendManyResult
@@ -84,7 +85,7 @@ class Producer(TransactionalCalls):
     """
 
     @hides_arguments
-    def __init__(self, config: ConfigInput = None, /, **options: Any) -> None:
+    def __init__(self, config: ConfigInput = None, /, **options: Unpack[ProducerOptions]) -> None:
         self._producer = asynchronous.Producer(config, **options)
         self._exit_timeout = _EXIT_TIMEOUT_S
         settings = self._producer.config

@@ -140,8 +140,10 @@ def transactional(config: ProducerConfig, files: Sequence[str], topic: str) -> P
     what = "\n".join([topic, *names])
     digest = sha256(what.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     # Asked for by name, so that the error says which option excludes it.
-    asked = {} if "enable_idempotence" in config.explicitly_set else {"enable_idempotence": True}
+    asked: dict[str, Any] = {"transactional_id": f"aioproducer-load-{digest}"}
+    if "enable_idempotence" not in config.explicitly_set:
+        asked["enable_idempotence"] = True
     try:
-        return config.replace(transactional_id=f"aioproducer-load-{digest}", **asked)
+        return config.replace(**asked)
     except ConfigError as error:
         raise ConfigError(f"--exactly-once: {error}") from error

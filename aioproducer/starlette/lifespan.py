@@ -16,7 +16,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
@@ -27,6 +27,9 @@ from aioproducer._secrets import hides_arguments
 from aioproducer.config import OPTIONS, ConfigInput, configured
 from aioproducer.errors import IllegalStateError, KafkaError
 from aioproducer.producer import Producer
+
+if TYPE_CHECKING:
+    from aioproducer._option_types import ProducerOptions
 
 _KEY = "aioproducer"
 _log = log.get("starlette")
@@ -83,7 +86,7 @@ class ProducerLifespan:
         warm_up: Sequence[str] = (),
         close_timeout_s: float = 20.0,
         inner: InnerLifespan | None = None,
-        **options: Any,
+        **options: Unpack[ProducerOptions],
     ) -> None:
         self._make = config if callable(config) else _maker(config, options)
         if callable(config) and options:
