@@ -1,24 +1,34 @@
-"""Avro container files, read with fastavro (the extra `schema-registry`), imported when used.
+"""Avro container files, decoded with fastavro (the extra `schema-registry`), imported when used.
 
 Owns: records of an Avro stream. Must not know: files, Kafka, registries: a container file brings
 its schema.
 
-Invariant: memory is bounded by one block of the file and one chunk of rows.
+Invariants
+- Memory is bounded by one block of the file and one chunk of rows, whatever the file says.
+- Native code decodes only schemas of bounded depth; types that contain themselves are decoded in
+  Python, where too deep a value is an error.
 """
 
 from __future__ import annotations
 
+import importlib
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
+from typing import Any, Final
 
+from aioproducer.loader.avro_container import Container
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats import Chunk, too_few_rows
+from aioproducer.serializers.registry.avro_bounds import Bounds, bounds_of
+from aioproducer.serializers.registry.avro_schema import AvroSchemaError, resolve, without_defaults
 
-_CHUNK_ROWS = 1000
+_CHUNK_ROWS: Final = 1000
+_CHUNK_VALUES: Final = 1_000_000
+_MAX_ROW_VALUES: Final = 4 << 20
+_MAX_EMPTY_ROWS: Final = 1000
+"""How many rows that take no bytes a block may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +49,87 @@ def avro_rows(stream: io.BufferedIOBase, skip: int = 0) -> Iterator[tuple[int, l
     """
     fastavro = _import_fastavro()
     try:
-        reader = fastavro.reader(stream)
-        schema, records = reader.writer_schema, iter(reader)
-        if not isinstance(schema, dict) or schema.get("type") != "record":
-            raise SourceError("its schema is no record: there are no columns")
-        skipped = sum(1 for _ in islice(records, skip))
-        first_row = skip + 1
-        while fields := list(islice(records, _CHUNK_ROWS)):
-            yield first_row, fields
-            first_row += len(fields)
-    except (ValueError, EOFError, TypeError, KeyError, IndexError) as error:
+        container = Container(stream)
+        bounds = _checked(container.schema)
+        decode = _decoder(fastavro, container.schema, bounds)
+        seen = 0
+        for count, content in container.blocks():
+            _check_count(count, content, bounds)
+            first_row = max(seen, skip) + 1
+            seen += count
+            if seen > skip:
+                left_out = count - (seen - first_row + 1)
+                for rows in _chunks(decode, content, count, left_out=left_out, bounds=bounds):
+                    yield first_row, rows
+                    first_row += len(rows)
+    except _DAMAGED as error:
         raise SourceError(f"not readable as Avro: {error}") from error
-    if skipped < skip:
-        raise too_few_rows(skipped, skip)
+    except AvroSchemaError as error:
+        raise SourceError(f"not readable as Avro: {error}") from error
+    except RecursionError:
+        raise SourceError("not readable as Avro: it is nested too deeply") from None
+    if seen < skip:
+        raise too_few_rows(seen, skip)
+
+
+_DAMAGED: Final = (ValueError, EOFError, TypeError, KeyError, IndexError, OverflowError)
+
+_Decode = Callable[[io.BytesIO], Any]
+
+
+def _checked(schema: Any) -> Bounds:
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise SourceError("its schema is no record: there are no columns")
+    return bounds_of(resolve(schema)[0])
+
+
+def _decoder(fastavro: Any, schema: Any, bounds: Bounds) -> _Decode:
+    # Reading uses no defaults, and they may be without end.
+    parsed = fastavro.parse_schema(without_defaults(schema))
+    reading = importlib.import_module("fastavro._read_py") if bounds.recursive else fastavro
+    read: Callable[..., Any] = reading.schemaless_reader
+    return lambda data: read(data, parsed, None)
+
+
+def _check_count(count: int, content: bytes, bounds: Bounds) -> None:
+    most = len(content) // bounds.min_bytes if bounds.min_bytes else _MAX_EMPTY_ROWS
+    if count > most:
+        raise SourceError(
+            f"not readable as Avro: a block of {len(content)} bytes says that it has {count} rows"
+        )
+
+
+def _chunks(
+    decode: _Decode, content: bytes, count: int, *, left_out: int, bounds: Bounds
+) -> Iterator[list[Any]]:
+    """Yield the rows of a block, without the first ones."""
+    most_rows = max(1, min(_CHUNK_ROWS, _CHUNK_VALUES // bounds.values))
+    most_bytes = _MAX_ROW_VALUES // (bounds.values_per_byte or 1)
+    if not bounds.values_per_byte:
+        most_bytes = max(most_bytes, len(content))
+    # A window, so that no row can have more than twice as many bytes.
+    data, base, begun = io.BytesIO(content[: 2 * most_bytes]), 0, 0
+    rows: list[Any] = []
+    for number in range(count):
+        if data.tell() > most_bytes:
+            base += data.tell()
+            data = io.BytesIO(content[base : base + 2 * most_bytes])
+        try:
+            row = decode(data)
+        except EOFError:
+            if len(content) - base > 2 * most_bytes:
+                raise SourceError(
+                    f"row {number + 1} of a block exceeds {most_bytes} bytes"
+                ) from None
+            raise
+        if number >= left_out:
+            rows.append(row)
+        at = base + data.tell()
+        if len(rows) == most_rows or (rows and at - begun >= most_bytes):
+            yield rows
+            rows, begun = [], at
+    if rows:
+        yield rows
 
 
 def _import_fastavro() -> Any:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer.errors import ConfigError
 from aioproducer.serializers.registry.avro_leaves import Misfit
-from aioproducer.serializers.registry.avro_schema import resolve
+from aioproducer.serializers.registry.avro_schema import resolve, without_defaults
 from aioproducer.serializers.registry.avro_writer import AvroWriter
 from aioproducer.serializers.registry.schema import Schema, refuse_rules
 from aioproducer.serializers.registry.wire_format import prefix
@@ -132,9 +132,12 @@ def _parsed(schema: str, references: tuple[str, ...]) -> tuple[Any, AvroWriter]:
         ) from error
     try:
         resolved, _ = resolve(json.loads(schema), map(json.loads, references))
+        writer = AvroWriter(resolved, strict=False)
         if not references:
-            fastavro.parse_schema(json.loads(schema), _ignore_default_error=True)
-        return resolved, AvroWriter(resolved, strict=False)
+            fastavro.parse_schema(without_defaults(json.loads(schema)))
+        return resolved, writer
+    except RecursionError:
+        raise ConfigError("this is no Avro schema: it is nested too deeply") from None
     except Exception as error:
         raise ConfigError(f"this is no Avro schema: {error}") from error
 

@@ -241,3 +241,7 @@ def _readable(file: str) -> Iterator[None]:
         raise SourceError(f"cannot read {shown}: {reason.lower()}") from error
     except (EOFError, zlib.error, zipfile.BadZipFile) as error:
         raise SourceError(f"cannot read {shown}: damaged or cut off: {error}") from error
+    except MemoryError as error:
+        raise SourceError(f"cannot read {shown}: it takes more memory than there is") from error
+    except RecursionError as error:
+        raise SourceError(f"cannot read {shown}: it is nested too deeply") from error

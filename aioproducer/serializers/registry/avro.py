@@ -17,7 +17,7 @@ from aioproducer._extras import SCHEMA_REGISTRY, needed
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.serializers.protocol import SerializationContext, refusal, type_refusal
 from aioproducer.serializers.registry.avro_leaves import Misfit
-from aioproducer.serializers.registry.avro_schema import AvroSchemaError, resolve
+from aioproducer.serializers.registry.avro_schema import AvroSchemaError, resolve, without_defaults
 from aioproducer.serializers.registry.avro_values import Typed, class_of
 from aioproducer.serializers.registry.avro_writer import AvroWriter
 from aioproducer.serializers.registry.base import (
@@ -95,7 +95,9 @@ class AvroSerializer(RegistrySerializer):
         if not references:  # others are parsed when what they refer to is known
             try:
                 AvroWriter(resolve(json.loads(text))[0])
-                fastavro.parse_schema(json.loads(text), _ignore_default_error=True)
+                fastavro.parse_schema(without_defaults(json.loads(text)))
+            except RecursionError:
+                raise ConfigError("this is no Avro schema: it is nested too deeply") from None
             except Exception as error:
                 raise ConfigError(f"this is no Avro schema: {error}") from error
 
@@ -120,6 +122,10 @@ class AvroSerializer(RegistrySerializer):
             writer = AvroWriter(resolved, strict=self._strict)
         except (AvroSchemaError, ValueError) as error:
             raise SchemaRegistryError(f"the registered schema is no Avro schema: {error}") from None
+        except RecursionError:
+            raise SchemaRegistryError(
+                "the registered schema is no Avro schema: it is nested too deeply"
+            ) from None
         if resolved in ("bytes", {"type": "bytes"}):
             return _raw
 

@@ -12,6 +12,8 @@ from typing import Any, Final
 PRIMITIVES: Final = frozenset(
     {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 )
+_MOST_LEVELS: Final = 300
+"""Of JSON: a type within a type takes one to three."""
 NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
 
 
@@ -30,9 +32,49 @@ def resolve(schema: Any, references: Iterable[Any] = ()) -> tuple[Any, dict[str,
         AvroSchemaError: A type is unknown, or the JSON is no schema.
     """
     named: dict[str, Any] = {}
-    for reference in references:
-        _resolved(reference, "", named, {})
-    return _resolved(schema, "", named, {}), named
+    try:
+        for reference in references:
+            _check_nesting(reference)
+            _resolved(reference, "", named, {})
+        _check_nesting(schema)
+        return _resolved(schema, "", named, {}), named
+    except RecursionError:
+        raise AvroSchemaError("its types are nested too deeply") from None
+
+
+def _check_nesting(schema: Any) -> None:
+    """Refuse what native code would need too much of its stack for."""
+    level, depth = [schema], 0
+    while level:
+        depth += 1
+        if depth > _MOST_LEVELS:
+            raise AvroSchemaError("its types are nested too deeply")
+        inner: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner += each.values()
+            elif isinstance(each, list):
+                inner += each
+        level = inner
+
+
+def without_defaults(schema: Any) -> Any:
+    """Return a schema's JSON without the defaults of fields.
+
+    Native code gets this one, where defaults are of no use: they may be without end.
+    """
+    if isinstance(schema, list):
+        return [without_defaults(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = dict(schema)
+    for name in ("type", "items", "values"):
+        if name in kept:
+            kept[name] = without_defaults(kept[name])
+    if isinstance(kept.get("fields"), list):
+        fields = [{k: v for k, v in field.items() if k != "default"} for field in kept["fields"]]
+        kept["fields"] = [without_defaults(field) for field in fields]
+    return kept
 
 
 def name_of(schema: Mapping[str, Any], namespace: str = "") -> str:
@@ -101,7 +143,8 @@ def _definition(
         made["symbols"] = symbols
         return made
     if kind == "fixed":
-        if not isinstance(schema.get("size"), int):
+        size = schema.get("size")
+        if not isinstance(size, int) or not 0 <= size < 1 << 31:
             raise AvroSchemaError(f"the fixed {name!r} lacks `size`")
         made |= {key: schema[key] for key in ("size", *_LOGICAL) if key in schema}
         return made

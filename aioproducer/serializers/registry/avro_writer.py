@@ -40,7 +40,10 @@ class AvroWriter:
     def __init__(self, schema: Any, *, strict: bool = True) -> None:
         self._strict = strict
         self._named: dict[str, _Record] = {}
-        self._write = self._compiled(schema)
+        try:
+            self._write = self._compiled(schema)
+        except RecursionError:
+            raise AvroSchemaError("its types are nested too deeply") from None
 
     def encode(self, data: Any) -> bytes:
         """Return a value's encoding.
@@ -406,19 +409,42 @@ def default_bytes(schema: Any, default: Any) -> bytes:
     """
     out = bytearray()
     try:
-        _put_default(out, schema, default)
+        _put_default(out, schema, default, _Budget())
     except Misfit as misfit:
         where = f" at {misfit.path}" if misfit.steps else ""
         raise AvroSchemaError(f"{misfit.reason}{where}") from None
+    except RecursionError:
+        raise AvroSchemaError("is nested too deeply, or contains itself") from None
     return bytes(out)
 
 
-def _put_default(out: bytearray, schema: Any, default: Any) -> None:
+class _Budget:
+    """How much of a default is expanded: defaults of records are made of other defaults."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_DEFAULT_PARTS
+
+    def take(self) -> None:
+        """Count one part.
+
+        Raises:
+            AvroSchemaError: There are too many.
+        """
+        self._left -= 1
+        if self._left < 0:
+            raise AvroSchemaError("is without end, or has too many parts")
+
+
+_MOST_DEFAULT_PARTS: Final = 10_000
+
+
+def _put_default(out: bytearray, schema: Any, default: Any, budget: _Budget) -> None:
+    budget.take()
     if isinstance(schema, list):
         for index, branch in enumerate(schema):
             made = bytearray(varint(zigzag(index)))
             try:
-                _put_default(made, branch, default)
+                _put_default(made, branch, default, budget)
             except Misfit:
                 continue
             out += made
@@ -426,11 +452,15 @@ def _put_default(out: bytearray, schema: Any, default: Any) -> None:
         raise Misfit(f"must be {words(schema)}, not {type_name(default)}")
     kind = schema["type"] if isinstance(schema, dict) else schema
     if kind in ("record", "error"):
-        _put_default_record(out, schema, default)
+        _put_default_record(out, schema, default, budget)
     elif kind == "array":
-        _array(lambda target, item: _put_default(target, schema["items"], item))(out, default)
+        _array(lambda target, item: _put_default(target, schema["items"], item, budget))(
+            out, default
+        )
     elif kind == "map":
-        _map(lambda target, item: _put_default(target, schema["values"], item))(out, default)
+        _map(lambda target, item: _put_default(target, schema["values"], item, budget))(
+            out, default
+        )
     else:
         if kind in ("bytes", "fixed") and isinstance(default, str):
             try:
@@ -446,7 +476,9 @@ def _put_default(out: bytearray, schema: Any, default: Any) -> None:
         base_of(schema, kind, words(schema))(out, default)
 
 
-def _put_default_record(out: bytearray, schema: Mapping[str, Any], default: Any) -> None:
+def _put_default_record(
+    out: bytearray, schema: Mapping[str, Any], default: Any, budget: _Budget
+) -> None:
     if not isinstance(default, Mapping):
         raise Misfit(f"must be {words(schema)}, not {type_name(default)}")
     for field in schema["fields"]:
@@ -454,7 +486,7 @@ def _put_default_record(out: bytearray, schema: Mapping[str, Any], default: Any)
         if name not in default and "default" not in field:
             raise Misfit("is missing and has no default", f".{name}")
         try:
-            _put_default(out, field["type"], default.get(name, field.get("default")))
+            _put_default(out, field["type"], default.get(name, field.get("default")), budget)
         except Misfit as misfit:
             misfit.steps.append(f".{name}")
             raise
