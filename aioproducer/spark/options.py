@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, Self
 from aioproducer._option_reading import all_names, is_known, option_set_by
 from aioproducer.config import ROWS, ProducerConfig
 from aioproducer.errors import ConfigError
-from aioproducer.spark.wording import FROM_ENVIRONMENT, KAFKA, in_users_words
+from aioproducer.spark.wording import FROM_ENVIRONMENT, KAFKA, VARIABLE, in_users_words
 
 _SERVERS: Final = "bootstrap.servers"
 
@@ -98,6 +98,28 @@ OWN_OPTIONS: Final = (
         "Topic for rows that Kafka refuses; `at-least-once` only.",
     ),
     OwnOption(
+        "value.format",
+        "write stream",
+        "none: bytes or text",
+        "`avro` or `json-schema`: encodes the column `value`, or all columns that are no part of a "
+        "record.",
+    ),
+    OwnOption("value.subject", "write stream", "`<topic>-value`", "Subject of the schema."),
+    OwnOption("value.schema", "write stream", "the subject's newest", "The schema's text."),
+    OwnOption("key.format", "write stream", "none", "As `value.format`, for the column `key`."),
+    OwnOption("key.subject", "write stream", "`<topic>-key`", "Subject of the schema."),
+    OwnOption("key.schema", "write stream", "the subject's newest", "The schema's text."),
+    OwnOption("schema.registry.url", "write stream", "none", "The registry; several by commas."),
+    OwnOption(
+        "schema.registry.user.info.env",
+        "write stream",
+        "none",
+        "Environment variable with the registry's `user:password`.",
+    ),
+    OwnOption(
+        "auto.register.schemas", "write stream", "`false`", "Whether schemas are registered."
+    ),
+    OwnOption(
         "topic.timeout.ms",
         "write stream",
         "`10000`",
@@ -112,7 +134,12 @@ OWN_OPTIONS: Final = (
     ),
     OwnOption("endingOffsets", "read", "`latest`", "The offsets to stop before, likewise."),
     OwnOption("isolation.level", "read", "`read_committed`", "Or `read_uncommitted`."),
-    OwnOption("includeHeaders", "read", "`true`", "Whether there is a column `headers`."),
+    OwnOption(
+        "includeHeaders",
+        "write stream read",
+        "`true`",
+        "Whether a read has a column `headers`, and whether a write writes it.",
+    ),
 )
 
 _BY_NAME: Final = {option.name.lower(): option for option in OWN_OPTIONS}
@@ -139,9 +166,9 @@ _NAMES: Final = (
 )
 """Options of ours that name something."""
 
+_FORMATS: Final = ("avro", "json-schema")
 _TOPICS: Final = ("topic", "dead.letter.topic", "marker.topic")
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
-_VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 _ADVICE: Final = (
     "for a table: Spark hands no OPTIONS of a table with declared columns to Python data sources; "
@@ -230,6 +257,34 @@ class SourceOptions:
         """Where refused rows go."""
         return self.own.get("dead.letter.topic")
 
+    @property
+    def include_headers(self) -> bool:
+        """Whether headers are read or written."""
+        return _flag(self.own, "includeHeaders", "true")
+
+    def registry(self) -> dict[str, Any]:
+        """The arguments of this process's `SchemaRegistry`, and `auto_register`.
+
+        Raises:
+            ConfigError: A variable of the environment is missing, or is no `user:password`.
+        """
+        login = None
+        variable = self.own.get("schema.registry.user.info.env")
+        if variable is not None:
+            user, colon, password = os.environ.get(variable, "").partition(":")
+            if not colon:
+                raise ConfigError(
+                    "schema.registry.user.info.env must name an environment variable that holds "
+                    "user:password in this process",
+                    advice="set it for the executors (spark.executorEnv.*)",
+                )
+            login = (user, password)
+        return {
+            "url": tuple(self.own["schema.registry.url"].split(",")),
+            "basic_auth": login,
+            "auto_register": _flag(self.own, "auto.register.schemas", "false"),
+        }
+
     def config(self, **options: Any) -> ProducerConfig:
         """The producer's options in this process; `options` overrule them.
 
@@ -258,6 +313,26 @@ class SourceOptions:
         defaults = {name: value for name, value in DEFAULTS.items() if name not in chosen}
         with in_users_words(given):
             return ProducerConfig.from_properties(defaults | given)
+
+    def _check_formats(self) -> None:
+        """What is encoded by a schema registry."""
+        for flag in ("auto.register.schemas", "includeHeaders"):
+            _flag(self.own, flag, "true")
+        formats = [part for part in ("key", "value") if f"{part}.format" in self.own]
+        for part in ("key", "value"):
+            if part in formats:
+                if self.own[f"{part}.format"].lower() not in _FORMATS:
+                    raise ConfigError(f"{part}.format must be one of {', '.join(_FORMATS)}")
+            elif {f"{part}.subject", f"{part}.schema"} & set(self.own):
+                raise ConfigError(f"{part}.subject and {part}.schema go with {part}.format")
+        url = "schema.registry.url"
+        if formats and url not in self.own:
+            raise ConfigError(f"{formats[0]}.format needs {url}")
+        if "@" in self.own.get(url, ""):
+            raise ConfigError(
+                f"{url} must not hold a user or password",
+                advice="name an environment variable by schema.registry.user.info.env",
+            )
 
     def _check(self) -> None:
         """Everything that can be known to be wrong before a connection is made."""
@@ -291,6 +366,7 @@ class SourceOptions:
             raise ConfigError("accept.lost.epoch must be the number of an epoch")
         if not self.own.get("topic.timeout.ms", "0").isdecimal():
             raise ConfigError("topic.timeout.ms must be a number of milliseconds")
+        self._check_formats()
         for name in _NAMES:
             if self.own.get(name) == "":
                 raise ConfigError(f"{name} is empty")
@@ -309,6 +385,13 @@ def only_for(use: str, options: Mapping[str, str]) -> dict[str, str]:
         for name, value in options.items()
         if (row := _BY_NAME.get(name.lower())) is None or use in row.used.split()
     }
+
+
+def _flag(own: Mapping[str, str], name: str, default: str) -> bool:
+    text = own.get(name.lower(), default).lower()
+    if text not in {"true", "false"}:
+        raise ConfigError(f"{name} must be true or false")
+    return text == "true"
 
 
 def _is_ours(name: str, use: str, options: Mapping[str, str]) -> bool:
@@ -347,7 +430,7 @@ def _check_kafka(name: str) -> None:
 
 def _shown_variable(name: str) -> str:
     """Return the words for a variable; what does not look like one may be the secret itself."""
-    if _VARIABLE.fullmatch(name):
+    if VARIABLE.fullmatch(name):
         return f"the environment variable {name!r},"
     return "no environment variable in capital letters: its value is the name of a variable,"
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from aioproducer.errors import ConfigError, UnsupportedVersionError
 from aioproducer.records.arrow_layout import ArrowColumns
+from aioproducer.spark.encoding import EncodedPart, encoded_parts
 from aioproducer.spark.exactly_once import (
     DEFAULT_TRANSACTION_TIMEOUT_MS,
     JOB_EPOCH,
@@ -72,6 +73,7 @@ class SinkPlan:
         prefix: what transactional ids begin with; None where there are no transactions.
         job: the id of a batch job.
         exactly_once: what the driver found out before the tasks; None unless `begun()`.
+        encoded: keys and values in a format of a schema registry.
     """
 
     options: SourceOptions
@@ -79,6 +81,7 @@ class SinkPlan:
     prefix: str | None = None
     job: str | None = None
     exactly_once: Plan | None = None
+    encoded: tuple[EncodedPart, ...] = ()
 
     @classmethod
     def of_batch(
@@ -100,7 +103,8 @@ class SinkPlan:
         if options.guarantee is not Guarantee.AT_LEAST_ONCE:
             base = options.own.get("transactional.id.prefix")
             prefix = prefix_for_job(job) if base is None else prefix_for_job(job, base)
-        return cls(options, plan_columns(fields, options.topic), prefix, job)
+        columns, encoded = _columns(fields, options)
+        return cls(options, columns, prefix, job, encoded=encoded)
 
     @classmethod
     def of_stream(cls, given: Mapping[str, str], fields: Sequence[tuple[str, str]]) -> Self:
@@ -118,7 +122,8 @@ class SinkPlan:
                 )
             if prefix is None and checkpoint is not None:
                 prefix = prefix_for_checkpoint(checkpoint)
-        return cls(options, plan_columns(fields, options.topic), prefix)
+        columns, encoded = _columns(fields, options)
+        return cls(options, columns, prefix, encoded=encoded)
 
     def begun(self) -> Self:
         """Fences other drivers and settles what an earlier one has left; once per epoch.
@@ -180,3 +185,12 @@ class SinkPlan:
             used_once=self.job is not None and not self.options.own.get("job.id"),
             topic_timeout_s=self.options.topic_timeout_s,
         )
+
+
+def _columns(
+    fields: Sequence[tuple[str, str]], options: SourceOptions
+) -> tuple[ArrowColumns, tuple[EncodedPart, ...]]:
+    if not options.include_headers:
+        fields = [field for field in fields if field[0] != "headers"]
+    fields, encoded = encoded_parts(fields, options)
+    return plan_columns(fields, options.topic), encoded

@@ -52,7 +52,7 @@ def columns_read(options: SourceOptions) -> str:
 
 
 def _named_columns(options: SourceOptions) -> dict[str, str]:
-    left_out = set() if _flag(options, "includeheaders") else {"headers"}
+    left_out = set() if options.include_headers else {"headers"}
     return {name: kind for name, kind in _COLUMNS.items() if name not in left_out}
 
 
@@ -203,13 +203,6 @@ def _parsed(option: str, text: str, topic: str) -> dict[int, int]:
     if min(offsets.values(), default=0) < EARLIEST:
         raise ConfigError(f"{option}: there are no offsets below {EARLIEST}")
     return offsets
-
-
-def _flag(options: SourceOptions, name: str) -> bool:
-    text = options.own.get(name, "true").lower()
-    if text not in {"true", "false"}:
-        raise ConfigError(f"{name} must be true or false")
-    return text == "true"
 
 
 def _next(found: AsyncIterator[Fetched]) -> Callable[[], Awaitable[Fetched | None]]:

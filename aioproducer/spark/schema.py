@@ -43,6 +43,8 @@ _COLUMNS: Final = {
 }
 
 
+RECORD_COLUMNS: Final = frozenset(_COLUMNS)
+"""Columns that are parts of a record."""
 _OF_READS: Final = ("offset", "timestampType")
 """Columns that reads have beside these: brokers give them, and writes leave them out."""
 
@@ -64,7 +66,8 @@ def plan_columns(fields: Sequence[tuple[str, str]], topic: str | None) -> ArrowC
     if "value" not in names:
         raise SerializationError(
             f"there is no column 'value'; the columns are: {', '.join(map(repr, names)) or 'none'}",
-            advice='df.selectExpr("to_json(struct(*)) AS value") makes one of all others',
+            advice='df.selectExpr("to_json(struct(*)) AS value") makes one of all others, as does '
+            "value.format with a schema registry",
         )
     if topic is None and "topic" not in names:
         raise SerializationError(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from aioproducer import log
 from aioproducer.runtime.native_core import missing_core, warn_once
 from aioproducer.spark.ahead import Ahead
+from aioproducer.spark.encoding import encode_batches
 from aioproducer.spark.exactly_once import TaskAttempt
 from aioproducer.spark.options import Guarantee
 from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
@@ -71,6 +72,8 @@ def write_task(
 def _written(
     plan: SinkPlan, place: TaskPlace, epoch: Epoch, batches: Iterator[pa.RecordBatch]
 ) -> TaskReport:
+    if plan.encoded:
+        batches = encode_batches(batches, plan.encoded, plan.options, place.partition)
     if plan.exactly_once is not None:
         return _prepare_task(plan, plan.exactly_once, place, epoch, batches)
     with Ahead(batches) as ahead, POOL.producer(plan.options, plan.prefix) as producer:

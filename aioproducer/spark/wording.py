@@ -21,6 +21,8 @@ KAFKA: Final = "kafka."
 FROM_ENVIRONMENT: Final = ".env"
 """What an option ends in whose value is the name of an environment variable."""
 
+VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
+"""What the name of an environment variable looks like; anything else may be the secret itself."""
 _HIDDEN: Final = "the value given"
 _SHORTEST: Final = 4
 """Parts of values below this many characters are hidden only where they are quoted."""
@@ -52,7 +54,7 @@ def _reword(error: KafkaError, kafka: Mapping[str, str]) -> None:
             is_config = isinstance(current, ConfigError)
             message = _renamed(current.message, kafka, is_config=is_config)
             if is_config:
-                message = without_values(message, kafka.values())
+                message = without_values(message, _values(kafka))
             current.args = (message, *current.args[1:])
             if current.advice:
                 current.advice = _renamed(current.advice, kafka, is_config=is_config)
@@ -84,6 +86,15 @@ def _renamed(text: str, kafka: Mapping[str, str], *, is_config: bool) -> str:
 
 
 # -- values ----------------------------------------------------------------------------------------
+
+
+def _values(kafka: Mapping[str, str]) -> list[str]:
+    """Return the values that may be secrets: the names of variables are none."""
+    return [
+        value
+        for name, value in kafka.items()
+        if not (name.endswith(FROM_ENVIRONMENT) and VARIABLE.fullmatch(value))
+    ]
 
 
 def without_values(text: str, values: Iterable[str]) -> str:

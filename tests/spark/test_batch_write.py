@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from support.pages import blocks, page
+from support.registry_server import serve_registry
 from support.spark import EmbeddedKafka
 
 from aioproducer.errors import NotLeaderOrFollowerError
 from aioproducer.spark import register
+from aioproducer.testing.schema_registry import StubSchemaRegistry
 from aioproducer.wire.api_keys import ApiKey
 
 
@@ -174,6 +177,27 @@ def test_a_task_that_writes_when_its_job_has_failed_holds_no_later_job_up(
     for count in (2, 3, 4):
         write(good, embedded, options)
         assert len(published(embedded, topic, 100 * count)) == 100 * count
+
+
+def test_columns_become_avro_by_a_schema_registry(spark: Any, embedded: EmbeddedKafka) -> None:
+    fastavro = pytest.importorskip("fastavro", reason="needs the extra `schema-registry`")
+    topic, stub = embedded.topic(1), StubSchemaRegistry()
+    schema = {
+        "type": "record",
+        "name": "Order",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "tags", "type": {"type": "array", "items": "string"}},
+        ],
+    }
+    stub.register(f"{topic}-value", schema)
+    frame = spark.range(0, 10, 1, 2).selectExpr("id", "array('a', 'b') AS tags", "'k' AS key")
+    with serve_registry(stub) as url:
+        options = {"topic": topic, "value.format": "avro", "schema.registry.url": url}
+        write(frame, embedded, options | {"delivery.guarantee": "exactly-once"})
+    values = [each.value or b"" for each in embedded.records(topic)]
+    rows = [fastavro.schemaless_reader(io.BytesIO(value[5:]), schema) for value in values]
+    assert rows == [{"id": number, "tags": ["a", "b"]} for number in range(10)]
 
 
 def test_spark_finds_the_source_by_itself(spark: Any, embedded: EmbeddedKafka) -> None:

@@ -79,3 +79,10 @@ def test_later_errors_name_options_likewise_and_keep_their_class() -> None:
 def test_a_secret_for_the_name_of_a_variable_is_not_shown() -> None:
     with pytest.raises(ConfigError, match="names no environment variable in capital letters"):
         SourceOptions.parse(SERVERS | {"kafka.client.id.env": SECRET}, "write").config()
+
+
+def test_a_variable_that_is_not_set_is_named_by_tasks_too() -> None:
+    options = SourceOptions.parse(SERVERS | {"kafka.client.id.env": "NOT_SET"}, "write")
+    with pytest.raises(ConfigError, match="the environment variable 'NOT_SET', which is not set"):
+        with in_users_words(options.kafka):
+            options.config()

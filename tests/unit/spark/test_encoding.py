@@ -1,0 +1,234 @@
+"""Keys and values by a schema registry, made of columns: `value.format` and the like."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support.registry_server import serve_registry
+from support.spark import EmbeddedKafka, embedded_kafka
+
+from aioproducer.errors import ConfigError, SerializationError
+from aioproducer.spark import encoding
+from aioproducer.spark.options import SourceOptions
+from aioproducer.spark.plan import JOB, SinkPlan, TaskPlace
+from aioproducer.spark.pool import POOL
+from aioproducer.spark.rows import RowError
+from aioproducer.spark.task import write_task
+from aioproducer.testing.schema_registry import StubSchemaRegistry
+
+fastavro: Any = pytest.importorskip("fastavro", reason="needs the extra `schema-registry`")
+pytest.importorskip("httpx", reason="needs the extra `schema-registry`")
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": ["null", "string"], "default": None},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {
+            "name": "price",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        },
+        {"name": "tags", "type": {"type": "map", "values": "string"}},
+    ],
+}
+AT = datetime(2026, 1, 2, tzinfo=UTC)
+ROW = {"id": 1, "note": "n", "at": AT, "price": Decimal("1.50"), "tags": {"a": "b"}}
+STRUCT = pa.struct(
+    [
+        ("id", pa.int64()),
+        ("note", pa.string()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("price", pa.decimal128(9, 2)),
+        ("tags", pa.map_(pa.string(), pa.string())),
+    ]
+)
+KINDS = "struct<id:bigint,note:string,at:timestamp,price:decimal(9,2),tags:map<string,string>>"
+FIELDS = [
+    ("id", "bigint"),
+    ("note", "string"),
+    ("at", "timestamp"),
+    ("price", "decimal(9,2)"),
+    ("tags", "map<string,string>"),
+]
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[EmbeddedKafka]:
+    with embedded_kafka() as kafka:
+        yield kafka
+        POOL.close()
+
+
+@pytest.fixture
+def stub() -> StubSchemaRegistry:
+    return StubSchemaRegistry()
+
+
+@pytest.fixture
+def url(stub: StubSchemaRegistry) -> Iterator[str]:
+    with serve_registry(stub) as url:
+        yield url
+    encoding._close()
+    encoding._encoders.clear()
+
+
+def write(
+    kafka: EmbeddedKafka,
+    fields: list[tuple[str, str]],
+    batches: list[pa.RecordBatch],
+    **options: str,
+) -> None:
+    named = {name.replace("__", "."): value for name, value in options.items()}
+    given = {"kafka.bootstrap.servers": kafka.servers, **named}
+    plan = SinkPlan.of_batch(given, fields, overwrite=False).begun()
+    report = write_task(plan, TaskPlace(3, 0), JOB, iter(batches))
+    if plan.exactly_once is not None and report.result is not None:
+        plan.committed(0, [report.result])
+
+
+def avro(content: bytes) -> Any:
+    assert content[0] == 0
+    return fastavro.schemaless_reader(io.BytesIO(content[5:]), ORDER)
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+@pytest.mark.parametrize("packed", [True, False])
+def test_columns_become_avro(
+    kafka: EmbeddedKafka, stub: StubSchemaRegistry, url: str, packed: bool, guarantee: str
+) -> None:
+    topic = kafka.topic(1)
+    number = stub.register("orders", ORDER)
+    rows = [ROW, ROW | {"id": 2, "note": None}]
+    if packed:
+        fields = [("key", "string"), *FIELDS]
+        batch = pa.RecordBatch.from_struct_array(pa.array(rows, STRUCT))
+        batch = batch.append_column("key", pa.array(["a", "b"]))
+    else:
+        fields = [("key", "string"), ("value", KINDS)]
+        values = pa.array([*rows, None], STRUCT)
+        batch = pa.RecordBatch.from_arrays([pa.array(["a", "b", "c"]), values], ["key", "value"])
+    options = {"value__format": "avro", "value__subject": "orders", "schema__registry__url": url}
+    write(kafka, fields, [batch], topic=topic, delivery__guarantee=guarantee, **options)
+    found = kafka.read(topic)[0]
+    assert [avro(each.value) for each in found if each.value is not None] == rows
+    assert [each.key for each in found] == [b"a", b"b", b"c"][: batch.num_rows]
+    assert packed or found[2].value is None
+    assert int.from_bytes((found[0].value or b"")[1:5], "big") == number
+
+
+def test_the_registry_is_asked_once_per_process(
+    kafka: EmbeddedKafka, stub: StubSchemaRegistry, url: str
+) -> None:
+    topic = kafka.topic(1)
+    stub.register(f"{topic}-value", ORDER)
+    batch = pa.RecordBatch.from_struct_array(pa.array([ROW], STRUCT))
+    for _ in range(3):
+        options = {"value__format": "Avro", "schema__registry__url": url}
+        write(kafka, FIELDS, [batch, batch], topic=topic, **options)
+    assert len(kafka.records(topic)) == 6
+    assert len(stub.requests) <= 2
+
+
+def test_json_by_a_schema_that_is_given_and_registered(
+    kafka: EmbeddedKafka, stub: StubSchemaRegistry, url: str
+) -> None:
+    topic = kafka.topic(1)
+    schema = {"type": "object", "properties": {"id": {"type": "integer", "maximum": 10}}}
+    options = {
+        "key__format": "json-schema",
+        "key__schema": json.dumps(schema),
+        "auto__register__schemas": "true",
+        "schema__registry__url": url,
+        "topic": topic,
+    }
+    fields = [("key", "struct<id:bigint>"), ("value", "string")]
+
+    def batch(*ids: int) -> pa.RecordBatch:
+        keys = pa.array([{"id": each} for each in ids], pa.struct([("id", pa.int64())]))
+        return pa.RecordBatch.from_arrays([keys, pa.array(["v"] * len(ids))], ["key", "value"])
+
+    write(kafka, fields, [batch(7)], **options)
+    (found,) = kafka.records(topic)
+    assert (found.key or b"")[0] == 0
+    assert json.loads((found.key or b"")[5:]) == {"id": 7}
+    assert stub.subjects() == [f"{topic}-key"]
+    with pytest.raises(RowError, match=r"Spark partition 3, row 2: SerializationError: key"):
+        write(kafka, fields, [batch(1, 2), batch(11)], **options)
+
+
+def test_a_topic_of_each_row_chooses_the_subject(
+    kafka: EmbeddedKafka, stub: StubSchemaRegistry, url: str
+) -> None:
+    one, two = kafka.topic(1), kafka.topic(1)
+    numbers = [stub.register(f"{one}-value", ORDER)]
+    numbers.append(stub.register(f"{two}-value", ORDER | {"name": "Other"}))
+    values = pa.array([ROW, ROW], STRUCT)
+    batch = pa.RecordBatch.from_arrays([pa.array([one, two]), values], ["topic", "value"])
+    options = {"value__format": "avro", "schema__registry__url": url, "marker__topic": one}
+    fields = [("topic", "string"), ("value", KINDS)]
+    write(kafka, fields, [batch], delivery__guarantee="exactly-once", **options)
+    found = [kafka.records(topic)[0].value or b"" for topic in (one, two)]
+    assert [int.from_bytes(each[1:5], "big") for each in found] == numbers
+
+
+def test_the_login_comes_from_the_environment(
+    kafka: EmbeddedKafka,
+    stub: StubSchemaRegistry,
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = kafka.topic(1)
+    stub.register(f"{topic}-value", ORDER)
+    batch = pa.RecordBatch.from_struct_array(pa.array([ROW], STRUCT))
+    options = {
+        "topic": topic,
+        "value__format": "avro",
+        "schema__registry__url": url,
+        "schema__registry__user__info__env": "REGISTRY_LOGIN",
+    }
+    with pytest.raises(ConfigError, match="user:password"):
+        write(kafka, FIELDS, [batch], **options)
+    monkeypatch.setenv("REGISTRY_LOGIN", "alice:hush")
+    write(kafka, FIELDS, [batch], **options)
+    assert stub.headers["authorization"].startswith("Basic ")
+
+
+def test_headers_may_be_left_out(kafka: EmbeddedKafka) -> None:
+    topic = kafka.topic(1)
+    headers = pa.array([[("h", "1")]], pa.map_(pa.string(), pa.string()))
+    batch = pa.RecordBatch.from_arrays([pa.array(["v"]), headers], ["value", "headers"])
+    fields = [("value", "string"), ("headers", "map<string,string>")]
+    for flag in ("true", "false"):
+        write(kafka, fields, [batch], topic=topic, includeHeaders=flag)
+    assert sorted(each.headers for each in kafka.records(topic)) == [(), (("h", b"1"),)]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"value.format": "avro"}, r"value\.format needs schema\.registry\.url"),
+        ({"value.format": "xml", "schema.registry.url": "http://a"}, "one of avro, json-schema"),
+        ({"value.subject": "s"}, r"go with value\.format"),
+        ({"schema.registry.url": "http://a:b@c"}, "must not hold a user or password"),
+        ({"auto.register.schemas": "maybe"}, "must be true or false"),
+    ],
+)
+def test_what_cannot_be_encoded_is_refused(options: dict[str, str], reason: str) -> None:
+    given = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
+    with pytest.raises(ConfigError, match=reason):
+        SourceOptions.parse(given | options, "write")
+
+
+def test_without_a_format_other_columns_are_refused() -> None:
+    with pytest.raises(SerializationError, match="has no place"):
+        given = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
+        SinkPlan.of_batch(given, FIELDS, overwrite=False)
