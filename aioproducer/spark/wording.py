@@ -51,14 +51,16 @@ def _reword(error: KafkaError, kafka: Mapping[str, str]) -> None:
     while current is not None and id(current) not in seen:
         seen.add(id(current))
         if isinstance(current, KafkaError):
-            is_config = isinstance(current, ConfigError)
-            message = _renamed(current.message, kafka, is_config=is_config)
-            if is_config:
-                message = without_values(message, _values(kafka))
-            current.args = (message, *current.args[1:])
+            current.args = (_reworded(current.message, current, kafka), *current.args[1:])
             if current.advice:
-                current.advice = _renamed(current.advice, kafka, is_config=is_config)
+                current.advice = _reworded(current.advice, current, kafka)
         current = current.__cause__ or current.__context__
+
+
+def _reworded(text: str, error: KafkaError, kafka: Mapping[str, str]) -> str:
+    is_config = isinstance(error, ConfigError)
+    text = _renamed(text, kafka, is_config=is_config)
+    return without_values(text, _values(kafka)) if is_config else text
 
 
 # -- names -----------------------------------------------------------------------------------------

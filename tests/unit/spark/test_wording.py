@@ -83,6 +83,6 @@ def test_a_secret_for_the_name_of_a_variable_is_not_shown() -> None:
 
 def test_a_variable_that_is_not_set_is_named_by_tasks_too() -> None:
     options = SourceOptions.parse(SERVERS | {"kafka.client.id.env": "NOT_SET"}, "write")
-    with pytest.raises(ConfigError, match="the environment variable 'NOT_SET', which is not set"):
-        with in_users_words(options.kafka):
-            options.config()
+    said = "the environment variable 'NOT_SET', which is not set"
+    with pytest.raises(ConfigError, match=said), in_users_words(options.kafka):
+        options.config()
