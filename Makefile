@@ -20,7 +20,7 @@ TEST_JOBS   ?= 2
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless valgrind
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants interrupts fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs package reproducible audit newcomer screenshots clean system-deps
+.PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants interrupts fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs package reproducible audit newcomer screenshots clean system-deps compat
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -174,6 +174,14 @@ docs: $(STAMP) ## Build the site into build/docs/site, strictly; run every snipp
 	PYTHONPATH=.ci $(BIN)/python -m tools.site
 	$(BIN)/python -m pytest tests/test_docs.py tests/test_pages.py tests/test_guides.py tests/test_cli_guide.py \
 		tests/test_migration.py tests/test_site.py $(PYTEST_ARGS)
+
+# compat: which programs (all of them), a folder with checkouts of them, how long.
+PROGRAMS ?=
+SOURCES  ?=
+COMPAT_MINUTES ?= 90
+compat: $(STAMP) ## aiokafka's, FastStream's, kstreams' and kafka-python's own tests with the drop-in (PROGRAMS= SOURCES=dir)
+	PYTHONPATH=.ci $(BIN)/python -m tools.compat --minutes $(COMPAT_MINUTES) \
+		$(if $(SOURCES),--sources $(SOURCES)) $(PROGRAMS)
 
 # package: other interpreters to build and try wheels for, as PYTHONS="python3.12 python3.13"
 package: $(STAMP) ## Build sdist, wheel and the list of components into dist/, and check them (PYTHONS=)

@@ -18,7 +18,6 @@ import threading
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from enum import Enum
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
 from aioproducer import producer as asynchronous
@@ -26,6 +25,7 @@ from aioproducer._arguments import seconds_of, timeout_of
 from aioproducer._secrets import hides_arguments
 from aioproducer.blocking.handle import DeliveryHandle
 from aioproducer.blocking.inside import Inside
+from aioproducer.blocking.leaving import ClosedOnLeaving
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.blocking.reading import BlockReader
 from aioproducer.blocking.started import Started
@@ -65,7 +65,7 @@ class _State(Enum):
     CLOSED = "closed"
 
 
-class Producer(TransactionalCalls):
+class Producer(ClosedOnLeaving, TransactionalCalls):
     """A Kafka producer for threads: `aioproducer.Producer` in a loop and a thread of its own.
 
     Use it from any number of threads, as a context manager or with `start()` and `close()`. One
@@ -181,14 +181,6 @@ class Producer(TransactionalCalls):
     def __enter__(self) -> Self:
         self.start()
         return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __del__(self) -> None:
         if getattr(self, "_state", None) is _State.RUNNING and not self._thread.forked:

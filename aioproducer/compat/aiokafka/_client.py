@@ -11,6 +11,7 @@ import random
 import weakref
 from collections.abc import Coroutine
 from io import BytesIO
+from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aioproducer.compat.aiokafka._error_base import kin
@@ -153,6 +154,8 @@ class ClientView:
         self._config = config
         self._bootstrap_servers = bootstrap_servers
         self._client_id = config.client_id
+        self._security_protocol = config.security_protocol
+        self._ssl_context: SSLContext | None = config.ssl_context
         self._request_timeout_ms = config.request_timeout_ms
         self._connection: Connection | None = None
         self._requests: CoordinatorClient | None = None

@@ -8,7 +8,7 @@ host) are refused by `ProducerConfig`, whose `ConfigError` is a ValueError.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from math import isfinite
 from numbers import Real
 from ssl import SSLContext
@@ -20,7 +20,6 @@ from aioproducer.errors import UnsupportedCodecError
 from aioproducer.records.codecs import codec_for
 from aioproducer.types import OAuthToken
 
-_DEFAULT_PORT: Final = 9092
 _PLAIN_DELIVERY_MS: Final = 120_000
 _BUFFER_MEMORY: Final = 33_554_432
 _LONGEST_BACKOFF_MS: Final = 1_000
@@ -66,14 +65,6 @@ def compression_option(compression_type: str | None) -> str:
 def client_id_option(client_id: Any) -> str:
     """The client's name, by default one that no other producer of this process has."""
     return f"aiokafka-producer-{next(_numbers)}" if client_id is None else str(plain(client_id))
-
-
-def servers_option(servers: str | Iterable[str]) -> list[str]:
-    """Addresses with their ports, 9092 where none is given."""
-    if isinstance(servers, str):
-        servers = servers.split(",")
-    addresses = [str(plain(server)).strip() for server in servers]
-    return list(dict.fromkeys(map(_with_port, addresses)))
 
 
 def time_options(
@@ -174,14 +165,6 @@ def _milliseconds(value: float) -> int:
     if not isfinite(value):
         raise ValueError(f"a number of ms must be finite, not {value!r}")
     return int(value)
-
-
-def _with_port(address: str) -> str:
-    if address.startswith("["):
-        return address if "]:" in address else f"{address}:{_DEFAULT_PORT}"
-    if address.count(":") > 1:  # IPv6 without brackets has no port
-        return f"[{address}]:{_DEFAULT_PORT}"
-    return address if ":" in address else f"{address}:{_DEFAULT_PORT}"
 
 
 def _token_source(provider: AbstractTokenProvider) -> Callable[[], Awaitable[OAuthToken]]:

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from aioproducer._secrets import hides_arguments
+from aioproducer.compat._servers import servers_option
 from aioproducer.compat.aiokafka import _settings as settings
 from aioproducer.compat.aiokafka._batch import (
     BATCH_OVERHEAD,
@@ -142,7 +143,7 @@ class AIOKafkaProducer(TransactionalCalls):
         )
         given = bootstrap_servers if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
         self._config = ProducerConfig(
-            bootstrap_servers=settings.servers_option(given),
+            bootstrap_servers=servers_option(given),
             client_id=settings.client_id_option(client_id),
             acks=acks,
             compression_type=compression,
@@ -161,6 +162,7 @@ class AIOKafkaProducer(TransactionalCalls):
         self._partitioner = partitioner
         self._request_timeout_ms = request_timeout_ms
         self.client: ClientView = ClientView(self._config, given)
+        self.client._ssl_context = ssl_context  # also one that is not used
         self._metadata: ClusterView = self.client.cluster
         self._connection: Connection | None = None
         self._stopped = False

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from aioproducer import errors as ours
+from aioproducer.compat._translation import root_of
 from aioproducer.compat.confluent import errors
 from aioproducer.compat.confluent.errors import KafkaError
 from aioproducer.types import Persistence
@@ -48,11 +49,7 @@ _FATAL: Final = (
 
 def translated(error: ours.KafkaError) -> KafkaError:
     """Return what confluent-kafka says of this error."""
-    root = error
-    while isinstance(
-        root, ours.BatchRefusedError | ours.FatalTransactionError | ours.TransactionAbortableError
-    ) and isinstance(root.__cause__, ours.KafkaError):
-        root = root.__cause__
+    root = root_of(error)
     code = _code_for(root)
     return errors.error(
         code,

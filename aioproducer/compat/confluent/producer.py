@@ -7,10 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from aioproducer._secrets import hides_arguments
+from aioproducer.blocking.leaving import ClosedOnLeaving
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.blocking.started import Started
 from aioproducer.compat.confluent import errors
@@ -42,7 +42,7 @@ _EXIT_TIMEOUT_S: Final = 10.0
 _SLICE_S: Final = 0.05
 
 
-class Producer:
+class Producer(ClosedOnLeaving):
     """confluent-kafka's producer; connects in the background.
 
     `produce()` never waits. Callbacks are called by `poll()` and `flush()` (and the transactional
@@ -367,14 +367,6 @@ class Producer:
 
     def __enter__(self) -> Self:
         return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __del__(self) -> None:
         if not self._closed and not self._thread.forked:

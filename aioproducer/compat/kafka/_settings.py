@@ -15,6 +15,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from aioproducer.compat._servers import servers_option
 from aioproducer.compat.kafka.partitioner import DefaultPartitioner
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError, UnsupportedCodecError
@@ -124,7 +125,7 @@ def producer_config(given: Mapping[str, Any], config: dict[str, Any]) -> Produce
     for name in _DIFFERENT:
         if name != "acks" or name in given:
             options[name] = config[name]
-    options["bootstrap_servers"] = _servers(config["bootstrap_servers"])
+    options["bootstrap_servers"] = servers_option(config["bootstrap_servers"])
     options["client_id"] = config["client_id"]
     if options.get("retries", 0) == math.inf:
         options["retries"] = _INT_MAX
@@ -165,21 +166,6 @@ def _version(value: Any) -> tuple[int, ...] | None:
         return tuple(map(int, value.split(".") if isinstance(value, str) else value))
     except (TypeError, ValueError):
         raise ConfigError(f"`api_version` must be a tuple such as (3, 9), not {value!r}") from None
-
-
-def _servers(servers: Any) -> list[str]:
-    """Return addresses with their ports, 9092 where there is none."""
-    if isinstance(servers, str):
-        servers = servers.split(",")
-    return [_with_port(str(server).strip()) for server in servers]
-
-
-def _with_port(address: str) -> str:
-    if address.startswith("["):
-        return address if "]:" in address else f"{address}:9092"
-    if address.count(":") > 1:  # IPv6 without brackets has no port
-        return f"[{address}]:9092"
-    return address if ":" in address else f"{address}:9092"
 
 
 def _token_source(provider: Any) -> Callable[[], Awaitable[OAuthToken]]:

@@ -1,25 +1,14 @@
-"""From this producer's errors to kafka-python's. The original is the `__cause__` of what is raised.
-
-A failed transaction or batch is told by the error that made it fail.
-"""
+"""From this producer's errors to kafka-python's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from aioproducer import errors as ours
+from aioproducer.compat._translation import Translation
 from aioproducer.compat.kafka import errors
 
-_WRAPPERS: Final = (
-    ours.BatchRefusedError,
-    ours.FatalTransactionError,
-    ours.TransactionAbortableError,
-)
-
-# The first row that fits counts.
-_CLIENT_ERRORS: Final[tuple[tuple[type[Exception], type[Exception]], ...]] = (
+_ROWS: Final[tuple[tuple[type[Exception], type[Exception]], ...]] = (
     (ours.ConfigError, errors.KafkaConfigurationError),
     (ours.IllegalStateError, errors.IllegalStateError),
     (ours.TransactionAbortedError, errors.TransactionAbortedError),
@@ -34,35 +23,14 @@ _CLIENT_ERRORS: Final[tuple[tuple[type[Exception], type[Exception]], ...]] = (
     (ours.SerializationError, TypeError),
 )
 _SASL_AUTHENTICATION_FAILED: Final = 58
+_TRANSLATION: Final = Translation(
+    _ROWS,
+    errors.for_code,
+    errors.for_code(_SASL_AUTHENTICATION_FAILED),
+    errors.KafkaError,
+    errors.kin,
+    errors.KafkaTimeoutError,
+)
 
-
-def translated(error: ours.KafkaError) -> Exception:
-    """Return the error that kafka-python has for this one."""
-    result = errors.kin(_class_for(error))(str(error))
-    result.__cause__ = error
-    return result
-
-
-@contextmanager
-def translating() -> Iterator[None]:
-    """Raise what the block raises in kafka-python's terms."""
-    try:
-        yield
-    except ours.KafkaError as error:
-        raise translated(error) from error
-    except TimeoutError as error:
-        raise errors.kin(errors.KafkaTimeoutError)(str(error)) from error
-
-
-def _class_for(error: ours.KafkaError) -> type[Exception]:
-    if isinstance(error, _WRAPPERS):
-        cause = error.__cause__
-        return _class_for(cause) if isinstance(cause, ours.KafkaError) else errors.KafkaError
-    for known, theirs in _CLIENT_ERRORS:
-        if isinstance(error, known):
-            return theirs
-    if isinstance(error, ours.BrokerError):
-        return errors.for_code(error.code)
-    if isinstance(error, ours.AuthenticationError):
-        return errors.for_code(_SASL_AUTHENTICATION_FAILED)
-    return errors.KafkaError
+translated: Final = _TRANSLATION.translated
+translating: Final = _TRANSLATION.translating

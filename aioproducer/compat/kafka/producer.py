@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, ClassVar, NamedTuple, Self
 
 from aioproducer._secrets import hides_arguments
+from aioproducer.blocking.leaving import ClosedOnLeaving
 from aioproducer.compat.kafka import _settings as settings
 from aioproducer.compat.kafka import errors
 from aioproducer.compat.kafka._connection import Connection
@@ -34,7 +34,7 @@ class MetricName(NamedTuple):
     tags: tuple[tuple[str, str], ...]
 
 
-class KafkaProducer(TransactionalCalls):
+class KafkaProducer(ClosedOnLeaving, TransactionalCalls):
     """kafka-python 3's producer: its options, calls and defaults. Use it from any thread.
 
     It connects in the constructor, waiting at most `bootstrap_timeout_ms`; with `api_version` given
@@ -187,14 +187,6 @@ class KafkaProducer(TransactionalCalls):
 
     def __enter__(self) -> Self:
         return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __str__(self) -> str:
         client_id, transactional_id = self.config["client_id"], self.config["transactional_id"]

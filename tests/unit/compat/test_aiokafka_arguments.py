@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from aioproducer.compat._servers import servers_option
 from aioproducer.compat.aiokafka import AIOKafkaProducer, TopicPartition
-from aioproducer.compat.aiokafka import _settings as settings
 from aioproducer.compat.aiokafka._batch import BatchBuilder
 from aioproducer.compat.aiokafka._offsets import checked_group, checked_offsets
 from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata
@@ -170,7 +170,7 @@ async def test_calls_before_start_and_after_stop_say_so() -> None:
     ],
 )
 def test_servers_without_a_port_have_kafkas(given_servers: Any, expected: list[str]) -> None:
-    assert settings.servers_option(given_servers) == expected
+    assert servers_option(given_servers) == expected
 
 
 def test_security_reaches_the_options() -> None:

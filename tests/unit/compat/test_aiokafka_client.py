@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from random import Random
 from typing import Any
@@ -68,12 +69,14 @@ async def test_the_options_are_as_they_were_given(servers: Any) -> None:
         "key_serializer": str.encode,
         "value_serializer": repr,
         "partitioner": min,
+        "ssl_context": ssl.create_default_context(),  # of no use without TLS, and kept
     }
     producer, theirs = AIOKafkaProducer(**options), aiokafka.AIOKafkaProducer(**options)
     theirs._closed = producer._closed = True
     for name in ("_key_serializer", "_value_serializer", "_partitioner", "_request_timeout_ms"):
         assert getattr(producer, name) == getattr(theirs, name)
-    for name in ("_bootstrap_servers", "_client_id", "_request_timeout_ms"):
+    private = ("_bootstrap_servers", "_client_id", "_request_timeout_ms")
+    for name in (*private, "_security_protocol", "_ssl_context"):
         assert getattr(producer.client, name) == getattr(theirs.client, name)
 
 

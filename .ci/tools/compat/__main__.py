@@ -1,0 +1,149 @@
+"""Run other projects' own tests twice, with their client and with the drop-in, and compare.
+
+    python -m tools.compat [--sources DIR] [--minutes N] [PROGRAM]...
+
+1. The tests: from the project's source distribution, or from DIR/PROGRAM, or from its repository.
+   What cannot be fetched is skipped, and the summary says so.
+2. An environment in `build/compat` with the project and what its tests need.
+3. Real Kafka. Each file of tests runs with the client itself and then with ours.
+4. Tests that pass with the client and not with ours are run again, twice with each; what still
+   differs has to be in `differences.txt`, with its reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.compat.programs import PROGRAMS, Program
+from tools.compat.runs import CLIENTS, Environment, Results, run_tests
+from tools.compat.sources import ROOT, NoSourcesError, sources_of
+
+DIFFERENCES = Path(__file__).with_name("differences.txt")
+REPEATS = 2
+
+
+def main() -> int:
+    """All programs; the exit code."""
+    parser = argparse.ArgumentParser(prog="tools.compat")
+    parser.add_argument("--sources", type=Path, help="a folder with checkouts, by project")
+    parser.add_argument("--minutes", type=float, default=60.0, help="when no more is begun")
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help="all when left out")
+    arguments = parser.parse_args()
+    deadline = time.monotonic() + arguments.minutes * 60
+    chosen = [p for p in PROGRAMS if not arguments.programs or p.short in arguments.programs]
+    lines: list[str] = []
+    unexplained: list[str] = []
+    known = differences()
+    with brokers(any(program.brokers for program in chosen)) as (bootstrap, version):
+        for program in chosen:
+            try:
+                sources = sources_of(program, arguments.sources)
+                environment = Environment(program)
+                environment.make()
+            except NoSourcesError as error:
+                lines.append(f"{program.short}: SKIPPED: {error}")
+                print(lines[-1], flush=True)
+                continue
+            environment.variables = {
+                "AIOPRODUCER_COMPAT_BOOTSTRAP": bootstrap,
+                "AIOPRODUCER_COMPAT_KAFKA": version,
+                "KAFKA_ROOT": str(sources),
+                "KAFKA_URI": f"kafka://{bootstrap.split(',')[0]}",
+                "KAFKA_VERSION": version,
+            }
+            line, found = compare(program, sources, environment, known, deadline)
+            lines.append(line)
+            unexplained += found
+    print("\n" + "\n".join(lines))
+    for name in unexplained:
+        print(f"passes with the client and not with ours: {name}")
+    return 1 if unexplained else 0
+
+
+def compare(
+    program: Program,
+    sources: Path,
+    environment: Environment,
+    known: dict[str, str],
+    deadline: float,
+) -> tuple[str, list[str]]:
+    """Run a program's tests with both clients.
+
+    Returns:
+        A line for the summary, and the tests that pass with the client alone without a reason.
+    """
+    results = {client: Results() for client in CLIENTS}
+    unfinished = []
+    for name in program.tests:
+        if time.monotonic() > deadline:
+            unfinished.append(name)
+            continue
+        for client in CLIENTS:
+            results[client].add(run_tests(program, sources, environment, client, [name], deadline))
+    theirs, ours = (results[client] for client in CLIENTS)
+    suspects = sorted(name for name in theirs.passed if name not in ours.passed)
+    different = [name for name in suspects if f"{program.short} {name}" in known]
+    unexplained = []
+    for name in suspects:
+        if name in different:
+            continue
+        if time.monotonic() > deadline or is_different(
+            program, sources, environment, name, deadline
+        ):
+            unexplained.append(f"{program.short} {name}: {ours.failures.get(name, 'not run')}")
+    line = (
+        f"{program.short} {program.version}: {len(theirs.passed)} pass with the client, "
+        f"{len(theirs.passed & ours.passed)} of them with ours as well; "
+        f"{len(different)} differ for a known reason, {len(unexplained)} for none"
+    )
+    if len(theirs.skipped):
+        line += f"; {len(theirs.skipped)} skipped"
+    if theirs.failures:
+        line += f"; {len(theirs.failures)} fail with the client"
+    if unfinished:
+        line += f"; no time for {', '.join(unfinished)}"
+    return line, unexplained
+
+
+def is_different(
+    program: Program, sources: Path, environment: Environment, name: str, deadline: float
+) -> bool:
+    """Whether a test passes more often with the client than with ours, in turns."""
+    passes = dict.fromkeys(CLIENTS, 0)
+    for _ in range(REPEATS):
+        for client in CLIENTS:
+            found = run_tests(program, sources, environment, client, [name], deadline)
+            passes[client] += name in found.passed
+    theirs, ours = (passes[client] for client in CLIENTS)
+    return ours < theirs
+
+
+def differences() -> dict[str, str]:
+    """The tests that may differ, each with its reason."""
+    rows = (line.strip() for line in DIFFERENCES.read_text(encoding="utf-8").splitlines())
+    pairs = (row.split(" -- ", 1) for row in rows if row and not row.startswith("#"))
+    return {name.strip(): reason.strip() for name, reason in pairs}
+
+
+@contextlib.contextmanager
+def brokers(wanted: bool) -> Iterator[tuple[str, str]]:
+    """Real Kafka; gives its address and version."""
+    if not wanted:
+        yield "", ""
+        return
+    sys.path.insert(0, str(ROOT))
+    from aioproducer.testing.kafka import DEFAULT_VERSION, KafkaCluster
+
+    settings = {"num.partitions": "2", "group.initial.rebalance.delay.ms": "0"}
+    with KafkaCluster(brokers=1, config=settings) as cluster:
+        print(f"brokers: {cluster.description}", flush=True)
+        yield cluster.bootstrap_servers, DEFAULT_VERSION
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""A pytest plugin that puts the drop-in in the place of a client's producer before tests.
+
+    AIOPRODUCER_COMPAT=ours AIOPRODUCER_COMPAT_PROGRAM=kstreams pytest -p tools.compat.swap
+
+It also gives FastStream the address of the brokers.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import pytest
+
+OURS = os.environ.get("AIOPRODUCER_COMPAT") == "ours"
+BOOTSTRAP = os.environ.get("AIOPRODUCER_COMPAT_BOOTSTRAP", "")
+
+
+PROGRAM = os.environ.get("AIOPRODUCER_COMPAT_PROGRAM", "aiokafka")
+NAMES = (
+    ("kafka", "KafkaProducer", "aioproducer.compat.kafka")
+    if PROGRAM == "kafka-python"
+    else ("aiokafka", "AIOKafkaProducer", "aioproducer.compat.aiokafka")
+)
+
+
+def _replace_producer() -> None:
+    package, name, here = NAMES
+    client = importlib.import_module(package)
+    importlib.import_module(f"{package}.producer")
+    original, producer = getattr(client, name), getattr(importlib.import_module(here), name)
+    for module_name, module in list(sys.modules.items()):
+        if module_name.partition(".")[0] == package:
+            for attribute, value in list(vars(module).items()):
+                if value is original:
+                    setattr(module, attribute, producer)
+
+
+if OURS:
+    _replace_producer()
+
+
+def pytest_report_header() -> str:
+    """The first lines of the report say whose producer is tested."""
+    client = importlib.import_module(NAMES[0])
+    return f"compat: {getattr(client, NAMES[1]).__module__}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems() -> None:
+    """FastStream's settings have the address of its brokers as a default."""
+    settings = sys.modules.get("tests.brokers.kafka.settings")
+    if settings is not None and BOOTSTRAP:
+        settings.Settings.__init__.__defaults__ = (BOOTSTRAP,)

@@ -1,0 +1,26 @@
+"""Addresses of brokers as other clients take them: the port may be left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from aioproducer._options import plain
+
+_PORT: Final = 9092
+
+
+def servers_option(servers: str | Iterable[Any]) -> list[str]:
+    """Return addresses with their ports, 9092 where there is none, each once."""
+    if isinstance(servers, str):
+        servers = servers.split(",")
+    addresses = [str(plain(server)).strip() for server in servers]
+    return list(dict.fromkeys(map(_with_port, addresses)))
+
+
+def _with_port(address: str) -> str:
+    if address.startswith("["):
+        return address if "]:" in address else f"{address}:{_PORT}"
+    if address.count(":") > 1:  # IPv6 without brackets has no port
+        return f"[{address}]:{_PORT}"
+    return address if ":" in address else f"{address}:{_PORT}"

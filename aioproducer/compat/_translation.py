@@ -1,0 +1,72 @@
+"""From this producer's errors to another client's; the original is the `__cause__`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from aioproducer import errors as ours
+
+_WRAPPERS: Final = (
+    ours.BatchRefusedError,
+    ours.FatalTransactionError,
+    ours.TransactionAbortableError,
+)
+
+
+def root_of(error: ours.KafkaError) -> ours.KafkaError:
+    """Return the error that made a transaction or a batch fail, or the error itself."""
+    while isinstance(error, _WRAPPERS) and isinstance(error.__cause__, ours.KafkaError):
+        error = error.__cause__
+    return error
+
+
+class Translation(NamedTuple):
+    """Which error of a client stands for which of ours.
+
+    Attributes:
+        rows: Our classes with theirs; the first row that fits counts.
+        for_code: Their class of a broker's error code.
+        authentication: Their class of refused credentials.
+        anything: Their class of everything else.
+        raised: The class to raise for one of theirs.
+        timeout: Their class of a `TimeoutError`; None leaves it as it is.
+    """
+
+    rows: Sequence[tuple[type[Exception], type[Exception]]]
+    for_code: Callable[[int], type[Exception]]
+    authentication: type[Exception]
+    anything: type[Exception]
+    raised: Callable[[type[Exception]], type[Exception]]
+    timeout: type[Exception] | None = None
+
+    def translated(self, error: ours.KafkaError) -> Exception:
+        """Return the client's error, with ours as its cause."""
+        result = self.raised(self._class_for(root_of(error)))(str(error))
+        result.__cause__ = error
+        return result
+
+    @contextmanager
+    def translating(self) -> Iterator[None]:
+        """Raise what the block raises in the client's terms."""
+        try:
+            yield
+        except ours.KafkaError as error:
+            raise self.translated(error) from error
+        except TimeoutError as error:
+            if self.timeout is None:
+                raise
+            raise self.raised(self.timeout)(str(error)) from error
+
+    def _class_for(self, error: ours.KafkaError) -> type[Exception]:
+        if isinstance(error, _WRAPPERS):
+            return self.anything
+        for known, theirs in self.rows:
+            if isinstance(error, known):
+                return theirs
+        if isinstance(error, ours.BrokerError):
+            return self.for_code(error.code)
+        if isinstance(error, ours.AuthenticationError):
+            return self.authentication
+        return self.anything
