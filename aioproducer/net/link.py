@@ -341,7 +341,7 @@ class BrokerLink:
             # Cancelled by `disconnect` or `close` it is no longer the current dial; else the loop
             # is being torn down.
             if asyncio.current_task() is self._dial_task:
-                self._setup_failed(self._farewell("the dial was cancelled"))
+                self._setup_failed(self._farewell("the dial was cancelled"), is_news=False)
             raise
         except KafkaError as error:
             if isinstance(error, AuthenticationError):
@@ -500,7 +500,7 @@ class BrokerLink:
         )
         self._around.on_event()
 
-    def _setup_failed(self, error: KafkaError) -> None:
+    def _setup_failed(self, error: KafkaError, *, is_news: bool = True) -> None:
         if self._state is NodeState.CONNECTING:
             self._setup_failures += 1
         self._end_dial()
@@ -512,7 +512,7 @@ class BrokerLink:
             error,
             self._around.loop_time(),
             "%s is not reachable: %s",
-            worth_a_warning=not learning,
+            worth_a_warning=is_news and not learning,
         )
 
     def _end_dial(self) -> None:

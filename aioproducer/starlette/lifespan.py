@@ -93,6 +93,8 @@ class ProducerLifespan:
             raise TypeError("options go to the function that makes the producer")
         if start not in {"wait", "background"}:
             raise ValueError(f"start must be 'wait' or 'background', not {start!r}")
+        if isinstance(warm_up, str):
+            raise TypeError(f"warm_up takes a sequence of topic names, such as [{warm_up!r}]")
         self._in_background = start == "background"
         self._warm_up = warm_up
         self._close_timeout_s = timeout_of(close_timeout_s, "close_timeout_s")

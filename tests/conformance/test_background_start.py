@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from aioproducer.errors import (
     KafkaError,
     ProducerClosedError,
     TlsError,
+    TransactionalIdAuthorizationFailedError,
 )
 from aioproducer.testing import EmbeddedCluster, read_topic
 from aioproducer.testing.security.gate import ListenerSecurity
@@ -234,6 +237,63 @@ async def test_a_transaction_waits_at_most_max_block_ms_for_the_start() -> None:
         with pytest.raises(KafkaConnectionError, match=r"127\.0\.0\.1"):
             await asyncio.wait_for(call(), 2)
     await producer.close()
+
+
+async def test_a_transactional_id_that_is_refused_is_said_and_can_be_granted_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with EmbeddedCluster(1, topics={"t": 1}) as cluster:
+        request = cluster.faults.every("init_producer_id")
+        denied = request.answers("TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+        producer = Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="id")
+        await producer.start(wait=False)
+        for _ in range(2):
+            with pytest.raises(TransactionalIdAuthorizationFailedError):
+                await producer.begin_transaction()
+        health = producer.health()
+        assert not health.ready
+        assert "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in (health.error or "")
+        assert len([r for r in caplog.records if r.levelno == logging.ERROR]) == 1
+        cluster.faults.remove(denied)
+        await producer.init_transactions()
+        async with producer.transaction():
+            await producer.send("t", b"x")
+        assert producer.health().ready
+        await producer.close()
+
+
+async def test_a_transaction_fails_at_once_where_the_credentials_are_wrong() -> None:
+    async with EmbeddedCluster(1, topics={"t": 1}, security=SASL) as cluster:
+        producer = Producer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            transactional_id="id",
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="PLAIN",
+            sasl_username="u",
+            sasl_password="wrong",
+        )
+        await producer.start(wait=False)
+        async with asyncio.timeout(WAIT_S):
+            with pytest.raises(AuthenticationError):
+                await producer.begin_transaction()
+        await producer.close()
+
+
+def test_a_program_that_ends_while_it_connects_ends_quietly() -> None:
+    program = """
+import asyncio, warnings
+from aioproducer import Producer
+async def main():
+    producer = Producer(bootstrap_servers="127.0.0.1:1")
+    await producer.start(wait=False)
+    await asyncio.sleep(0)
+warnings.simplefilter("ignore", ResourceWarning)
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_a_broker_that_appears_after_an_hour_gets_the_records() -> None:

@@ -67,6 +67,9 @@ def test_records_are_accepted_at_once_and_delivered_in_order() -> None:
         assert not deliveries[0].done()
         assert producer.health().batches_pending
         assert "topic" in (producer.health().waiting_for or "")
+        assert producer.statistics().state == "connecting"
+        assert producer.statistics().records_queued == 101
+        assert producer.all_metrics()
         await asyncio.sleep(30)
         plug(kafka)
         found = [await delivery for delivery in deliveries]
@@ -111,6 +114,10 @@ def test_each_key_keeps_its_order_while_the_cluster_appears(seed: int) -> None:
             await send(number)
             if chance.random() < 0.2:
                 await asyncio.sleep(chance.random())
+            if number == 190:
+                for request in ("produce", "produce", "metadata", "init_producer_id"):
+                    fault = kafka.faults.next(request, after=chance.randrange(4))
+                    fault.drops_the_connection(after_the_work=chance.random() < 0.5)
             if number == 200:
                 asyncio.get_running_loop().call_later(chance.random() * 5, plug, kafka)
         for delivery, value in deliveries:
@@ -126,6 +133,21 @@ def test_each_key_keeps_its_order_while_the_cluster_appears(seed: int) -> None:
         assert found == sent
 
     run_virtual(test, topics=TOPICS, seed=seed + 1)
+
+
+def test_a_batch_of_early_records_that_is_refused_for_its_size_is_split() -> None:
+    async def test(kafka: VirtualKafka) -> None:
+        producer = await started(kafka, linger_ms=0)
+        deliveries = [await producer.send("one", b"%d" % i) for i in range(8)]
+        kafka.faults.next("produce", times=2).answers("MESSAGE_TOO_LARGE")
+        plug(kafka)
+        found = [await delivery for delivery in deliveries]
+        assert [(m.partition, m.offset) for m in found] == [(0, i) for i in range(8)]
+        await producer.close()
+        assert values(kafka, "one") == [[b"%d" % i for i in range(8)]]
+        assert producer.health().buffer_available == producer.health().buffer_total
+
+    run_virtual(test, topics=TOPICS)
 
 
 def test_records_with_and_without_a_partition_keep_their_order() -> None:

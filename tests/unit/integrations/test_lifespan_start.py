@@ -206,6 +206,11 @@ async def test_a_start_that_waits_ends_the_application_after_five_seconds_at_mos
             pass
 
 
+def test_a_topic_to_warm_up_is_one_of_a_sequence() -> None:
+    with pytest.raises(TypeError, match=r"\['events'\]"):
+        ProducerLifespan(bootstrap_servers="localhost:1", warm_up="events")
+
+
 def test_start_is_one_of_two_words() -> None:
     with pytest.raises(ValueError, match="background"):
         ProducerLifespan(bootstrap_servers="localhost:1", start="later")  # type: ignore[arg-type]
