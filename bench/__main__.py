@@ -3,7 +3,7 @@
 Words and variables:
 
     import instructions reliability memory soak    measurements of their own
-    transactions transaction-faults spark gateway topics pythons  more of these
+    transactions transaction-faults spark gateway topics pythons faststream  more of these
     spark-faults                                   the table of what `make cluster-spark` has found
     full                                           the whole matrix of clients
     names of sections, clients, modes              a part of it: see `bench.cells.select`
@@ -66,6 +66,14 @@ def gateway() -> None:
     measurement.main()
 
 
+def faststream() -> None:
+    """Imported when asked for: it needs FastStream."""
+    from bench import faststream as measurement
+
+    measurement.main()
+
+
+MEASUREMENTS["faststream"] = faststream
 MEASUREMENTS["spark"] = spark
 MEASUREMENTS["gateway"] = gateway
 

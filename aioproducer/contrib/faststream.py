@@ -12,6 +12,7 @@ as their `__cause__`. It needs the extra `aioproducer[faststream]`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,7 +20,7 @@ from aioproducer._extras import required
 from aioproducer.compat.aiokafka import AIOKafkaProducer
 from aioproducer.compat.aiokafka._batch import BatchBuilder, serialized
 from aioproducer.compat.aiokafka._connection import Connection
-from aioproducer.compat.aiokafka._outcomes import record_future
+from aioproducer.compat.aiokafka._outcomes import RecordFutures
 from aioproducer.compat.aiokafka._translation import record_metadata, translated, translating
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import KafkaError
@@ -31,8 +32,6 @@ with required(__name__, "faststream"):
     from faststream.kafka.publisher.state import ProducerState
 
 if TYPE_CHECKING:
-    import asyncio
-
     from faststream.kafka.response import KafkaPublishCommand
 
     from aioproducer.compat.aiokafka.structs import RecordMetadata
@@ -107,7 +106,7 @@ class _NativeProducer(AioKafkaFastProducerImpl):
         self, cmd: KafkaPublishCommand
     ) -> asyncio.Future[Any] | RecordMetadata | None:
         """Publish a message; with `no_confirm` return a future as soon as it is accepted."""
-        native = self._producer.producer
+        native: _Native = self._producer.producer
         if cmd.body is None and cmd.key is not None:
             value, content_type = None, None
         else:
@@ -123,7 +122,7 @@ class _NativeProducer(AioKafkaFastProducerImpl):
                 timestamp_ms=cmd.timestamp_ms,
             )
             if cmd.no_confirm:
-                return record_future(delivery, acknowledged=native.acknowledges)
+                return native.futures.of(delivery)
             await delivery
         except KafkaError as error:
             raise translated(error) from error
@@ -152,9 +151,12 @@ class _Native(ProducerState):
     Attributes:
         own: The producer.
         acknowledges: Whether brokers answer.
+        futures: Makes the futures of its records; from `start` on.
         key_serializer: Of the broker's options; those of a `ProducerConfig` are the producer's.
         value_serializer: The same.
     """
+
+    futures: RecordFutures
 
     def __init__(self, producer: Producer, *, is_own: bool = True) -> None:
         self.own: Producer = producer
@@ -181,6 +183,8 @@ class _Native(ProducerState):
         """Connect, unless the program does."""
         if self._is_own:
             await self.own.start()
+        loop = asyncio.get_running_loop()
+        self.futures = RecordFutures(loop, acknowledged=self.acknowledges)
 
     async def stop(self) -> None:
         """Deliver what was accepted, and close what `start` has started."""

@@ -147,6 +147,8 @@ def checked_headers(headers: list[tuple[str, bytes | None]] | None) -> HeaderPai
         return ()
     if not isinstance(headers, list):
         raise TypeError(f"Expected list, got {type(headers).__name__}")
+    if all(map(_is_usual, headers)):
+        return tuple(headers)
     pairs = []
     for header in headers:
         name, content = _pair(header)
@@ -156,6 +158,15 @@ def checked_headers(headers: list[tuple[str, bytes | None]] | None) -> HeaderPai
             raise TypeError(f"Expected bytes, got {type(content).__name__}")
         pairs.append((name, content))
     return tuple(pairs)
+
+
+def _is_usual(header: Any) -> bool:
+    return (
+        type(header) is tuple
+        and len(header) == 2
+        and type(header[0]) is str
+        and type(header[1]) is bytes
+    )
 
 
 def _pair(header: Any) -> tuple[Any, Any]:

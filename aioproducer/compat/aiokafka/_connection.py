@@ -9,17 +9,28 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from aioproducer.compat.aiokafka._batch import BatchBuilder
-from aioproducer.compat.aiokafka._outcomes import Outcome, batch_future
+from aioproducer.compat.aiokafka._outcomes import Outcome, RecordFutures, batch_future
 from aioproducer.core.transaction_states import TransactionState
 from aioproducer.errors import IllegalStateError
 from aioproducer.producer import Producer
 
 if TYPE_CHECKING:
     from aioproducer.core.metadata import Metadata
+    from aioproducer.runtime.engine import ProducerEngine
 
 
 class Connection(Producer):
-    """One start of an `AIOKafkaProducer`, which warns itself if it is left unclosed."""
+    """One start of an `AIOKafkaProducer`, which warns itself if it is left unclosed.
+
+    Attributes:
+        futures: Makes the futures of its records.
+    """
+
+    futures: RecordFutures
+
+    def _opened(self, engine: ProducerEngine) -> None:
+        super()._opened(engine)
+        self.futures = RecordFutures(engine.loop, acknowledged=self.config.acks_value != 0)
 
     @property
     def in_transaction(self) -> bool:

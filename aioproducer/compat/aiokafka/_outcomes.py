@@ -9,10 +9,12 @@ takes no record back and disturbs no other.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from aioproducer.compat.aiokafka._translation import record_metadata, translated
 from aioproducer.compat.aiokafka.structs import RecordMetadata, TopicPartition, kin_struct
+from aioproducer.errors import KafkaError
 from aioproducer.runtime.delivery import Delivery
 
 if TYPE_CHECKING:
@@ -21,29 +23,133 @@ if TYPE_CHECKING:
 Outcome = asyncio.Future[RecordMetadata | None]
 
 
-def record_future(delivery: Delivery, *, acknowledged: bool) -> Outcome:
-    """A future of one record; of None where brokers acknowledge nothing."""
-    future: Outcome = asyncio.get_running_loop().create_future()
-    batch, _ = delivery.batch_and_index()
-    # A listener of the batch is far cheaper than a callback with a context, and setting a future's
-    # result runs nobody else's code.
-    listener = (future, delivery, acknowledged)
-    if batch.outcome is None:
-        batch.add_listener(listener, _settle_record)
-    else:
-        _settle_record(listener)
-    return future
+_new_tuple: Final = tuple.__new__
+"""What a NamedTuple's own `__new__` does, without that call."""
 
 
-def _settle_record(listener: object) -> None:
-    future, delivery, acknowledged = cast("tuple[Outcome, Delivery, bool]", listener)
-    if future.done():
-        return
-    error = delivery.exception()
-    if error is not None:
-        future.set_exception(translated(error))
-    else:
-        future.set_result(record_metadata(delivery) if acknowledged else None)
+class RecordFuture(Outcome):
+    """A future of one record. Awaiting it costs no turn of the loop more than its delivery does."""
+
+    __slots__ = ("_delivery", "_waits")
+
+    _delivery: Delivery
+    _waits: list[Any]
+    """Awaits under way, which end when the future is cancelled."""
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata | None]:
+        if not self.done():
+            wait = self._delivery.__await__()
+            if hasattr(wait, "cancel"):
+                yield from self._resumed_directly(wait)
+            else:  # the pure form of a delivery makes a future of its own
+                yield from super().__await__()
+        return self.result()
+
+    __iter__ = __await__
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Cancel the future and those that await it; the record is sent all the same."""
+        is_cancelled = super().cancel(msg)
+        if is_cancelled:
+            for wait in getattr(self, "_waits", ()):
+                wait.cancel(msg)
+        return is_cancelled
+
+    def _resumed_directly(self, wait: Any) -> Generator[Any, None, None]:
+        waits = getattr(self, "_waits", None)
+        if waits is None:
+            waits = self._waits = []
+        waits.append(wait)
+        try:
+            yield from wait
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        except KafkaError:
+            pass  # the future has it, translated
+        finally:
+            waits.remove(wait)
+
+
+class RecordFutures:
+    """Makes the futures of one producer's records, and settles those of a batch together.
+
+    Args:
+        loop: The producer's.
+        acknowledged: Whether brokers acknowledge; futures have None for a result otherwise.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, acknowledged: bool) -> None:
+        self.acknowledged: bool = acknowledged
+        self._loop = loop
+        self._open: dict[ProducerBatch, _Group] = {}
+
+    def of(self, delivery: Delivery) -> RecordFuture:
+        """Return a future of a delivery."""
+        future = RecordFuture(loop=self._loop)
+        future._delivery = delivery
+        batch, _ = delivery.batch_and_index()
+        group = self._open.get(batch)
+        if group is not None:
+            group.futures.append(future)
+            return future
+        group = _Group(self, batch, future)
+        if batch.outcome is None:
+            # A listener of the batch is far cheaper than a callback with a context, and setting a
+            # future's result runs nobody else's code.
+            self._open[batch] = group
+            batch.add_listener(group, _settle_group)
+        else:
+            _settle_group(group)
+        return future
+
+    def settle(self, group: _Group) -> None:
+        """Give the futures of a batch their results."""
+        self._open.pop(group.batch, None)
+        batch, outcome = group.batch, group.batch.outcome
+        if outcome is None or outcome.error is not None or batch.parts or not self.acknowledged:
+            for future in group.futures:
+                self._settle_one(future)
+            return
+        first = group.futures[0]._delivery.result()  # the batch has a receipt from now on
+        receipt: Any = batch.receipt
+        struct, topic, partition = kin_struct(RecordMetadata), first.topic, first.partition
+        place = kin_struct(TopicPartition)(topic, partition)
+        kind, start = first.timestamp_type.value, outcome.log_start_offset
+        for future in group.futures:
+            if not future.done():
+                delivery = future._delivery
+                _, _, offset, timestamp, *_ = receipt.metadata(
+                    delivery, delivery.batch_and_index()[1]
+                )
+                at = -1 if offset is None else offset
+                future.set_result(
+                    _new_tuple(struct, (topic, partition, place, at, timestamp, kind, start))
+                )
+
+    def _settle_one(self, future: RecordFuture) -> None:
+        if future.done():
+            return
+        error = future._delivery.exception()
+        if error is not None:
+            future.set_exception(translated(error))
+        else:
+            future.set_result(record_metadata(future._delivery) if self.acknowledged else None)
+
+
+class _Group:
+    """The futures of one batch."""
+
+    __slots__ = ("batch", "futures", "owner")
+
+    def __init__(self, owner: RecordFutures, batch: ProducerBatch, future: RecordFuture) -> None:
+        self.owner = owner
+        self.batch = batch
+        self.futures = [future]
+
+
+def _settle_group(group: object) -> None:
+    cast("_Group", group).owner.settle(cast("_Group", group))
 
 
 def batch_future(batch: ProducerBatch | None, *, acknowledged: bool) -> Outcome:

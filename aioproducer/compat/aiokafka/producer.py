@@ -16,7 +16,7 @@ import asyncio
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Final, Self
@@ -36,7 +36,6 @@ from aioproducer.compat.aiokafka._batch import (
 from aioproducer.compat.aiokafka._client import ClientView, ClusterView
 from aioproducer.compat.aiokafka._connection import Connection
 from aioproducer.compat.aiokafka._error_base import kin
-from aioproducer.compat.aiokafka._outcomes import record_future
 from aioproducer.compat.aiokafka._transactions import TransactionalCalls, TransactionContext
 from aioproducer.compat.aiokafka._translation import record_metadata, translated, translating
 from aioproducer.compat.aiokafka.abc import AbstractTokenProvider
@@ -56,6 +55,7 @@ from aioproducer.compat.aiokafka.partitioner import (
 from aioproducer.compat.aiokafka.structs import RecordMetadata
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import KafkaError
+from aioproducer.records import record_size_bound
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.types import HeaderPairs
 
@@ -281,8 +281,14 @@ class AIOKafkaProducer(TransactionalCalls):
             IllegalOperation: outside a transaction, although there is a `transactional_id`.
             ProducerClosed: the producer is stopped.
         """
-        delivery = await self._accept(topic, value, key, partition, timestamp_ms, headers)
-        return record_future(delivery, acknowledged=self._acknowledges)
+        connection = self._running()
+        try:  # not `translating()`: this is done for each record
+            delivery = await self._accept(
+                connection, topic, value, key, partition, timestamp_ms, headers
+            )
+        except KafkaError as error:
+            raise translated(error) from error
+        return connection.futures.of(delivery)
 
     async def send_and_wait(
         self,
@@ -297,9 +303,14 @@ class AIOKafkaProducer(TransactionalCalls):
         if type(self).send is not _OWN_SEND or "send" in self.__dict__:
             future = await self.send(topic, value, key, partition, timestamp_ms, headers)
             return await future
-        delivery = await self._accept(topic, value, key, partition, timestamp_ms, headers)
-        with translating():
+        connection = self._running()
+        try:
+            delivery = await self._accept(
+                connection, topic, value, key, partition, timestamp_ms, headers
+            )
             await delivery
+        except KafkaError as error:
+            raise translated(error) from error
         return record_metadata(delivery) if self._acknowledges else None
 
     def create_batch(self) -> BatchBuilder:
@@ -379,33 +390,50 @@ class AIOKafkaProducer(TransactionalCalls):
             raise kin(IllegalStateError)("the producer is not started")
         return self._connection
 
-    async def _accept(
+    def _accept(
         self,
+        connection: Connection,
         topic: str,
         value: Any,
         key: Any,
         partition: int | None,
         timestamp_ms: float | None,
         headers: Headers,
-    ) -> Delivery:
+    ) -> Awaitable[Delivery]:
+        """Check a record; await what this returns to have it accepted."""
         if value is None and key is None:
             raise AssertionError("Need at least one: key or value")
-        connection = self._running()
-        try:  # not `translating()`: this is done for each record
-            if partition is not None:
-                await self._check_partition(connection, topic, partition)
-            if self._config.transactional_id is not None:
-                self._check_transaction(connection)
-            key = serialized(self._key_serializer, key)
-            value = serialized(self._value_serializer, value)
-            pairs = checked_headers(headers)
-            self._check_size(key, value, pairs)
-            stamp = checked_timestamp(timestamp_ms)
-            return await connection.send(
-                topic, value, key, headers=pairs, partition=partition, timestamp_ms=stamp
-            )
-        except KafkaError as error:
-            raise translated(error) from error
+        if partition is not None:
+            return self._accept_at(connection, topic, value, key, partition, timestamp_ms, headers)
+        if self._config.transactional_id is not None:
+            self._check_transaction(connection)
+        key = serialized(self._key_serializer, key)
+        value = serialized(self._value_serializer, value)
+        pairs = checked_headers(headers)
+        self._check_size(key, value, pairs)
+        stamp = checked_timestamp(timestamp_ms)
+        return connection.send(topic, value, key, headers=pairs, timestamp_ms=stamp)
+
+    async def _accept_at(
+        self,
+        connection: Connection,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int,
+        timestamp_ms: float | None,
+        headers: Headers,
+    ) -> Delivery:
+        await self._check_partition(connection, topic, partition)
+        self._check_transaction(connection)
+        key = serialized(self._key_serializer, key)
+        value = serialized(self._value_serializer, value)
+        pairs = checked_headers(headers)
+        self._check_size(key, value, pairs)
+        stamp = checked_timestamp(timestamp_ms)
+        return await connection.send(
+            topic, value, key, headers=pairs, partition=partition, timestamp_ms=stamp
+        )
 
     async def _check_partition(
         self, connection: Connection, topic: str, partition: int | None
@@ -423,6 +451,9 @@ class AIOKafkaProducer(TransactionalCalls):
             raise kin(IllegalOperation)("Can't send messages while not in transaction")
 
     def _check_size(self, key: bytes | None, value: bytes | None, pairs: HeaderPairs) -> None:
+        limit = self._config.max_request_size - BATCH_OVERHEAD - RECORD_OVERHEAD
+        if record_size_bound(key, value, pairs) <= limit:
+            return
         size = BATCH_OVERHEAD + RECORD_OVERHEAD + content_size(key, value, pairs)
         if size > self._config.max_request_size:
             raise kin(MessageSizeTooLargeError)(
