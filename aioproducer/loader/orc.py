@@ -13,12 +13,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from aioproducer.loader.arrow_rows import chunks_behind, import_pyarrow
+from aioproducer.loader.arrow_rows import chunks_behind, import_pyarrow, rows_at_once
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats import Chunk
 from aioproducer.loader.streams import seekable
 
-_BATCH_ROWS = 1000
+_ROWS_ALWAYS_READ = 1_000_000
+_MAX_ROWS_PER_BYTE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,23 @@ class OrcFormat:
         pyarrow, orc = import_pyarrow("orc", "ORC")
         try:
             file = orc.ORCFile(seekable(stream, stack))
+            _check(file)
             yield from chunks_behind(skip, _batches(file))
         except (pyarrow.ArrowException, pyarrow.ArrowInvalid) as error:
             raise SourceError(f"not readable as ORC: {error}") from error
 
 
+def _check(file: Any) -> None:
+    """Refuse a stripe of any number of rows that takes a few bytes: it is read as a whole."""
+    if file.nrows > _ROWS_ALWAYS_READ and file.nrows > _MAX_ROWS_PER_BYTE * file.content_length:
+        raise SourceError(
+            f"not readable as ORC: {file.nrows} rows in {file.content_length} bytes of content"
+        )
+
+
 def _batches(file: Any) -> Iterator[Any]:
+    rows = rows_at_once(len(file.schema))
     for number in range(file.nstripes):
         stripe = file.read_stripe(number)
-        for start in range(0, stripe.num_rows, _BATCH_ROWS):
-            yield stripe.slice(start, _BATCH_ROWS)
+        for start in range(0, stripe.num_rows, rows):
+            yield stripe.slice(start, rows)

@@ -15,12 +15,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from aioproducer.loader.arrow_rows import chunks_behind, import_pyarrow
+from aioproducer.loader.arrow_rows import chunks_behind, import_pyarrow, rows_at_once
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats import Chunk, too_few_rows
 from aioproducer.loader.streams import seekable
 
-_BATCH_ROWS = 1000
+_MAX_LIST_VALUES = 100_000_000
+"""Of one column of a row group: encoded, any number of equal ones takes a few bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class ParquetFormat:
 
 def _rows(file: Any, skip: int) -> Iterator[Chunk]:
     groups = file.metadata
+    batch_rows = rows_at_once(groups.num_columns)
     if groups.num_rows < skip:
         raise too_few_rows(groups.num_rows, skip)
     first_row, wanted = 1, list[int]()
@@ -47,10 +49,21 @@ def _rows(file: Any, skip: int) -> Iterator[Chunk]:
         if not wanted and first_row + rows_in_group - 1 <= skip:
             first_row += rows_in_group
         else:
+            _check(file.schema, groups.row_group(group))
             wanted.append(group)
     batches = (
         batch
         for group in wanted
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group])
+        for batch in file.iter_batches(batch_size=batch_rows, row_groups=[group])
     )
     yield from chunks_behind(skip, batches, first_row)
+
+
+def _check(schema: Any, group: Any) -> None:
+    for index in range(group.num_columns):
+        values = group.column(index).num_values
+        if schema.column(index).max_repetition_level and values > _MAX_LIST_VALUES:
+            raise SourceError(
+                f"not readable as Parquet: a column of lists has {values} values in one row group, "
+                f"where {_MAX_LIST_VALUES} are allowed"
+            )
