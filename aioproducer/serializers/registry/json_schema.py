@@ -23,7 +23,9 @@ from aioproducer.serializers.registry.base import (
     SchemaUse,
 )
 from aioproducer.serializers.registry.client import SchemaRegistry
+from aioproducer.serializers.registry.json_patterns import check_patterns, with_bounded_patterns
 from aioproducer.serializers.registry.json_references import linked
+from aioproducer.serializers.registry.patterns import PatternError
 from aioproducer.serializers.registry.schema import Schema, SchemaReference, schema_refusal
 from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
 
@@ -82,9 +84,12 @@ class JsonSchemaSerializer(RegistrySerializer):
         try:
             content = json.loads(text)
             jsonschema.validators.validator_for(content, _usual()).check_schema(content)
-        except (ValueError, jsonschema.exceptions.SchemaError) as error:
+            check_patterns([content])
+        except (ValueError, PatternError, jsonschema.exceptions.SchemaError) as error:
             reason = error.message if hasattr(error, "message") else str(error)
             raise ConfigError(f"this is no JSON Schema: {reason}") from error
+        except RecursionError:
+            raise ConfigError("this is no JSON Schema: it is nested too deeply") from None
         self._own = Schema(text, "JSON", tuple(references))
 
     def _name(self) -> str | None:
@@ -118,22 +123,31 @@ class JsonSchemaSerializer(RegistrySerializer):
             found = linked(schema, referenced)
             kind = validator_for(found.content, _usual())
             kind.check_schema(found.content)
-        except (ValueError, SchemaError) as error:
+            check_patterns(found.documents.values())
+        except (ValueError, SchemaError, PatternError) as error:
             reason = error.message if isinstance(error, SchemaError) else str(error)
             raise SchemaRegistryError(
                 f"the registered schema is no JSON Schema: {reason}"
+            ) from None
+        except RecursionError:
+            raise SchemaRegistryError(
+                "the registered schema is no JSON Schema: it is nested too deeply"
             ) from None
         # What schemas refer to is given; the only others that it finds are JSON Schema's own.
         known: Registry[Any] = REGISTRY.with_resources(
             (uri, Resource.from_contents(each, default_specification=DRAFT7))
             for uri, each in found.documents.items()
         )
-        validator = kind(found.content, registry=known)
+        validator = with_bounded_patterns(kind)(found.content, registry=known)
 
         def encode(data: Any, context: SerializationContext) -> bytes:
             made = write(data, context)
             try:
                 error = best_match(validator.iter_errors(json.loads(made)))
+            except PatternError as reason:
+                raise refusal(context, f"cannot be checked: {reason}") from None
+            except RecursionError:
+                raise refusal(context, "is nested too deeply") from None
             except Unresolvable as unknown:
                 raise schema_refusal(
                     context, f"the schema refers to {unknown.ref!r}, unknown"

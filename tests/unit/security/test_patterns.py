@@ -1,0 +1,198 @@
+"""Patterns of schemas hold no event loop up, whatever they and the texts are."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import time
+from typing import Any
+
+import pytest
+
+from aioproducer.errors import ConfigError, SerializationError
+from aioproducer.serializers import JsonSchemaSerializer, SchemaRegistry
+from aioproducer.serializers.protocol import SerializationContext
+from aioproducer.serializers.registry.patterns import Pattern, PatternError, _Machine
+from aioproducer.serializers.registry.schema import Schema
+
+EXPONENTIAL = [
+    (r"^(a+)+$", "a" * 40 + "!"),
+    (r"^(a|aa)+$", "a" * 60 + "!"),
+    (r"^(a|a)*$", "a" * 60 + "!"),
+    (r"(x+x+)+y", "x" * 5000),
+    (r"^(([a-z])+.)+[A-Z]([a-z])+$", "a" * 60),
+    (r"^(\w+\s?)*$", "word " * 20 + "!"),
+    (r"(.*a){20}", "b" * 2000),
+    (r"(a?){40}a{40}", "a" * 40),
+    (r"(a{1,10}){10}b", "a" * 101),
+    (r"^(?:(?:a*)*)*$", "a" * 40 + "!"),
+    (r"(?i)^(a+)+$", "A" * 40 + "!"),
+    (r"(?m)^(a+)+$", "a" * 40 + "!"),
+    (r"\b(a+)+\b!", "a" * 3000),
+]
+POLYNOMIAL = [
+    (r"[a-z]+$", "a" * 100_000 + "!"),
+    (r".*foo.*bar.*x", "foo" * 30_000),
+    (r"^[^@]+@[^@]+\.[^@]+$", "@" + "." * 100_000),
+    (r"\s+$", " " * 100_000 + "x"),
+    (r"^\d+\d+\d+$", "1" * 100_000 + "x"),
+]
+
+
+@pytest.mark.parametrize(("text", "data"), EXPONENTIAL + POLYNOMIAL)
+def test_a_pattern_takes_bounded_time(text: str, data: str) -> None:
+    began = time.process_time()
+    try:
+        Pattern(text).is_found_in(data)
+    except PatternError as error:
+        assert "bounds" in str(error) or "too long" in str(error)
+    assert time.process_time() - began < 5  # half a second on a machine that has nothing else to do
+
+
+@pytest.mark.parametrize(
+    ("text", "data", "found"),
+    [
+        (r"^[a-z]+$", "a" * 1_000_000, True),
+        (r"^([a-z0-9-]+\.)*[a-z]+$", "an.example." * 1000 + "org", True),
+        (r"^(?=.*[A-Z])(?=.*\d).{8,}$", "aB1" * 10_000, True),
+        (r"^[^@\s]+@[^@\s]+\.[^@\s]+$", "me@example.org", True),
+        (r"^(\d+)-\1$", "12-12", True),
+        (r"(?<!a)b", "ab", False),
+        (r"^(a+)+$", "a" * 50_000, True),
+    ],
+)
+def test_patterns_that_people_write_are_matched(text: str, data: str, found: bool) -> None:
+    assert Pattern(text).is_found_in(data) is found
+
+
+def test_both_ways_of_matching_agree() -> None:
+    chance = random.Random(4711)
+    atoms = [
+        "a",
+        "b",
+        ".",
+        "[ab]",
+        "[^a]",
+        r"\d",
+        r"\w",
+        r"\s",
+        "^",
+        "$",
+        r"\b",
+        r"\B",
+        "\n",
+        r"\Z",
+    ]
+
+    def made(depth: int) -> str:
+        kind = chance.random()
+        if depth == 0 or kind < 0.4:
+            return chance.choice(atoms)
+        if kind < 0.6:
+            return made(depth - 1) + made(depth - 1)
+        if kind < 0.75:
+            return f"(?:{made(depth - 1)}|{made(depth - 1)})"
+        repeat = chance.choice(["*", "+", "?", "{2}", "{1,3}", "{2,}", "*?"])
+        return f"(?:{made(depth - 1)}){repeat}"
+
+    for _ in range(5000):
+        text = chance.choice(["", "", "", "(?i)", "(?m)", "(?s)"]) + made(3)
+        data = "".join(chance.choice("abA1 \n") for _ in range(chance.randrange(1, 9)))
+        compiled = Pattern(text)
+        machine = _Machine(compiled._tree, compiled._compiled.flags)
+        assert machine.is_found_in(data) == bool(re.search(text, data)), (text, data)
+
+
+@pytest.mark.parametrize(
+    "text", ["(", "[", "a{2,1}", "(?P<", "x" * 20_000, "(" * 5000 + ")" * 5000]
+)
+def test_a_malformed_pattern_is_an_error_of_its_own(text: str) -> None:
+    with pytest.raises(PatternError):
+        Pattern(text)
+
+
+@pytest.mark.parametrize("text", [r"((a{1,1000}){1,1000}){1,1000}$", "a{60000}" * 10, r"(a*)*\1b"])
+def test_a_pattern_that_is_too_large_is_refused_or_matched(text: str) -> None:
+    began = time.process_time()
+    try:
+        Pattern(text).is_found_in("a" * 5000)
+    except PatternError as error:
+        assert "bounds" in str(error) or "too long" in str(error)
+    assert time.process_time() - began < 5
+
+
+class Registry(SchemaRegistry):
+    async def referenced(self, schema: Schema) -> Any:
+        return []
+
+
+async def encoder(schema: dict[str, Any]) -> Any:
+    serializer = JsonSchemaSerializer(Registry("http://r"), use_latest_version=True)
+    return await serializer._encoder(Schema(json.dumps(schema), "JSON"))
+
+
+CONTEXT = SerializationContext("t", "value", [])
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        ({"pattern": r"^(a+)+$"}, "a" * 40 + "!"),
+        ({"propertyNames": {"pattern": r"^(a+)+$"}}, {"a" * 40 + "!": 1}),
+        ({"patternProperties": {r"^(a+)+$": {"type": "string"}}}, {"a" * 40: 1}),
+        (
+            {"patternProperties": {r"^(a+)+$": {}}, "additionalProperties": False},
+            {"a" * 40 + "!": 1},
+        ),
+        ({"items": {"anyOf": [{"pattern": r"^(a|aa)+$"}]}}, ["a" * 60 + "!"]),
+    ],
+)
+async def test_a_json_schema_holds_the_loop_up_for_a_bounded_time(schema: Any, data: Any) -> None:
+    encode = await encoder(schema)
+    began = time.process_time()
+    with pytest.raises(SerializationError):
+        encode(data, CONTEXT)
+    assert time.process_time() - began < 2
+    await asyncio.sleep(0)
+
+
+async def test_patterns_mean_what_they_meant() -> None:
+    encode = await encoder(
+        {
+            "type": "object",
+            "properties": {"name": {"pattern": "^[A-Z]"}},
+            "patternProperties": {"^x_": {"type": "integer"}},
+            "additionalProperties": {"type": "boolean"},
+        }
+    )
+    assert json.loads(encode({"name": "Jane", "x_a": 1, "other": True}, CONTEXT))
+    for wrong in ({"name": "jane"}, {"x_a": "1"}, {"other": 1}):
+        with pytest.raises(SerializationError):
+            encode(wrong, CONTEXT)
+    strict = await encoder({"properties": {"a": {}}, "additionalProperties": False})
+    with pytest.raises(SerializationError, match="'b'"):
+        strict({"a": 1, "b": 2}, CONTEXT)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"pattern": "("},
+        {"patternProperties": {"[": {}}},
+        {
+            "unevaluatedProperties": False,
+            "allOf": [{"patternProperties": {"^(a+)+$": {}}}],
+        },
+    ],
+)
+def test_a_schema_with_a_malformed_pattern_is_refused(schema: Any) -> None:
+    with pytest.raises(ConfigError, match="JSON Schema"):
+        JsonSchemaSerializer(SchemaRegistry("http://r"), schema)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"not":' * 20_000 + "{}" + "}" * 20_000])
+def test_a_schema_that_is_nested_too_deeply_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="JSON Schema"):
+        JsonSchemaSerializer(SchemaRegistry("http://r"), text)
