@@ -17,6 +17,7 @@ from typing import Any
 import aiokafka
 import confluent_kafka
 import pytest
+from tools.site import clients
 
 from aioproducer import Producer, ProducerConfig, blocking
 from aioproducer.compat.aiokafka import AIOKafkaProducer
@@ -35,16 +36,17 @@ Row = list[str]
 QUIET = {"log_level": 0}
 
 
-def tables() -> Iterator[tuple[str, list[Row]]]:
+def tables(page: Path) -> Iterator[tuple[str, list[Row]]]:
     """Each table's first heading and its rows."""
-    for text in re.findall(r"(?:^\|.*\n)+", PAGE.read_text(encoding="utf-8"), re.MULTILINE):
+    for text in re.findall(r"(?:^\|.*\n)+", page.read_text(encoding="utf-8"), re.MULTILINE):
         rows = [
             [cell.strip() for cell in line.strip("|\n ").split(" | ")] for line in text.splitlines()
         ]
         yield " | ".join(rows[0]), rows[2:]
 
 
-TABLES = dict(tables())
+TABLES = dict(tables(PAGE))
+PAIRS = dict(tables(Path(__file__).with_name("option_pairs.md")))
 
 
 def code(cell: str) -> str:
@@ -174,7 +176,7 @@ def value_of(config: ProducerConfig, name: str) -> Any:
 async def test_each_option_of_aiokafka_means_that_one_here() -> None:
     context = ssl.create_default_context()
     theirs_known = inspect.signature(aiokafka.AIOKafkaProducer.__init__).parameters
-    for row in TABLES["option of aiokafka | option of aioproducer"]:
+    for row in PAIRS["option of aiokafka | option of aioproducer"]:
         theirs, ours = (options(cell, context) for cell in row)
         assert theirs.keys() <= theirs_known.keys(), row
         producer = AIOKafkaProducer(**theirs)
@@ -191,7 +193,7 @@ def test_each_option_of_librdkafka_is_read_as_that_one_here(
 ) -> None:
     monkeypatch.setenv("AIOPRODUCER_ALLOW", "https://issuer/token")
     base = {"bootstrap.servers": "127.0.0.1:1"}
-    for theirs_cell, ours_cell in TABLES["option of librdkafka | option of aioproducer"]:
+    for theirs_cell, ours_cell in PAIRS["option of librdkafka | option of aioproducer"]:
         theirs = eval("{" + code(theirs_cell) + "}")
         ours = eval(f"dict({code(ours_cell)})")
         confluent_kafka.Producer(QUIET | base | theirs)
@@ -202,7 +204,7 @@ def test_each_option_of_librdkafka_is_read_as_that_one_here(
 
 
 def test_each_option_of_kafka_python_exists_there_and_here() -> None:
-    for theirs_cell, ours_cell in TABLES["option of kafka-python | option of aioproducer"]:
+    for theirs_cell, ours_cell in PAIRS["option of kafka-python | option of aioproducer"]:
         theirs, ours = (eval(f"dict({code(cell)})") for cell in (theirs_cell, ours_cell))
         assert theirs.keys() <= kafka.KafkaProducer.DEFAULT_CONFIG.keys(), theirs_cell
         read, expected = (
@@ -387,9 +389,21 @@ async def test_each_error_is_the_one_that_the_table_names() -> None:
             assert found == list(map(code, (theirs, confluents, ours))), what
 
 
+@pytest.mark.parametrize("client", clients.CLIENTS)
+def test_table_of_options_is_made_of_the_table_that_the_producer_reads(client: str) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert clients.with_tables(text) == text, "run python -m tools.site.clients with PYTHONPATH=.ci"
+    rows = TABLES[f"options of {client} | here"]
+    named = {name for names, _ in rows for name in re.findall(r"`([^`]+)`", names)}
+    assert named == set(clients.CLIENTS[client]())
+    assert not [row for row in rows if "unknown" in row]
+
+
 def test_every_table_of_the_page_has_its_test() -> None:
     source = Path(__file__).read_text(encoding="utf-8")
     for heading in TABLES:
+        if heading.startswith(("options of ", "you use ")):
+            continue
         assert f'"{heading}"' in source or heading.startswith("what happens"), heading
 
 

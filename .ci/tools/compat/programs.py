@@ -15,7 +15,7 @@ class Program:
         version: The release whose tests are run.
         repository: Where its tests are, if the source distribution has none.
         tag: The tag of the release there.
-        tests: The files, relative to the sources.
+        tests: The files, or folders of them, relative to the sources.
         needs: What the tests import.
         brokers: Whether they need real Kafka.
         marked: An expression for pytest's `-m`.
@@ -98,7 +98,7 @@ PROGRAMS = (
         brokers=False,
     ),
     Program(
-        "faststream[kafka]",
+        "faststream[kafka,cli,otel,prometheus]",
         "0.7.4",
         "https://github.com/ag2ai/faststream",
         "0.7.4",
@@ -112,7 +112,6 @@ PROGRAMS = (
             "httpx",
             "msgspec",
             "opentelemetry-sdk",
-            "prometheus-client",
             "psutil",
             "pydantic-settings",
             "pytest-rerunfailures",

@@ -16,6 +16,7 @@ from tools.compat.programs import Program
 from tools.compat.sources import ROOT, WORK, NoSourcesError
 
 CLIENTS = ("theirs", "ours")
+LOGS = WORK / "logs"
 _INSTALL_S = 540
 _FILE_S = 900
 _TEST_S = 60
@@ -108,8 +109,8 @@ def run_tests(
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     began = time.monotonic()
-    log = WORK / "logs" / f"{program.short}-{client}.txt"
-    log.parent.mkdir(parents=True, exist_ok=True)
+    LOGS.mkdir(parents=True, exist_ok=True)
+    log = LOGS / f"{program.short}-{client}.txt"
     with log.open("a", encoding="utf-8") as output:
         process = subprocess.Popen(
             command,

@@ -8,8 +8,10 @@ It also gives FastStream the address of the brokers.
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
+from typing import Any
 
 import pytest
 
@@ -47,9 +49,29 @@ def pytest_report_header() -> str:
     return f"compat: {getattr(client, NAMES[1]).__module__}"
 
 
+def _set_address(function: Any) -> None:
+    """Let FastStream's brokers, which are made without an address, find ours."""
+    function = inspect.unwrap(function)
+    function.__defaults__ = function.__defaults__ and tuple(map(_address, function.__defaults__))
+    for name, value in (function.__kwdefaults__ or {}).items():
+        function.__kwdefaults__[name] = _address(value)
+
+
+def _address(default: Any) -> Any:
+    return BOOTSTRAP if default in ("localhost", "localhost:9092") else default
+
+
+if PROGRAM == "faststream":
+    from faststream.kafka import KafkaBroker
+    from faststream.kafka.fastapi import KafkaRouter
+
+    _set_address(KafkaBroker.__init__)
+    _set_address(KafkaRouter.__init__)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems() -> None:
-    """FastStream's settings have the address of its brokers as a default."""
+    """FastStream's tests have the address as a default of theirs, too."""
     settings = sys.modules.get("tests.brokers.kafka.settings")
-    if settings is not None and BOOTSTRAP:
-        settings.Settings.__init__.__defaults__ = (BOOTSTRAP,)
+    if settings is not None:
+        _set_address(settings.Settings.__init__)
