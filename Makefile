@@ -95,7 +95,7 @@ fuzz: $(STAMP) ## Fuzz all that is read from peers (FUZZ_SECONDS=60 each, FUZZ_T
 # asan: native code with its own copy of the package, so that the one in use stays as it is.
 ASAN       := build/asan
 ASAN_TESTS := tests/unit/records tests/unit/runtime/test_lanes.py tests/unit/runtime/test_lane_lifetimes.py \
-	tests/unit/runtime/test_send_calls.py tests/unit/runtime/test_waits.py tests/unit/runtime/test_arrow.py \
+	tests/unit/runtime/test_send_calls.py tests/unit/runtime/test_waits.py tests/unit/runtime/test_futures.py tests/unit/runtime/test_arrow.py \
 	tests/unit/runtime/test_bulk.py tests/unit/runtime/test_lone*.py tests/unit/runtime/test_usual_outcome.py
 ASAN_RUN    = PYTHONPATH=$(ASAN) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 \
 	LD_PRELOAD=$$(gcc -print-file-name=libasan.so)

@@ -4,6 +4,8 @@ Importing this package loads the standard library and the option and error table
 codecs, security and integrations are imported when used.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from aioproducer._version import __version__
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import KafkaError
@@ -26,8 +28,12 @@ from aioproducer.types import (
     TopicPartition,
 )
 
+if TYPE_CHECKING:
+    from aioproducer.runtime.delivery import Delivery
+
 __all__ = [
     "ConsumerGroupMetadata",
+    "Delivery",
     "KafkaError",
     "Node",
     "OAuthToken",
@@ -47,3 +53,14 @@ __all__ = [
     "Transaction",
     "__version__",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Import `Delivery` when it is used: which form it has is chosen then."""
+        if name == "Delivery":
+            from aioproducer.runtime.delivery import Delivery
+
+            return Delivery
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

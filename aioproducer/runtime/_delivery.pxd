@@ -127,7 +127,22 @@ cdef class Delivery:
     cdef readonly int32_t _index
     cdef readonly int32_t _key_size
     cdef readonly int32_t _value_size
-    cdef public bint _retrieved
+    cdef public unsigned char _retrieved
+    cdef public unsigned char _cancelled  # 0, CANCELLING or CANCELLED: see `_puredelivery.py`
+
+    cdef succeed(self)
+
+
+cdef class Callbacks:
+    cdef Delivery delivery
+    cdef object callback
+    cdef object context
+    cdef Callbacks following  # the next one of the same delivery
+    cdef Callbacks last  # of those that follow
+    cdef public object message
+
+    cdef append(self, Callbacks added)
+    cdef call_back(self)
 
 
 cdef enum WaitState:
@@ -158,3 +173,5 @@ cdef class WakeUps:
     cdef list due
     cdef bint held
     cdef object done  # a future that is
+
+    cdef push(self, object entry)

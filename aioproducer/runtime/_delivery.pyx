@@ -13,12 +13,13 @@ Ownership and lifetime
   in flight again and again. The only cycle through it is batch -> listener -> delivery -> batch,
   and it ends with the batch's outcome.
 - A `Wait` that is suspended is a listener of its batch and holds the callback of its task; it drops
-  the callback before calling it. So neither outlives the outcome or the cancellation.
+  the callback before calling it. So neither outlives the outcome or the cancellation. `Callbacks`
+  are one, too.
 """
 
 cimport cython
 from cpython.bytes cimport PyBytes_CheckExact
-from cpython.contextvars cimport PyContext_Enter, PyContext_Exit
+from cpython.contextvars cimport PyContext_CopyCurrent, PyContext_Enter, PyContext_Exit
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcmp
@@ -31,6 +32,7 @@ from weakref import ref
 from aioproducer.core.produce_answers import BLAMELESS
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
 from aioproducer.runtime._puredelivery import Delivery as Twin
+from aioproducer.runtime._puredelivery import refuse_coroutine_function
 from aioproducer.types import RecordMetadata, TimestampType
 
 cdef extern from "Python.h":
@@ -48,6 +50,13 @@ cdef extern from *:
     #endif
     }
 
+    /* A function, if not a coroutine function, without attributes that say something else. */
+    static int is_plain_function(PyObject *callback) {
+        PyFunctionObject *function = (PyFunctionObject *) callback;
+        return PyFunction_Check(callback) && !function->func_dict
+            && !(((PyCodeObject *) function->func_code)->co_flags & CO_COROUTINE);
+    }
+
     /* A tuple of a subclass of tuple; the items are still to be set. */
     static PyObject *new_tuple(PyObject *type, Py_ssize_t length) {
         PyObject *made = ((PyTypeObject *) type)->tp_alloc((PyTypeObject *) type, length);
@@ -63,6 +72,7 @@ cdef extern from *:
         Py_XDECREF(old);
     }
     """
+    bint is_plain_function(object callback) noexcept
     void forget_hash(object items) noexcept
     object new_tuple(object type, Py_ssize_t length)
     void set_item(object items, Py_ssize_t index, object item) noexcept
@@ -71,6 +81,7 @@ cdef extern from *:
 cdef enum:
     AT_ONCE = 500  # awaiters resumed in one go: see `core.crowd`
     STANDS_SIZE = 24  # base offset, log append time, log start
+    CANCELLING = 1  # as in `_puredelivery.py`
 
 
 cdef Py_ssize_t LISTENERS = slot_offset(ProducerBatch, "listeners")
@@ -202,16 +213,17 @@ cdef int64_t int64(const uint8_t *seen) noexcept:
 cdef class Delivery:
     """See `_puredelivery.py`: what is not here is the twin's."""
 
+    _asyncio_future_blocking = False
     _receipt_type = Receipt
+    _callbacks_type = Callbacks
     topic = Twin.topic
     partition = Twin.partition
-    done = Twin.done
-    cancelled = Twin.cancelled
-    exception = Twin.exception
-    result = Twin.result
-    add_done_callback = Twin.add_done_callback
-    remove_done_callback = Twin.remove_done_callback
+    get_loop = Twin.get_loop
+    cancel = Twin.cancel
     batch_and_index = Twin.batch_and_index
+    _on_cancelled = Twin._on_cancelled
+    _cancel_message = Twin._cancel_message
+    _make_cancelled_error = Twin._make_cancelled_error
     _running_loop = Twin._running_loop
 
     def __init__(self, batch, int32_t index, int64_t timestamp_ms, int32_t key_size,
@@ -230,8 +242,137 @@ cdef class Delivery:
         wait.delivery = self
         return wait
 
+    def done(self):
+        return (
+            self._cancelled == CANCELLING
+            or in_slot(self._batch, ProducerBatch, OUTCOME) is not None
+        )
+
+    def cancelled(self):
+        return self._cancelled != 0 and in_slot(self._batch, ProducerBatch, OUTCOME) is None
+
+    def exception(self):
+        return None if self.succeed() else Twin.exception(self)
+
+    def result(self):
+        cdef object receipt = self.succeed()
+        return Twin.result(self) if receipt is None else (<Receipt> receipt).metadata(
+            self, self._index
+        )
+
+    def add_done_callback(self, callback, *, context=None):
+        cdef object batch = self._batch
+        cdef dict listeners
+        cdef Callbacks added, waiting
+        if not is_plain_function(callback):
+            refuse_coroutine_function(callback)
+        added = Callbacks.__new__(Callbacks)
+        added.delivery = self
+        added.callback = callback
+        added.context = PyContext_CopyCurrent() if context is None else context
+        if (
+            self._cancelled == CANCELLING
+            or in_slot(batch, ProducerBatch, OUTCOME) is not None
+        ):
+            added(self)
+            return
+        listeners = <dict?> in_slot(batch, ProducerBatch, LISTENERS)
+        waiting = listeners.get(self)
+        if waiting is None:
+            listeners[self] = added
+        else:
+            waiting.append(added)
+
+    def remove_done_callback(self, callback):
+        cdef Callbacks waiting = self._batch.listeners.get(self)
+        cdef object callbacks
+        cdef Py_ssize_t removed = 0
+        if waiting is None or self._cancelled == CANCELLING:
+            return 0
+        callbacks = waiting.take()
+        self._batch.remove_listener(self)
+        for known, context in callbacks:
+            if known == callback:
+                removed += 1
+            else:
+                self.add_done_callback(known, context=context)
+        return removed
+
+    cdef succeed(self):
+        """The receipt of an acknowledged record; None before, and when it has failed."""
+        cdef object batch = self._batch
+        cdef object receipt = in_slot(batch, ProducerBatch, RECEIPT), outcome
+        if type(receipt) is Receipt:
+            return receipt
+        outcome = in_slot(batch, ProducerBatch, OUTCOME)
+        if outcome is None or outcome.error is not None or batch.parts:
+            return None
+        receipt = Receipt(
+            *batch.topic_partition, outcome.base_offset, outcome.log_append_time_ms
+        )
+        batch.receipt = receipt
+        return receipt
+
     def __repr__(self):
         return Twin.__repr__(self)
+
+
+@cython.final
+@cython.freelist(256)
+cdef class Callbacks:
+    """A done-callback of one delivery, and those that follow it; see `_puredelivery.py`.
+
+    Each is called along with the tasks that are due (`WakeUps`), not by a call of the loop for each.
+    """
+
+    def __call__(self, delivery):
+        """The outcome is known."""
+        cdef Callbacks due = self, following
+        cdef WakeUps wake_ups = in_slot((<Delivery?> delivery)._batch, ProducerBatch, OWNER)
+        if wake_ups.loop.is_closed():
+            return
+        while due is not None:
+            following, due.following, due.last = due.following, None, None
+            if due.callback is not None:
+                wake_ups.push(due)
+            due = following
+
+    def take(self):
+        """The callbacks with their contexts, which are not to be called again."""
+        cdef Callbacks each = self
+        cdef list taken = []
+        while each is not None:
+            if each.callback is not None:
+                taken.append((each.callback, each.context))
+            each = each.following
+        self.callback = self.context = self.following = self.last = None
+        return taken
+
+    cdef append(self, Callbacks added):
+        if self.last is None:
+            self.following = added
+        else:
+            self.last.following = added
+        self.last = added
+
+    cdef call_back(self):
+        cdef object callback = self.callback, context = self.context
+        cdef WakeUps wake_ups
+        self.callback = self.context = None
+        try:
+            PyContext_Enter(context)
+            try:
+                callback(self.delivery)
+            finally:
+                PyContext_Exit(context)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            wake_ups = in_slot(self.delivery._batch, ProducerBatch, OWNER)
+            wake_ups.loop.call_exception_handler({
+                "message": f"Exception in callback {callback!r} of {self.delivery!r}",
+                "exception": error,
+            })
 
 
 # -- waiting ---------------------------------------------------------------------------------------
@@ -374,7 +515,7 @@ cdef int wait_resume(object self, object value, PyObject **result) except -1:
     if type(answer) is Receipt:
         answer = (<Receipt> answer).metadata(delivery, delivery._index)
     elif in_slot(batch, ProducerBatch, OUTCOME) is not None:
-        answer = first_result(delivery, batch)
+        answer = delivery.result()
     elif wait.state == FRESH:
         if not runs_here((<WakeUps?> batch.owner).loop):
             delivery._running_loop()  # says so
@@ -392,24 +533,10 @@ cdef int wait_resume(object self, object value, PyObject **result) except -1:
 set_am_send(Wait, wait_resume)
 
 
-cdef object first_result(Delivery delivery, batch):
-    """`Delivery.result`, and the receipt for those that ask next."""
-    cdef object outcome = batch.outcome
-    if outcome.error is not None or batch.parts:
-        return delivery.result()
-    batch.receipt = Receipt(
-        *batch.topic_partition, outcome.base_offset, outcome.log_append_time_ms
-    )
-    return (<Receipt> batch.receipt).metadata(delivery, delivery._index)
-
-
 def wake(Wait wait not None):
     """Listener of a batch: resumes one awaiter, along with the others that are due."""
-    cdef WakeUps wake_ups = wait.wake_ups
     wait.state = DUE
-    if not wake_ups.due and not wake_ups.held:
-        wake_ups.loop.call_soon(wake_ups.run)
-    wake_ups.due.append(wait)
+    wait.wake_ups.push(wait)
 
 
 @cython.final
@@ -431,18 +558,27 @@ cdef class WakeUps:
         """`run_now` will be called for what becomes due: the loop need not be asked."""
         self.held = True
 
+    cdef push(self, object entry):
+        """`entry` is a `Wait` or a `Callbacks`."""
+        if not self.due and not self.held:
+            self.loop.call_soon(self.run)
+        self.due.append(entry)
+
     def run(self):
         """Called by the loop."""
         cdef list due = self.due
         cdef Py_ssize_t number = 0, count = min(len(due), AT_ONCE)
-        cdef Wait wait
+        cdef object entry
         self.due = []
         try:
             while number < count:
-                wait = <Wait> due[number]
+                entry = due[number]
                 due[number] = None  # freed on the way, it does not wake the garbage collector
                 number += 1
-                wait.call_back()
+                if type(entry) is Wait:
+                    (<Wait> entry).call_back()
+                else:
+                    (<Callbacks?> entry).call_back()
         finally:
             # Also when somebody ends the loop (SystemExit, KeyboardInterrupt).
             if number < len(due):

@@ -7,8 +7,11 @@ layout of its own and takes everything else from here; `delivery.py` offers the 
 Invariants
 - Making one costs one small object: no future, no callback, until somebody awaits.
 - Cancelling an await detaches that awaiter and nobody else; the record is not un-sent.
-- It is not a future on purpose: `asyncio.wait_for` and `gather` wrap it in a task of their own, so
-  that their cancellation ends that task at once instead of waiting for the broker.
+- It has all that asyncio asks of a future, so that `gather` and others make no task of it. Its
+  callbacks are one listener of the batch, with the delivery as the key.
+- `cancel()` ends waits for the record, not the record. Without it a `gather` that is cancelled, or
+  `wait_for` of Python 3.11 at its timeout, would wait for the broker. Its effect ends when the
+  callbacks were called: the delivery is not done then, and can be waited for again.
 """
 
 from __future__ import annotations
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
     from aioproducer.core.producer_batch import ProducerBatch
 
 DoneCallback = Callable[["Delivery"], object]
+
+CANCELLING, CANCELLED = 1, 2
+"""Of `Delivery._cancelled`, until callbacks were called and from then on; 0 before `cancel()`."""
 
 _new_tuple = tuple.__new__
 
@@ -91,16 +97,52 @@ class WakeUps:
         """Resumes who is due, where that takes no turn of the loop: never here."""
 
 
-class Delivery:
-    """The fate of one accepted record; await it for its `RecordMetadata`.
+class Callbacks:
+    """The done-callbacks of one delivery, called by its batch when the outcome is known."""
 
-    Works with `await`, `asyncio.gather`, `wait`, `wait_for` and `as_completed`. Any number of tasks
-    of the producer's loop may await it, again and again.
+    __slots__ = ("added", "message")
+
+    def __init__(self) -> None:
+        self.added: list[tuple[DoneCallback, Context]] = []
+        self.message: object = None
+        """What `cancel()` was given."""
+
+    def take(self) -> list[tuple[DoneCallback, Context]]:
+        """Return the callbacks, which are not to be called again."""
+        taken, self.added = self.added, []
+        return taken
+
+    def __call__(self, delivery: object) -> None:
+        if isinstance(delivery, Delivery):
+            loop = _loop_of(delivery._batch)
+            if not loop.is_closed():
+                for callback, context in self.take():
+                    loop.call_soon(callback, delivery, context=context)
+
+
+class Delivery:
+    """The outcome of one accepted record; await it for its `RecordMetadata`.
+
+    It is a future to asyncio: `gather`, `wait`, `wait_for`, `as_completed` and `shield` take it
+    as it is and make no task of it. Any number of tasks of the producer's loop may await it, again
+    and again; cancelling one of them does not affect the others.
+
+    A delivery whose error is never looked at is logged and reported to `on_delivery_error`.
     """
 
-    __slots__ = ("_batch", "_index", "_key_size", "_retrieved", "_timestamp_ms", "_value_size")
+    __slots__ = (
+        "_batch",
+        "_cancelled",
+        "_index",
+        "_key_size",
+        "_retrieved",
+        "_timestamp_ms",
+        "_value_size",
+    )
 
+    _asyncio_future_blocking = False  # what has this attribute is a future to asyncio
     _receipt_type = Receipt
+    _callbacks_type = Callbacks
 
     def __init__(
         self,
@@ -116,6 +158,7 @@ class Delivery:
         self._key_size = key_size
         self._value_size = value_size
         self._retrieved = False
+        self._cancelled = 0
 
     @property
     def topic(self) -> str:
@@ -127,21 +170,72 @@ class Delivery:
         """The partition the record goes to; -1 before its topic is known."""
         return self._batch.topic_partition_of(self._index).partition
 
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop of the producer."""
+        return _loop_of(self._batch)
+
     def done(self) -> bool:
-        """Whether the record is acknowledged or has failed."""
-        return self._batch.outcome is not None
+        """Whether the record is acknowledged or has failed.
+
+        It is true, too, from `cancel()` until the callbacks were called; after that the delivery
+        can be waited for again.
+        """
+        return self._batch.outcome is not None or self._cancelled == CANCELLING
 
     def cancelled(self) -> bool:
-        """Always False: an accepted record cannot be taken back through its delivery."""
-        return False
+        """Whether `cancel()` was called and the outcome of the record is not known yet."""
+        return self._cancelled != 0 and self._batch.outcome is None
+
+    def cancel(self, msg: object = None) -> bool:
+        """End waits for the record: it is sent as if this had not been called.
+
+        The callbacks that were added are called, and see `cancelled()`; so `gather`, `wait` and
+        others end. Tasks that `await` the delivery go on waiting, and who adds a callback
+        afterwards waits for the outcome, which ends the cancellation.
+
+        Args:
+            msg: for the `CancelledError` of those that are waiting.
+
+        Returns:
+            False when it is done.
+        """
+        if self.done():
+            return False
+        self._cancelled = CANCELLING
+        loop, listeners = _loop_of(self._batch), self._batch.listeners
+        waiting: Any = listeners.get(self)
+        if waiting is None:
+            waiting = listeners[self] = self._callbacks_type()
+        waiting.message = msg
+        for callback, context in waiting.take():
+            loop.call_soon(callback, self, context=context)
+        loop.call_soon(self._on_cancelled)
+        return True
+
+    def _on_cancelled(self) -> None:
+        """Who was waiting has seen the cancellation."""
+        self._cancelled = CANCELLED
+        self._batch.remove_listener(self)
+
+    @property
+    def _cancel_message(self) -> object:
+        waiting: Any = self._batch.listeners.get(self)
+        return None if waiting is None else waiting.message
+
+    def _make_cancelled_error(self) -> asyncio.CancelledError:
+        message = self._cancel_message
+        return asyncio.CancelledError() if message is None else asyncio.CancelledError(message)
 
     def exception(self) -> KafkaError | None:
         """The error, or None when the record is acknowledged.
 
         Raises:
             asyncio.InvalidStateError: neither has happened yet.
+            asyncio.CancelledError: neither has happened yet, and `cancel()` was called.
         """
         if self._batch.outcome is None:
+            if self._cancelled:
+                raise self._make_cancelled_error()
             raise asyncio.InvalidStateError("the delivery is not done yet")
         error = self._batch.record_error(self._index)
         if error is None:
@@ -158,6 +252,7 @@ class Delivery:
         Raises:
             KafkaError: the delivery failed; the error tells whether it may have been written.
             asyncio.InvalidStateError: the delivery is not done yet.
+            asyncio.CancelledError: it is not done yet, and `cancel()` was called.
         """
         error = self.exception()
         if error is not None:
@@ -193,27 +288,39 @@ class Delivery:
 
         It runs as a plain function: it may call `send_nowait()` or start a task, not wait.
 
+        Args:
+            callback: called once, in the order in which callbacks were added.
+            context: what it runs in; a copy of the present one if left out.
+
         Raises:
             TypeError: `callback` is a coroutine function, whose coroutine nobody would await.
         """
-        if makes_coroutines(callback):
-            raise TypeError(
-                f"a done callback is a plain function, not the coroutine function {callback!r}; "
-                "await the delivery in a task instead"
-            )
-        listener = _Listener(self, callback, context or copy_context())
-        if self._batch.outcome is None:
-            self._batch.add_listener(listener, _notify)
-        else:
-            _notify(listener)
+        refuse_coroutine_function(callback)
+        if context is None:
+            context = copy_context()
+        batch = self._batch
+        if batch.outcome is not None or self._cancelled == CANCELLING:
+            loop = _loop_of(batch)
+            if not loop.is_closed():
+                loop.call_soon(callback, self, context=context)
+            return
+        waiting = batch.listeners.get(self)
+        if not isinstance(waiting, Callbacks):
+            waiting = batch.listeners[self] = Callbacks()
+        waiting.added.append((callback, context))
 
     def remove_done_callback(self, callback: DoneCallback) -> int:
-        """Forgets a callback; returns how many were removed."""
-        return self._batch.remove_listeners(
-            lambda key: (
-                isinstance(key, _Listener) and key.delivery is self and key.callback == callback
-            )
-        )
+        """Removes a callback; returns how often it had been added."""
+        batch = self._batch
+        waiting = batch.listeners.get(self)
+        if not isinstance(waiting, Callbacks):
+            return 0
+        left = [each for each in waiting.added if each[0] != callback]
+        removed = len(waiting.added) - len(left)
+        waiting.added = left
+        if not left and self._cancelled != CANCELLING:
+            batch.remove_listener(self)
+        return removed
 
     def batch_and_index(self) -> tuple[ProducerBatch, int]:
         """The record's batch and its place in it; for aggregates over many deliveries."""
@@ -231,7 +338,7 @@ class Delivery:
     def __repr__(self) -> str:
         topic, partition = self._batch.topic_partition
         if self._batch.outcome is None:
-            state = "pending"
+            state = "cancelled" if self._cancelled else "pending"
         elif self._batch.record_error(self._index) is None:
             state = "acknowledged"
         else:
@@ -251,19 +358,10 @@ def _loop_of(batch: ProducerBatch) -> asyncio.AbstractEventLoop:
     return loop
 
 
-class _Listener:
-    """A done-callback in its context."""
-
-    __slots__ = ("callback", "context", "delivery")
-
-    def __init__(self, delivery: Delivery, callback: DoneCallback, context: Context) -> None:
-        self.delivery = delivery
-        self.callback = callback
-        self.context = context
-
-
-def _notify(listener: object) -> None:
-    if isinstance(listener, _Listener):
-        loop = _loop_of(listener.delivery._batch)
-        if not loop.is_closed():
-            loop.call_soon(listener.callback, listener.delivery, context=listener.context)
+def refuse_coroutine_function(callback: object) -> None:
+    """Raises TypeError for a callback that only makes a coroutine."""
+    if makes_coroutines(callback):
+        raise TypeError(
+            f"a done callback is a plain function, not the coroutine function {callback!r}; "
+            "await the delivery in a task instead"
+        )

@@ -58,14 +58,35 @@ async def test_wait_for_times_out_at_once_and_the_record_still_arrives(
             await asyncio.wait_for(delivery, 0.05)
         assert loop.time() - started < 1.0
         assert not delivery.done()
-        assert not delivery.cancelled()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(delivery, 0.05)
         assert (await other).offset == 0
-        assert (await delivery).offset == 0
+        assert (await asyncio.wait_for(delivery, 60)).offset == 0
+        assert not delivery.cancelled()
         assert fault.struck == 1
 
 
 async def _await(delivery):  # type: ignore[no-untyped-def]
     return await delivery
+
+
+async def test_a_cancelled_gather_ends_at_once_and_the_records_still_arrive(
+    cluster: EmbeddedCluster,
+) -> None:
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        cluster.state.faults.delay(1500, ApiKey.PRODUCE)
+        deliveries = [await producer.send("t", b"v") for _ in range(3)]
+        assert all(asyncio.isfuture(delivery) for delivery in deliveries)
+        other = asyncio.create_task(_await(deliveries[0]))
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await asyncio.gather(*deliveries)
+        assert loop.time() - started < 1.0
+        assert [metadata.offset for metadata in await asyncio.gather(*deliveries)] == [0, 1, 2]
+        assert (await other).offset == 0
+        assert not any(delivery.cancelled() for delivery in deliveries)
 
 
 async def test_cancelling_one_awaiter_leaves_the_other(cluster: EmbeddedCluster) -> None:

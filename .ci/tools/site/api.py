@@ -90,7 +90,6 @@ MODULES = (
         "aioproducer",
         first=("Producer", "ProducerConfig"),
         more=(
-            "aioproducer.runtime.delivery.Delivery",
             "aioproducer.runtime.bulk.SendManyResult",
             "aioproducer.runtime.health.Health",
             "aioproducer.runtime.statistics.Statistics",
