@@ -20,13 +20,19 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from aioproducer.spark.foreach import BatchReport as BatchReport
     from aioproducer.spark.foreach import batch_writer as batch_writer
     from aioproducer.spark.rows import RowError as RowError
     from aioproducer.spark.source import AioproducerSource as AioproducerSource
 
-_HOMES = {"AioproducerSource": "source", "RowError": "rows", "batch_writer": "foreach"}
+_HOMES = {
+    "AioproducerSource": "source",
+    "BatchReport": "foreach",
+    "RowError": "rows",
+    "batch_writer": "foreach",
+}
 
-__all__ = ["AioproducerSource", "RowError", "batch_writer", "register"]
+__all__ = ["AioproducerSource", "BatchReport", "RowError", "batch_writer", "register"]
 
 
 def register(spark: SparkSession, *, options: Mapping[str, str] | None = None) -> None:

@@ -1,33 +1,82 @@
-"""A function for `foreachBatch`, for what Spark does not let Python sinks do by themselves.
+"""A function for `foreachBatch`: small micro-batches by the driver itself, large ones by tasks.
 
-Owns: the calls that write one micro-batch as a batch job. Must not know: how it is written. Streams
-in `outputMode("update")` take this way: Spark refuses them for Python sinks.
+Streams in `outputMode("update")` take this way, since Spark refuses them for Python sinks, and
+streams of small micro-batches, which cost a fraction of a data source's here.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from aioproducer import log
 from aioproducer.errors import ConfigError
+from aioproducer.runtime.native_core import missing_core, warn_once
 from aioproducer.spark.options import Guarantee, SourceOptions
+from aioproducer.spark.wording import in_users_words
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from aioproducer.spark.direct import DirectEpochs
+    from aioproducer.spark.task import TaskReport
+
+_LOG: Final = log.get("spark")
+
+MAX_ROWS: Final = 10_000
+"""Rows of the largest micro-batch that the driver writes itself."""
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of the Arrow columns of such a micro-batch."""
+_LONGEST_PAUSE: Final = 64
+"""Micro-batches after which the driver tries again, at most, once they have become too large."""
+
+
+class BatchReport(NamedTuple):
+    """What became of a micro-batch.
+
+    Attributes:
+        batch: Its number.
+        by_driver: Whether the driver has written it itself. Otherwise tasks have, whose counts are
+            in the workers' logs, and those below are None.
+        rows: Rows that were written; 0 also where the micro-batch was in Kafka already.
+        bytes: Bytes of the Arrow columns.
+        retries: Records that were sent again.
+        dead_letters: Rows that went to `dead.letter.topic`.
+        seconds: How long the call took.
+    """
+
+    batch: int
+    by_driver: bool
+    rows: int | None
+    bytes: int | None
+    retries: int | None
+    dead_letters: int | None
+    seconds: float
+
 
 def batch_writer(
-    options: Mapping[str, str], *, query: str | None = None
+    options: Mapping[str, str],
+    *,
+    query: str | None = None,
+    max_rows: int = MAX_ROWS,
+    max_bytes: int = MAX_BYTES,
+    on_batch: Callable[[BatchReport], None] | None = None,
 ) -> Callable[[DataFrame, int], None]:
     """What `df.writeStream.foreachBatch(...)` takes: it writes each micro-batch to Kafka.
 
-    With `delivery.guarantee=exactly-once` each micro-batch is a job of its own, and one that Spark
-    runs again after a crash writes nothing. Spark must then give the batches of a checkpoint the
-    same numbers, which it does; a new checkpoint needs another `query`.
+    Up to `max_rows` and `max_bytes` the driver writes a micro-batch itself, by a producer that
+    stays connected; larger ones are written by tasks. With `delivery.guarantee=exactly-once` one
+    that Spark runs again after a crash writes nothing, whichever way it was written. Spark must
+    then give the batches of a checkpoint the same numbers, which it does; a new checkpoint needs
+    another `query`.
 
     Args:
         options: those of `df.write.format("aioproducer")`.
         query: names the query, together with its checkpoint; exactly once needs it.
+        max_rows: rows of the largest micro-batch that the driver writes; 0 for none.
+        max_bytes: bytes of the same.
+        on_batch: called after each micro-batch, for metrics.
 
     Raises:
         ConfigError: an option cannot work, or exactly once is asked for without a `query`.
@@ -41,13 +90,92 @@ def batch_writer(
     exactly_once = parsed.guarantee is Guarantee.EXACTLY_ONCE
     if exactly_once and not query:
         raise ConfigError("delivery.guarantee=exactly-once needs the argument query")
-    if "job.id" in parsed.own:
-        raise ConfigError("job.id cannot be given: each micro-batch is a job of its own")
+    for name in ("job.id", "job.epoch"):
+        if name in parsed.own:
+            raise ConfigError(f"{name} cannot be given: each micro-batch is a job of its own")
+    job = query if exactly_once else None
+    return _BatchWriter(dict(options), parsed, job, (max_rows, max_bytes), on_batch)
 
-    def write(frame: DataFrame, batch: int) -> None:
-        writer = frame.write.format("aioproducer").mode("append").options(**options)
-        if exactly_once:
-            writer = writer.option("job.id", f"{query}/{batch}")
+
+class _BatchWriter:
+    """See `batch_writer`; it pickles for Spark Connect, without its connections."""
+
+    def __init__(
+        self,
+        options: dict[str, str],
+        parsed: SourceOptions,
+        job: str | None,
+        bounds: tuple[int, int],
+        on_batch: Callable[[BatchReport], None] | None,
+    ) -> None:
+        self._options = options
+        self._parsed = parsed
+        self._job = job
+        self._bounds = bounds
+        self._on_batch = on_batch
+        self._direct: DirectEpochs | None = None
+        self._pause = 0
+        """How many micro-batches tasks write before the driver tries again."""
+        self._last_pause = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_direct": None}
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        began = time.monotonic()
+        report = self._by_driver(frame, batch) if self._may_try() else None
+        if report is None:
+            self._by_tasks(frame, batch)
+            report = BatchReport(batch, False, None, None, None, None, time.monotonic() - began)
+        report = report._replace(seconds=time.monotonic() - began)
+        if self._on_batch is not None:
+            self._on_batch(report)
+
+    def _may_try(self) -> bool:
+        if self._pause:
+            self._pause -= 1
+        return not self._pause and self._bounds[0] > 0
+
+    def _by_driver(self, frame: DataFrame, batch: int) -> BatchReport | None:
+        """Write a micro-batch here; None if it is too large."""
+        max_rows, max_bytes = self._bounds
+        table = frame.limit(max_rows + 1).toArrow()
+        if table.num_rows > max_rows or table.nbytes > max_bytes:
+            self._last_pause = min(max(1, 2 * self._last_pause), _LONGEST_PAUSE)
+            self._pause = self._last_pause
+            return None
+        self._last_pause = 0
+        with in_users_words(self._parsed.kafka):
+            report = self._written(frame, batch, table.to_batches())
+        warn_once(_LOG, missing_core())
+        if report is None:
+            _LOG.info("epoch %d is in Kafka already", batch)
+            return BatchReport(batch, True, 0, 0, 0, 0, 0.0)
+        counts = (report.rows, report.bytes, report.retries, report.dead_letters)
+        _LOG.info("epoch %d written by the driver: %d rows, %d bytes", batch, *counts[:2])
+        return BatchReport(batch, True, *counts, 0.0)
+
+    def _written(self, frame: DataFrame, batch: int, batches: list[Any]) -> TaskReport | None:
+        from aioproducer.spark.direct import DirectEpochs
+        from aioproducer.spark.plan import JOB, SinkPlan, TaskPlace
+        from aioproducer.spark.task import write_task
+
+        fields = [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
+        given = self._options if self._job is None else self._options | self._epoch(batch)
+        plan = SinkPlan.of_batch(given, fields, overwrite=False)
+        if self._job is None:
+            return write_task(plan, TaskPlace(0, 0), JOB, iter(batches))
+        if self._direct is None:
+            self._direct = DirectEpochs()
+        return self._direct.write(plan, plan.epoch, batches)
+
+    def _by_tasks(self, frame: DataFrame, batch: int) -> None:
+        if self._direct is not None:
+            self._direct.leave()
+        writer = frame.write.format("aioproducer").mode("append").options(**self._options)
+        if self._job is not None:
+            writer = writer.options(**self._epoch(batch))
         writer.save()
 
-    return write
+    def _epoch(self, batch: int) -> dict[str, str]:
+        return {"job.id": self._job or "", "job.epoch": str(batch)}

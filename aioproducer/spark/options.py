@@ -80,6 +80,13 @@ OWN_OPTIONS: Final = (
         "Name of a batch job; with `exactly-once` a second run of it writes nothing.",
     ),
     OwnOption(
+        "job.epoch",
+        "write",
+        "`0`",
+        "Number of one of several runs of a job, with `job.id` and `exactly-once`: each number is "
+        "written once, in ascending order.",
+    ),
+    OwnOption(
         "marker.topic",
         "write stream",
         "`topic`",
@@ -364,6 +371,10 @@ class SourceOptions:
             )
         if not self.own.get("accept.lost.epoch", "0").isdecimal():
             raise ConfigError("accept.lost.epoch must be the number of an epoch")
+        if "job.epoch" in self.own and "job.id" not in self.own:
+            raise ConfigError("job.epoch goes with job.id")
+        if not self.own.get("job.epoch", "0").isdecimal():
+            raise ConfigError("job.epoch must be a number")
         if not self.own.get("topic.timeout.ms", "0").isdecimal():
             raise ConfigError("topic.timeout.ms must be a number of milliseconds")
         self._check_formats()

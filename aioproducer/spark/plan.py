@@ -136,7 +136,7 @@ class SinkPlan:
             self.end_orphans()
             return self
         with in_users_words(self.options.kafka):
-            return replace(self, exactly_once=self._driver().plan())
+            return replace(self, exactly_once=self.driver().plan())
 
     def end_orphans(self) -> None:
         """Aborts what killed tasks of `task-transactions` have left open; when none runs.
@@ -155,11 +155,11 @@ class SinkPlan:
 
     def committed(self, epoch: int, results: Iterable[TaskResult | None]) -> CommitReport:
         """Publishes an epoch; see `ExactlyOnce.commit`."""
-        return self._driver().commit(epoch, results)
+        return self.driver().commit(epoch, results)
 
     def aborted(self, epoch: int, results: Iterable[TaskResult | None]) -> None:
         """Gives an epoch up, unless it is decided; see `ExactlyOnce.abort`."""
-        self._driver().abort(epoch, results, self.exactly_once)
+        self.driver().abort(epoch, results, self.exactly_once)
 
     def config(self) -> ProducerConfig:
         """The options of producers that take part in exactly once."""
@@ -169,16 +169,27 @@ class SinkPlan:
         return config.replace(transaction_timeout_ms=DEFAULT_TRANSACTION_TIMEOUT_MS)
 
     @property
+    def marker_topic(self) -> str:
+        """The topic that decisions are kept for."""
+        return self.options.own.get("marker.topic") or self.options.topic or ""
+
+    @property
+    def epoch(self) -> Epoch:
+        """The epoch of a batch job."""
+        return Epoch(int(self.options.own.get("job.epoch", JOB_EPOCH)), self.job)
+
+    @property
     def kind(self) -> Kind:
         """What connections for exactly once have in common."""
         return Kind(frozenset(self.options.kafka.items()), "")
 
-    def _driver(self) -> ExactlyOnce:
+    def driver(self) -> ExactlyOnce:
+        """The driver's side of exactly once."""
         lost = self.options.own.get("accept.lost.epoch")
         return ExactlyOnce(
             self.config(),
             self.prefix or "",
-            self.options.own.get("marker.topic") or self.options.topic or "",
+            self.marker_topic,
             accept_lost=None if lost is None else int(lost),
             kind=self.kind,
             # A job that nobody named is called by an id that was made up for this one plan.

@@ -146,26 +146,23 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Sends the rows of one task."""
-        from aioproducer.spark.plan import JOB
         from aioproducer.spark.task import write_task
 
-        return TaskMessage(write_task(self._plan, this_task(), JOB, iterator))
+        return TaskMessage(write_task(self._plan, this_task(), self._plan.epoch, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks have succeeded."""
-        from aioproducer.spark.plan import JOB
         from aioproducer.spark.task import commit, spare_collector
 
         spare_collector()
-        commit(self._plan, JOB.epoch, reports_of(messages))
+        commit(self._plan, self._plan.epoch.epoch, reports_of(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task failed for good, or the commit did."""
-        from aioproducer.spark.plan import JOB
         from aioproducer.spark.task import abort, spare_collector
 
         spare_collector()
-        abort(self._plan, JOB.epoch, reports_of(messages))
+        abort(self._plan, self._plan.epoch.epoch, reports_of(messages))
 
 
 def reports_of(messages: list[WriterCommitMessage | None]) -> list[TaskReport | None]:

@@ -83,6 +83,16 @@ def _written(
             return _send_rows(producer, plan, place, ahead)
 
 
+def send_rows(
+    producer: Producer, plan: SinkPlan, place: TaskPlace, batches: Iterator[pa.RecordBatch]
+) -> TaskReport:
+    """Sends the rows by a producer of the caller's, in its transaction if it has one."""
+    if plan.encoded:
+        batches = encode_batches(batches, plan.encoded, plan.options, place.partition)
+    with Ahead(batches) as ahead:
+        return _send_rows(producer, plan, place, ahead)
+
+
 def _prepare_task(
     plan: SinkPlan,
     exactly_once: Plan,

@@ -126,3 +126,41 @@ def test_complete_mode_appends_the_whole_result_in_a_named_query(
     assert embedded.numbers(topic) == [1, 1, 1, 2, 2, 2]
     newest = {each.key: each.value for each in embedded.read(topic)[0]}
     assert newest == {b"0": b"2", b"1": b"2", b"2": b"2"}
+
+
+@pytest.mark.parametrize(("first", "second"), [(1000, 0), (0, 1000), (1000, 1000)])
+def test_a_batch_is_written_once_whichever_way_it_is_written_first(
+    spark: Any, embedded: EmbeddedKafka, tmp_path: Path, first: int, second: int
+) -> None:
+    topic = embedded.topic(2)
+    options = {
+        "kafka.bootstrap.servers": embedded.servers,
+        "topic": topic,
+        "delivery.guarantee": "exactly-once",
+    }
+    ways: list[tuple[int, bool]] = []
+
+    def run_with(max_rows: int) -> None:
+        write = batch_writer(
+            options,
+            query=topic,
+            max_rows=max_rows,
+            on_batch=lambda report: ways.append((report.batch, report.by_driver)),
+        )
+        query = (
+            stream(spark, tmp_path / "in")
+            .writeStream.foreachBatch(write)
+            .option("checkpointLocation", str(tmp_path / "cp"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+
+    put(spark, tmp_path / "in", 0, 100)
+    run_with(first)
+    for name in ("0", ".0.crc"):  # as if the driver had died before it wrote this down
+        (tmp_path / "cp" / "commits" / name).unlink()
+    put(spark, tmp_path / "in", 100, 200)
+    run_with(second)
+    assert embedded.numbers(topic) == list(range(200))
+    assert ways == [(0, first > 0), (0, second > 0), (1, second > 0)]

@@ -1,0 +1,143 @@
+"""Epochs that the driver writes itself, exactly once in one transaction each.
+
+`DirectEpochs` writes rows and decision in a transaction of the driver's own id, `<prefix>-driver`:
+there are no tasks, so nothing has to be prepared. Decisions are kept as `two_phase.py` keeps them:
+the next epoch, or the same one once more, may as well be written by tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from aioproducer.blocking import Producer
+from aioproducer.errors import (
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+)
+from aioproducer.spark.decision import Decision, TransactionNames, encode
+from aioproducer.spark.errors import DecisionUnknownError, SupersededError
+from aioproducer.spark.ledger import Ledger, superseded
+from aioproducer.spark.plan import Epoch, TaskPlace
+from aioproducer.spark.task import TaskReport, send_rows
+from aioproducer.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from aioproducer.spark.attempts import Plan
+    from aioproducer.spark.plan import SinkPlan
+
+_FENCED: Final = (InvalidProducerEpochError, InvalidProducerIdMappingError, ProducerFencedError)
+_TRIES: Final = 5
+_PLACE: Final = TaskPlace(0, 0)
+
+
+class DirectEpochs:
+    """The driver of one query while it writes by itself; used by one thread at a time.
+
+    Whoever plans an epoch under the same prefix shuts this driver out: its next epoch then ends
+    with a `SupersededError`. Call `leave` before this process lets tasks write an epoch.
+    """
+
+    def __init__(self) -> None:
+        self._producer: Producer | None = None
+        self._decided: Plan | None = None
+
+    def write(
+        self, plan: SinkPlan, epoch: Epoch, batches: Iterable[pa.RecordBatch]
+    ) -> TaskReport | None:
+        """Write an epoch; None if it is in Kafka already.
+
+        Raises:
+            SupersededError: Another driver has taken over; nothing of the epoch is visible.
+            DecisionUnknownError: The epoch may be visible; the next call finds out.
+            CheckpointBehindError: See there.
+            RowError: A row was not delivered; nothing of the epoch is visible.
+        """
+        owner = epoch.owner or ""
+        producer, decided = self._begun(plan)
+        if decided.is_decided(epoch.epoch, owner):
+            return None
+        try:
+            report = self._written(producer, plan, Decision(epoch.epoch, owner, ()), batches)
+        except BaseException:
+            self.leave()
+            raise
+        self._decided = replace(decided, decided=epoch.epoch, decided_by=owner)
+        return report
+
+    def leave(self) -> None:
+        """Give up the driver's id; the next `write` takes it again."""
+        producer, self._producer, self._decided = self._producer, None, None
+        if producer is not None:
+            producer.close(0)
+
+    # -- private -----------------------------------------------------------------------------------
+
+    def _written(
+        self,
+        producer: Producer,
+        plan: SinkPlan,
+        decision: Decision,
+        batches: Iterable[pa.RecordBatch],
+    ) -> TaskReport:
+        names = TransactionNames(plan.prefix or "")
+        (record,) = encode(decision, names)
+        offsets = {
+            TopicPartition(plan.marker_topic, 0): OffsetAndMetadata(decision.epoch + 1, record)
+        }
+        try:
+            producer.begin_transaction()
+            try:
+                report = send_rows(producer, plan, _PLACE, iter(batches))
+                producer.send_offsets_to_transaction(offsets, names.prefix)
+            except BaseException:
+                producer.abort_transaction()
+                raise
+            self._commit(producer, decision.epoch)
+        except _FENCED as error:
+            raise superseded(decision.epoch) from error
+        return report
+
+    def _commit(self, producer: Producer, epoch: int) -> None:
+        try:
+            producer.commit_transaction()
+        except KafkaTimeoutError as error:
+            raise DecisionUnknownError(
+                f"whether epoch {epoch} is decided is not known: {error}", epoch=epoch
+            ) from error
+
+    def _begun(self, plan: SinkPlan) -> tuple[Producer, Plan]:
+        """Return a producer that has shut out every other driver, and what was decided by then."""
+        if self._producer is not None and self._decided is not None:
+            return self._producer, self._decided
+        self.leave()
+        for _ in range(_TRIES):
+            # Settles what others have left; then nobody may have decided before the producer began.
+            settled = plan.driver().plan()
+            producer = Producer(plan.config(), transactional_id=f"{plan.prefix}-driver")
+            producer.start()
+            try:
+                last = asyncio.run(_last_decision(plan))
+            except BaseException:
+                producer.close(0)
+                raise
+            found = (None, None) if last is None else (last.epoch, last.owner)
+            if found == (settled.decided, settled.decided_by):
+                self._producer, self._decided = producer, settled
+                return producer, settled
+            producer.close(0)
+        raise SupersededError(
+            "another query or job with this transactional.id.prefix decides epochs at the same "
+            "time; this one has written nothing"
+        )
+
+
+async def _last_decision(plan: SinkPlan) -> Decision | None:
+    async with Ledger(plan.config(), plan.prefix or "", plan.marker_topic) as ledger:
+        return await ledger.last_decision()
