@@ -31,7 +31,8 @@ def answer_kafka_errors(
 
     Each answer is logged with the error's text, which names the topic and says what to do; of
     answers to the same kind of error for the same topic only some are, so that an outage does not
-    fill the log.
+    fill the log. Errors that are no client's business, such as a missing permission, are logged so,
+    too, and raised: the server answers 500.
 
     Args:
         app: the application.
@@ -46,20 +47,20 @@ def answer_kafka_errors(
         if not isinstance(error, KafkaError) or not isinstance(request, Request):
             raise error
         refusal = Refusal.of(error, retry_after_s)
-        if refusal is None:
-            raise error
-        kind = f"{type(error).__name__} {refusal.status}"
+        status = 500 if refusal is None else refusal.status
         lines.warning(
             time.monotonic(),
             error.topic,
-            kind,
+            f"{type(error).__name__} {status}",
             "%s %s is answered with %d: %s: %s",
             request.method,
             _path_of(request),
-            refusal.status,
+            status,
             type(error).__name__,
             error,
         )
+        if refusal is None:
+            raise error
         if on_refusal is not None:
             on_refusal(error)
         return JSONResponse(refusal.body(), refusal.status, refusal.headers())

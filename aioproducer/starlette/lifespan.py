@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, Unpack
 
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from aioproducer._option_types import ProducerOptions
 
 _KEY = "aioproducer"
+_TOTALS = ("record_send_total", "record_acknowledged_total", "record_error_total")
 _log = log.get("starlette")
 
 _REQUEST_MS = 5_000
@@ -129,8 +131,7 @@ class ProducerLifespan:
         finally:
             if warming is not None:
                 warming.cancel()
-            _log.info("the application ends: delivering what was accepted")
-            await producer.close(self._close_timeout_s)
+            await _deliver(producer, self._close_timeout_s)
 
 
 def producer_of(connection: HTTPConnection) -> Producer:
@@ -147,6 +148,45 @@ def producer_of(connection: HTTPConnection) -> Producer:
             advice="give it lifespan=ProducerLifespan(...); test clients have to run the lifespan",
         )
     return found
+
+
+async def _deliver(producer: Producer, timeout_s: float | None) -> None:
+    """Close the producer, and log what becomes of the records that were accepted."""
+    counts = _Counts.of(producer)
+    _log.info(
+        "the application ends: %d record(s) are pending (close_timeout_s=%s)",
+        counts.pending,
+        timeout_s,
+    )
+    try:
+        await producer.close(timeout_s)
+    finally:
+        ended = _Counts.of(producer)
+        lost = ended.failed > counts.failed or ended.pending
+        _log.log(
+            logging.WARNING if lost else logging.INFO,
+            "the application has ended: %d record(s) were delivered, %d failed (%d of them at the "
+            "end), %d are pending",
+            ended.delivered,
+            ended.failed,
+            ended.failed - counts.failed,
+            ended.pending,
+        )
+
+
+class _Counts(NamedTuple):
+    """What has become of the records that were accepted."""
+
+    delivered: int
+    failed: int
+    pending: int
+
+    @classmethod
+    def of(cls, producer: Producer) -> Self:
+        """The counts by now."""
+        values = producer.metrics()
+        accepted, delivered, failed = (int(values.get(name, 0)) for name in _TOTALS)
+        return cls(delivered, failed, max(0, accepted - delivered - failed))
 
 
 def _maker(config: ConfigInput, options: Mapping[str, Any]) -> Callable[[], Producer]:

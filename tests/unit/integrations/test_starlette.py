@@ -335,6 +335,42 @@ async def test_answers_are_logged_with_topic_and_advice_but_not_each(
     assert "create it" in line
 
 
+async def test_a_missing_permission_is_logged_with_topic_and_advice_and_stays_an_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    error = TopicAuthorizationFailedError(topic="orders")
+    told = error.with_access("User:app", "WRITE", "topic 'orders'")
+    app = application(lambda: failing(told))
+    with caplog.at_level(logging.WARNING, "aioproducer.starlette"):
+        async with client_of(app, raise_app_exceptions=False) as client:
+            for _ in range(3):
+                assert (await client.post("/", content=b"1")).status_code == 500
+    (line,) = [each.getMessage() for each in caplog.records if "answered with" in each.message]
+    assert "User:app needs WRITE on topic 'orders'" in line
+    assert "grant" in line
+
+
+async def test_the_end_of_an_application_says_what_became_of_its_records(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with EmbeddedCluster(1, topics={"t": 1}) as cluster:
+        lifespan = ProducerLifespan(bootstrap_servers=cluster.bootstrap_servers, close_timeout_s=0)
+        app = Starlette(lifespan=lifespan)
+        with caplog.at_level(logging.INFO, "aioproducer.starlette"):
+            async with app.router.lifespan_context(app):
+                producer = app.state.aioproducer
+                await producer.send_and_wait("t", b"1")
+                cluster.freeze_broker(1)
+                lost = await producer.send("t", b"2")
+            assert isinstance(lost.exception(), ProducerClosedError)
+        began, ended = [each for each in caplog.records if "the application" in each.message]
+    assert "1 record(s) are pending" in began.message
+    assert ended.levelno == logging.WARNING
+    assert "1 record(s) were delivered, 1 failed (1 of them at the end), 0 are pending" in (
+        ended.message
+    )
+
+
 async def test_background_tasks_of_both_frameworks_send_and_only_log_a_loss(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
