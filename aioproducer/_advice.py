@@ -119,6 +119,17 @@ ANSWERS: Final[Mapping[str, str]] = {
     "aborted the transaction after transaction_timeout_ms: do its work again with a new producer",
     "producer-ended": "close this producer; once the cause is gone a new one can go on",
     "not-connected": "try again later: the producer goes on trying",
+    "client-key-mismatch": "give the private key that belongs to the certificate: they belong "
+    "together",
+    "client-key-encrypted": "give its password as ssl_key_password",
+    "file-unreadable": "correct the path, or make the file readable for this process",
+    "registry-unreachable": "check the URL given to SchemaRegistry, and that the registry runs and "
+    "can be reached from here",
+    "registry-elsewhere": "check the URL given to SchemaRegistry, its path too: what answers there "
+    "does not answer as a schema registry",
+    "registry-credentials-refused": "check the credentials given to SchemaRegistry",
+    "registry-permission": "grant the registry's user the missing permission",
+    "schema-missing": "register the schema when deploying, or set auto_register=True",
     "no-cluster": "check bootstrap_servers, and that the brokers' listeners can be reached from "
     "here",
     "would-block": "await send() instead: it waits its turn",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -60,6 +60,27 @@ def read_certificate(der: bytes) -> Certificate:
         return _read(der)
     except (IndexError, UnicodeDecodeError) as error:
         raise ValueError("the certificate is malformed") from error
+
+
+def leaf_first(certificates: Sequence[str]) -> tuple[str, ...]:
+    """A chain of PEM certificates in TLS's order: each is followed by the one that signed it.
+
+    It stays as it is where its order cannot be told.
+    """
+    try:
+        read = [read_certificate(ssl.PEM_cert_to_DER_cert(each)) for each in certificates]
+    except ValueError:
+        return tuple(certificates)
+    signers = {each.issuer for each in read if each.issuer != each.subject}
+    places = {each.subject: place for place, each in enumerate(read)}
+    leaves = [place for place, each in enumerate(read) if each.subject not in signers]
+    if len(leaves) != 1 or len(places) != len(read):
+        return tuple(certificates)
+    order = leaves
+    while (signer := places.get(read[order[-1]].issuer)) is not None and signer not in order:
+        order.append(signer)
+    order += [place for place in range(len(read)) if place not in order]
+    return tuple(certificates[place] for place in order)
 
 
 def shown_chain(ssl_object: Any) -> list[Certificate]:

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from aioproducer._advice import ADVICE
 from aioproducer._secrets import Unpicklable, hides_arguments
 from aioproducer.errors import ConfigError
 
@@ -69,7 +70,9 @@ def read_store(path: str, password: str | None, kind: str | None = None) -> PemS
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror or error}", advice=ADVICE["file-unreadable"]
+        ) from None
     if data.startswith(_JKS_MAGIC):
         raise ConfigError(
             f"{path} is a JKS store, which only Java reads",

@@ -25,7 +25,7 @@ from aioproducer import log
 from aioproducer._advice import ADVICE
 from aioproducer._secrets import Unpicklable, hides_arguments
 from aioproducer.errors import ConfigError
-from aioproducer.net.security.certificates import read_certificate
+from aioproducer.net.security.certificates import leaf_first, read_certificate
 from aioproducer.net.security.pem import PemStore, parse_pem, read_store
 
 _logger = log.get("net")
@@ -171,20 +171,25 @@ def _load_identity(context: ssl.SSLContext, settings: TlsSettings) -> None:
     def tell_password() -> str:
         # Without this function OpenSSL would ask on the terminal.
         if password is None:
-            raise ConfigError("the client's private key is encrypted; give ssl_key_password")
+            raise ConfigError(
+                "the client's private key is encrypted", advice=ADVICE["client-key-encrypted"]
+            )
         return password
 
-    with _temporary_file(store.private_key + "".join(store.certificates)) as path:
+    chain = leaf_first(store.certificates)
+    with _temporary_file(store.private_key + "".join(chain)) as path:
         try:
             context.load_cert_chain(path, password=tell_password)
         except ConfigError:
             raise
         except (ssl.SSLError, ValueError) as error:
-            mismatch = "MISMATCH" in (getattr(error, "reason", "") or "")
+            if "MISMATCH" in (getattr(error, "reason", "") or ""):
+                raise ConfigError(
+                    "the client's private key is not the certificate's",
+                    advice=ADVICE["client-key-mismatch"],
+                ) from None
             raise ConfigError(
-                "the client's private key is not the certificate's"
-                if mismatch
-                else "the client's private key or certificate cannot be read"
+                "the client's private key or certificate cannot be read"
                 + (" with ssl_key_password" if password is not None else "")
             ) from None
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from aioproducer._advice import ADVICE
 from aioproducer._printable import printable
 from aioproducer.errors import IncompatibleSchemaError, SchemaNotFoundError, SchemaRegistryError
 from aioproducer.serializers.registry.schema import SchemaRule
@@ -26,8 +27,8 @@ _CLIENT_PLACES: Final = frozenset({"ALL", "CLIENT"})
 """Values of a rule set's `enableAt` for which clients execute it."""
 
 _ADVICE: Final = {
-    401: "check the credentials given to SchemaRegistry",
-    403: "grant the registry's user the missing permission",
+    401: ADVICE["registry-credentials-refused"],
+    403: ADVICE["registry-permission"],
 }
 
 
@@ -43,6 +44,11 @@ def refusal_of(status: int, body: bytes, what: str) -> SchemaRegistryError:
     code, text = answer.get("error_code"), answer.get("message")
     reason = text[:_LONGEST_TEXT] if isinstance(text, str) else f"HTTP {status}"
     error: SchemaRegistryError
+    if status == 404 and not answer:
+        # Registries answer with an object, which says whether subject, version or schema lacks.
+        error = SchemaRegistryError(f"{what}: no schema registry answers at this URL: {reason}")
+        error.status, error.advice = status, ADVICE["registry-elsewhere"]
+        return error
     if status == 404:
         error = SchemaNotFoundError(f"{what}: {reason}")
     elif status == 409:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import quote
 from uuid import UUID
 
+from aioproducer._advice import ADVICE
 from aioproducer._secrets import hides_arguments
 from aioproducer.backoff import ExponentialBackoff
 from aioproducer.errors import (
@@ -402,7 +403,7 @@ class SchemaRegistry:
         differs = f"; it is not compatible with the latest one: {'; '.join(details)}"
         better = SchemaNotFoundError(
             error.message + (differs if details else ""),
-            advice="register the schema when deploying, or set auto_register=True",
+            advice=ADVICE["schema-missing"],
         )
         better.status, better.error_code = error.status, error.error_code
         return better

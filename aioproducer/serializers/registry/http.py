@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
+from aioproducer._advice import ADVICE
 from aioproducer._bounded_http import UnboundedAnswerError, exchange
 from aioproducer._extras import SCHEMA_REGISTRY, needed
 from aioproducer._secrets import Unpicklable, cleared, hides_arguments
@@ -274,7 +275,10 @@ def check_headers(headers: Mapping[str, str], bearer_token: object) -> None:
 
 def _unreachable(what: str, url: str, error: Exception) -> SchemaRegistryError:
     reason = str(error) or type(error).__name__
-    failure = SchemaRegistryError(f"{what}: the schema registry at {url} does not answer: {reason}")
+    failure = SchemaRegistryError(
+        f"{what}: the schema registry at {url} does not answer: {reason}",
+        advice=ADVICE["registry-unreachable"],
+    )
     failure.retriable = True
     failure.__cause__ = error
     return failure

@@ -61,7 +61,7 @@ class Identity:
 class Authority:
     """An authority that signs certificates for hosts and clients."""
 
-    def __init__(self, name: str = "Test CA") -> None:
+    def __init__(self, name: str = "Test CA", signer: Authority | None = None) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         usage = x509.KeyUsage(
@@ -76,11 +76,12 @@ class Authority:
             decipher_only=False,
         )
         certificate = (
-            self._builder(self._name, key)
+            (signer or self)
+            ._builder(self._name, key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .add_extension(usage, critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
-            .sign(key, hashes.SHA256())
+            .sign(key if signer is None else signer.identity.key, hashes.SHA256())
         )
         self.identity = Identity(key, certificate)
 

@@ -3,6 +3,8 @@ from __future__ import annotations
 import re
 import ssl
 from datetime import UTC
+from itertools import permutations
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -10,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.security.certificates import Authority
 
-from aioproducer.net.security.certificates import Certificate, read_certificate
+from aioproducer.net.security.certificates import Certificate, leaf_first, read_certificate
+from aioproducer.net.security.tls import TlsSettings, make_context
 
 AUTHORITY = Authority()
 IDENTITY = AUTHORITY.issue("broker", "kafka.example", "192.0.2.1", "2001:db8::1")
@@ -64,3 +67,23 @@ def test_a_certificate_with_a_list_of_extensions_that_is_not_there_is_none() -> 
 def test_nothing_is_no_certificate() -> None:
     with pytest.raises(ValueError, match="malformed"):
         read_certificate(b"")
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_a_chain_is_put_in_order(order: tuple[int, ...], tmp_path: Path) -> None:
+    root = Authority("root")
+    middle = Authority("middle", root)
+    leaf = middle.issue("client")
+    chain = [leaf.certificate_pem, middle.pem, root.pem]
+    given = [chain[place] for place in order]
+    assert leaf_first(given) == tuple(chain)
+    path = tmp_path / "client.pem"
+    path.write_text(leaf.key_pem() + "".join(given))
+    make_context(TlsSettings(keystore_location=str(path)))
+
+
+def test_certificates_without_an_order_stay_as_they_are() -> None:
+    strangers = [Authority(name).issue(name).certificate_pem for name in ("one", "other")]
+    assert leaf_first(strangers) == tuple(strangers)
+    assert leaf_first(["no certificate"]) == ("no certificate",)
+    assert leaf_first([]) == ()

@@ -6,8 +6,15 @@ import asyncio
 import logging
 
 import pytest
-from support.hostile import after_handshake, obedient
+from support.hostile import (
+    Behaviour,
+    after_handshake,
+    closes,
+    closes_before_answering,
+    obedient,
+)
 
+from aioproducer._advice import ADVICE
 from aioproducer.errors import NodeDisconnectedError
 from aioproducer.net import NodeState
 from net.harness import harness
@@ -88,3 +95,43 @@ async def test_while_another_broker_is_connected_nobody_is_deserted() -> None:
         dialer.connections[1].peer.close()  # type: ignore[union-attr]
         await it.wait_for_state(NodeState.BACKING_OFF, node_id=2)
         assert it.client.is_deserted()
+
+
+@pytest.mark.parametrize("later", [closes, closes_before_answering, after_handshake(closes)])
+def test_a_broker_that_has_answered_is_not_suspected_of_tls_or_sasl(later: Behaviour) -> None:
+    @virtual_time
+    async def run() -> None:
+        dialer = MemoryDialer({"broker": after_handshake(obedient)})
+        async with harness(dialer) as it:
+            await it.connect()
+            await it.ask()
+            dialer.servers["broker"] = later
+            await dialer.hang_up()
+            await it.wait_for_state(NodeState.BACKING_OFF)
+            await asyncio.sleep(1)
+            if await it.connect() is None:
+                with pytest.raises(NodeDisconnectedError):
+                    await it.ask()
+            error = it.client.connection_failures(1)
+            assert error is not None
+            assert "if that always happens" not in str(error)
+            assert error.advice == ADVICE["broker-away"]
+
+    run()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "hint"),
+    [(closes_before_answering, "may be one for TLS"), (after_handshake(closes), "one for SASL")],
+)
+def test_a_broker_that_never_answered_is_suspected(behaviour: Behaviour, hint: str) -> None:
+    @virtual_time
+    async def run() -> None:
+        dialer = MemoryDialer({"broker": behaviour})
+        async with harness(dialer) as it:
+            if await it.connect() is None:
+                with pytest.raises(NodeDisconnectedError):
+                    await it.ask()
+            assert hint in str(it.client.connection_failures(1))
+
+    run()

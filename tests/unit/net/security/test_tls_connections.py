@@ -283,7 +283,10 @@ async def test_what_cannot_work_is_refused_at_start(
 
 @pytest.mark.parametrize(
     ("password", "text"),
-    [(None, "is encrypted; give ssl_key_password"), ("wrong", "cannot be read with ssl_key")],
+    [
+        (None, "is encrypted -> give its password as ssl_key_password"),
+        ("wrong", "cannot be read with ssl_key"),
+    ],
 )
 async def test_a_key_that_cannot_be_decrypted_is_refused_without_asking_anybody(
     authority: Authority, evidence: Evidence, password: str | None, text: str
