@@ -56,15 +56,21 @@ _ALL: dict[str, list[Page]] = {
         _guide("Load files", "loads"),
         _guide("Serialize", "serializers"),
         _guide("Secure the way to the brokers", "security"),
+        _guide("Grant permissions", "permissions"),
+        _guide("Connect to managed Kafka", "managed"),
         _guide("Publish from a web application", "web"),
         _guide("Write from Spark", "spark"),
         _guide("Load folders by Spark", "spark_loading"),
         _guide("Test", "testing"),
-        _guide("Watch it", "monitoring"),
+        _guide("Monitor", "monitoring"),
+        _guide("Log", "logging"),
+        _guide("Deploy", "deployment"),
+        _guide("Troubleshoot", "troubleshooting"),
         _guide("Use the command line", "cli"),
         _guide("Come from another client", "migration"),
     ],
     "Reference": [
+        _guide("Delivery guarantees", "guarantees"),
         Page("Options", "reference/options.md", options.page),
         Page("Errors", "reference/errors.md", errors.page),
         *(
@@ -72,6 +78,8 @@ _ALL: dict[str, list[Page]] = {
             for module in api.MODULES
             if module.exists
         ),
+        _guide("Questions", "faq"),
+        _guide("Versions", "versions"),
         Page("KIPs", "reference/kips.md", "aioproducer/KIPS.md"),
         Page("Changes", "reference/changes.md", "CHANGELOG.md"),
     ],
