@@ -22,7 +22,7 @@ from aioproducer.core.idempotence import Sequencer
 from aioproducer.core.incomplete import IncompleteBatches
 from aioproducer.core.producer_batch import NO_PARTITION, BatchOutcome, ProducerBatch
 from aioproducer.core.readiness import PartitionQueue, Readiness
-from aioproducer.records.batch import HEADER_SIZE, EncodedBatch
+from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class RecordAccumulator:
             if buffer is not None:
                 self.pool.deallocate(buffer, before)
 
-    def append_in_new_batch(
+    def begin_batch(
         self,
         record: OutgoingRecord,
         partition: int,
@@ -150,17 +150,19 @@ class RecordAccumulator:
         buffer: bytearray,
         size: int,
     ) -> ProducerBatch:
-        """Opens a batch on `buffer` (`size` bytes of the pool) with this record as its first.
+        """Return a batch with this record, for `enqueue` or `try_hand_out`, as no queue has it.
 
         On any error the buffer is the caller's again.
         """
-        queue = self._queue_of(record.meta.name, partition)
-        batch = self._begin([record], queue, now, buffer, size, self.settings.batch_records)
-        if record.on_opened is not None and not batch.full:
-            batch.gathering = True
-            record.on_opened(batch)
-        self._line_up(batch, queue, now)
-        return batch
+        place = self._queue_of(record.meta.name, partition).topic_partition
+        return self._begin([record], place, now, buffer, size, self.settings.batch_records)
+
+    def begin_spare(
+        self, topic_partition: TopicPartition, buffer: bytearray, size: int
+    ) -> ProducerBatch:
+        """Return an empty batch, for `enqueue` or `try_hand_out` once it has a record."""
+        place = self._queue_of(*topic_partition).topic_partition
+        return self._begin((), place, 0.0, buffer, size, self.settings.batch_records)
 
     def append_as_batch(
         self,
@@ -175,11 +177,11 @@ class RecordAccumulator:
 
         On any error the buffer is the caller's again.
         """
-        queue = self._queue_of(records[0].meta.name, partition)
-        batch = self._begin(records, queue, now, buffer, size, None)
+        place = self._queue_of(records[0].meta.name, partition).topic_partition
+        batch = self._begin(records, place, now, buffer, size, None)
         batch.indivisible = True
         batch.close()
-        self._line_up(batch, queue, now)
+        self.enqueue(batch, now)
         return batch
 
     def open_early(
@@ -190,8 +192,8 @@ class RecordAccumulator:
         On any error the buffer is the caller's again. See `spread`.
         """
         where = TopicPartition(record.meta.name, NO_PARTITION)
-        batch = self._new_batch(where, buffer, size, now, self.settings.batch_records)
-        self._fill(batch, [record])
+        batch = self._begin([record], where, now, buffer, size, self.settings.batch_records)
+        batch.begin(self._next_ordinal(), now)
         self._incomplete.add(batch)
         return batch
 
@@ -203,8 +205,8 @@ class RecordAccumulator:
         created_at: float,
     ) -> ProducerBatch:
         """A batch of a partition for records of `open_early`, in `size` bytes beyond the pool's."""
-        part = self._new_batch(where, bytearray(size), 0, created_at, None)
-        self._fill(part, records)
+        part = self._begin(records, where, created_at, bytearray(size), 0, None)
+        part.begin(self._next_ordinal(), created_at)
         part.close()
         return part
 
@@ -224,8 +226,9 @@ class RecordAccumulator:
         self.sequencer.on_opened(part.topic_partition)
         self._put_last(part, self._queue_of(*part.topic_partition))
 
-    def _line_up(self, batch: ProducerBatch, queue: PartitionQueue, now: float) -> None:
-        """Puts a new batch at the end of its partition's queue; the one before takes no more."""
+    def enqueue(self, batch: ProducerBatch, now: float) -> None:
+        """Put a new batch at the end of its partition's queue; the one before takes no more."""
+        queue = self._queue_of(*batch.topic_partition)
         self._enlist(batch, now)
         self._put_last(batch, queue)
 
@@ -239,56 +242,23 @@ class RecordAccumulator:
         if not is_planned:
             self.readiness.replan(queue)
 
-    def begin_alone(self, place: TopicPartition, size: int, now: float) -> ProducerBatch | None:
-        """A batch for a record that is to be sent without anybody knowing; None without memory.
+    def try_hand_out(self, batch: ProducerBatch, now: float, leader_epoch: int) -> bool:
+        """`enqueue`, `drain` and `hold` a new batch in one; False if it has to be queued.
 
-        Whatever else is not `quiet` has to be of this kind. The record is for the batch's builder.
-        When somebody looks (`watch`), the batch is one of these:
-
-        - just begun: to be given up (`give_up`);
-        - sent, at `created_at`: to be taken note of (`take_note`);
-        - acknowledged as well: to be let go (`forget_alone`).
+        It may not overtake another one: not while any batch waits in a queue, nor in a partition
+        that is muted or whose sequence does not allow it.
         """
-        buffer = self.pool.try_allocate(size)
-        if buffer is None:
-            return None
-        batch = self._new_batch(place, buffer, size, now, self.settings.batch_records)
-        batch.take_one()
-        return batch
-
-    def watch(self, note: Callable[[], None] | None) -> None:
-        """Calls it before anything is answered that a batch of `begin_alone` makes a difference to.
-
-        To be set to None when none is left, and before the first one is taken note of.
-        """
-        self._incomplete.before_look = note
-
-    def give_up(self, batch: ProducerBatch) -> None:
-        """Nothing was sent with a batch that was begun."""
-        self._deallocate(batch)
-
-    def take_note(self, batch: ProducerBatch, encoded: EncodedBatch, leader_epoch: int) -> None:
-        """What `append_in_new_batch`, `drain` and `hold` do with a batch that was sent alone.
-
-        The sequencer has not been told (`on_sent`).
-        """
+        for other in self._incomplete:
+            if not other.holds:
+                return False
+        queue = self._queue_of(*batch.topic_partition)
+        if queue.muted or not self.sequencer.may_drain(batch, now, leader_epoch):
+            return False
         batch.close()
-        batch.encoded = encoded
-        batch.retry_at = batch.created_at
-        batch.on_attempt(batch.created_at, leader_epoch)
-        self._enlist(batch, batch.created_at)
+        self._enlist(batch, now)
+        self._hand_out(batch, queue, now, leader_epoch)
         self.hold(batch)
-        if self.settings.guarantee_order:
-            self._queue_of(*batch.topic_partition).muted = True
-
-    def forget_alone(self, batch: ProducerBatch, numbers: tuple[int, int, int], now: float) -> None:
-        """A batch that was sent alone has its outcome, and nobody has taken note of it."""
-        self.sequencer.on_acknowledged_alone(batch.topic_partition, numbers, now)
-        self._deallocate(batch)
-
-    def settle(self) -> None:
-        """Lets what was sent alone be noted: before anybody looks at what was counted."""
-        self._incomplete.settle()
+        return True
 
     def end_gathering(self, batches: Iterable[ProducerBatch]) -> None:
         """The call that added records to these batches goes on later, or is done: they are due."""
@@ -437,7 +407,6 @@ class RecordAccumulator:
 
     def complete(self, batch: ProducerBatch, outcome: BatchOutcome) -> bool:
         """End a batch; False when it had ended before."""
-        self.settle()
         first = batch.complete(outcome)
         if not batch.holds:
             self._deallocate(batch)
@@ -447,7 +416,6 @@ class RecordAccumulator:
 
     def acknowledge(self, batch: ProducerBatch, outcome: BatchOutcome) -> None:
         """`complete`, `release` and `unmute` in one, for a batch without an outcome."""
-        self.settle()
         batch.complete(outcome)
         batch.holds -= 1
         self._holds -= 1
@@ -493,7 +461,6 @@ class RecordAccumulator:
             others: batches that may be missing from the incomplete ones.
             outcome_of: of a batch that has none.
         """
-        self.watch(None)
         for batch in [*others, *self.incomplete()]:
             if not batch.done:
                 batch.possibly_persisted |= batch.on_wire or batch.holds > 0
@@ -517,15 +484,12 @@ class RecordAccumulator:
     @property
     def held(self) -> int:
         """How many batches are in a transport's hands, or on their way there."""
-        self.settle()
         return self._holds
 
     @property
-    def trickles(self) -> bool:
-        """Whether one record waits behind those in a transport's hands, each alone in its batch."""
-        return len(self._incomplete) == self._holds + 1 and all(
-            batch.count == 1 for batch in self._incomplete
-        )
+    def has_only_single_records(self) -> bool:
+        """Whether each incomplete batch has one record."""
+        return all(batch.count == 1 for batch in self._incomplete)
 
     def incomplete(self) -> Iterator[ProducerBatch]:
         """The batches that have no outcome yet."""
@@ -563,12 +527,13 @@ class RecordAccumulator:
         """Whether the leader changed since the batch went out: no backoff then (KIP-951)."""
         return self._metadata.leader_epoch(*batch.topic_partition) > batch.leader_epoch
 
-    def _new_batch(
+    def _begin(
         self,
+        records: Sequence[OutgoingRecord],
         place: TopicPartition,
+        now: float,
         buffer: bytearray,
         size: int,
-        now: float,
         most: int | None,
     ) -> ProducerBatch:
         batch = ProducerBatch(
@@ -576,35 +541,22 @@ class RecordAccumulator:
             buffer,
             size,
             now=now,
-            ordinal=(self._ordinal,),
             owner=self._owner,
             on_unretrieved=self._on_unretrieved,
             most=most,
         )
-        self._ordinal += 1
-        return batch
-
-    def _begin(
-        self,
-        records: Sequence[OutgoingRecord],
-        queue: PartitionQueue,
-        now: float,
-        buffer: bytearray,
-        size: int,
-        most: int | None,
-    ) -> ProducerBatch:
-        batch = self._new_batch(queue.topic_partition, buffer, size, now, most)
-        self._fill(batch, records)
-        return batch
-
-    @staticmethod
-    def _fill(batch: ProducerBatch, records: Sequence[OutgoingRecord]) -> None:
         for record in records:
             if not batch.try_append(record):
                 held = 0 if batch.buffer is None else len(batch.buffer)
                 raise ValueError(f"a buffer of {held} bytes does not hold the record it is for")
+        return batch
+
+    def _next_ordinal(self) -> tuple[int, ...]:
+        self._ordinal += 1
+        return (self._ordinal,)
 
     def _enlist(self, batch: ProducerBatch, now: float) -> None:
+        batch.begin(self._next_ordinal(), now)
         self._incomplete.add(batch)
         self._metadata.add_topic(batch.topic_partition.topic, now)
         self.sequencer.on_opened(batch.topic_partition)

@@ -10,6 +10,8 @@ Invariants
 - Freed memory goes to the head of the queue alone, piece by piece, until it has enough; only then
   does the next one get any. A cancelled waiter's pieces pass on in the same call.
 - A buffer returns here only when no transport can still read it (KAFKA-19012).
+- A buffer that is lent is the oldest of the free ones and counts as free: it is taken back when no
+  other free one is left.
 - Memory is accounted once its buffer is made: a `MemoryError` takes nothing from the pool, and ends
   the request it was for, not those behind it.
 """
@@ -67,6 +69,7 @@ class BufferPool:
         self.poolable = poolable
         self._overhead = overhead
         self._free: deque[bytearray] = deque()
+        self._take_back: Callable[[], None] | None = None
         self._available = total
         self._queue: deque[MemoryRequest] = deque()
         self._closed: KafkaError | None = None
@@ -92,7 +95,7 @@ class BufferPool:
             MemoryError: the process has less memory than the pool may use.
         """
         if size == self.poolable and self._free and not self._queue and self._closed is None:
-            return self._free.pop()  # what nearly every batch finds
+            return self._pop_free()  # what nearly every batch finds
         self._check(size)
         if self._queue:
             return None
@@ -102,6 +105,29 @@ class BufferPool:
         buffer = self._new_buffer(size)
         self._available -= size
         return buffer
+
+    def lend(self, take_back: Callable[[], None]) -> bytearray | None:
+        """Lend a buffer of `poolable` bytes that counts as free; None if there is none.
+
+        One is lent at a time, until it is kept or taken back.
+
+        Args:
+            take_back: called when the pool needs the buffer, which may not be used afterwards.
+        """
+        if not self._free or self._take_back is not None or self._closed is not None:
+            return None
+        self._take_back = take_back
+        return self._free[0]
+
+    def keep_lent(self) -> None:
+        """The lent buffer is in use, as if `try_allocate` had given it."""
+        if self._take_back is not None and self._free:
+            self._free.popleft()
+        self._take_back = None
+
+    def return_lent(self) -> None:
+        """The lent buffer is not needed."""
+        self._take_back = None
 
     def enqueue(
         self, size: int, on_settled: Callable[[MemoryRequest], None], ceiling: int = 0
@@ -217,8 +243,14 @@ class BufferPool:
 
     def _reclaim(self, size: int) -> None:
         while self._free and self._available < size:
-            self._free.pop()
+            self._pop_free()
             self._available += self.poolable
+
+    def _pop_free(self) -> bytearray:
+        if self._take_back is not None and len(self._free) == 1:
+            self._take_back()
+            self._take_back = None
+        return self._free.pop()
 
     def _new_buffer(self, size: int) -> bytearray:
         return bytearray(max(size - self._overhead, 0))

@@ -63,8 +63,6 @@ REMEMBERED_S = 1.0
 Several batches after a longer pause cost one round trip more. A `producer.id.expiration.ms` as
 short as this and a request's latency may fail a batch to keep the order."""
 _SEQUENCES = 2**31
-NO_NUMBERS = (-1, -1, -1)
-"""Of a batch without idempotence: producer id, epoch, sequence."""
 _FIRST_OF_ALL = (-1,)
 """An ordinal before every batch's."""
 
@@ -97,27 +95,6 @@ class Sequencer:
     def coordinator_error(self) -> KafkaError | None:
         """Why a transaction's coordinator has not added a partition yet, as far as it is known."""
         return None
-
-    def numbers_of_next(
-        self, topic_partition: TopicPartition, now: float, behind: int = 0
-    ) -> tuple[int, int, int] | None:
-        """Producer id, epoch and sequence of a new batch of one record that goes out now.
-
-        None if it may not go out. The leader is the one of the last acknowledgement.
-
-        Args:
-            now: loop time.
-            behind: how many such batches of the partition are in flight; there is no other one.
-        """
-        return NO_NUMBERS
-
-    def on_sent(self, batch: ProducerBatch, numbers: tuple[int, int, int]) -> None:
-        """`on_drained` of a batch of one record that has got its `numbers_of_next` already."""
-
-    def on_acknowledged_alone(
-        self, topic_partition: TopicPartition, numbers: tuple[int, int, int], now: float
-    ) -> None:
-        """`on_sent` and `on_acknowledged` of such a batch, with nothing asked in between."""
 
     def on_drained(self, batch: ProducerBatch) -> None:
         """The batch goes out: a new one gets its sequence."""
@@ -278,43 +255,6 @@ class IdempotentSequencer(Sequencer):
         if partition is not None and any(other is not batch for other in partition.in_flight):
             return Obstacle.EARLIER_BATCH
         return Obstacle.PRODUCER_ID if self.identity is None else Obstacle.EARLIER_BATCH
-
-    def numbers_of_next(
-        self, topic_partition: TopicPartition, now: float, behind: int = 0
-    ) -> tuple[int, int, int] | None:
-        """What `on_drained` would give a batch of this partition now.
-
-        None as well when the partition has to start over, which is left to `may_drain`.
-        """
-        if self._given_up:
-            return NO_NUMBERS
-        partition = self._partitions.get(topic_partition)
-        if partition is None or partition.in_flight:
-            return None
-        identity = partition.identity
-        if identity is None or identity != self.identity or not partition.is_whole:
-            return None  # the usual way makes it fresh
-        if behind >= self._max_in_flight or (behind and not partition.is_remembered(now)):
-            return None
-        return (*identity, sequence_after(partition.next_sequence, behind))
-
-    def on_sent(self, batch: ProducerBatch, numbers: tuple[int, int, int]) -> None:
-        """The batch is in flight with the next numbers of its partition."""
-        if numbers is not NO_NUMBERS:
-            batch.producer_id, batch.producer_epoch, batch.base_sequence = numbers
-            batch.has_sequence = True
-            partition = self._partitions[batch.topic_partition]
-            partition.next_sequence = sequence_after(batch.base_sequence, 1)
-            partition.in_flight.append(batch)
-
-    def on_acknowledged_alone(
-        self, topic_partition: TopicPartition, numbers: tuple[int, int, int], now: float
-    ) -> None:
-        """The batch with the next numbers is written, and no other is known to be in flight."""
-        if numbers is not NO_NUMBERS:
-            partition = self._partitions[topic_partition]
-            partition.next_sequence = sequence_after(numbers[2], 1)
-            partition.acknowledged_at = now
 
     def on_drained(self, batch: ProducerBatch) -> None:
         """A batch that goes out for the first time gets its sequence."""

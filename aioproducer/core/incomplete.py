@@ -1,7 +1,7 @@
 """The batches without an outcome, in the order in which they expire.
 
-Owns: which batches are incomplete, when the next one's delivery timeout ends, the word to whoever
-has put off adding one. Must not know: queues, nodes, why a batch fails.
+Owns: which batches are incomplete, when the next one's delivery timeout ends. Must not know:
+queues, nodes, why a batch fails.
 
 Invariant: batches enter in the order of their creation and share one timeout, so the first one
 expires first, whatever left in between; the parts of split batches are older than their place would
@@ -11,7 +11,7 @@ say and are kept apart (there are few).
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -31,34 +31,22 @@ class IncompleteBatches:
         # Not a dict: finding its first key gets slower with every one deleted before it.
         self._whole: OrderedDict[ProducerBatch, None] = OrderedDict()
         self._parts: dict[ProducerBatch, None] = {}
-        self.before_look: Callable[[], None] | None = None
-        """Adds batches that nobody has asked for so far; called before anything is answered."""
-
-    def settle(self) -> None:
-        """Lets `before_look` add its batches, if there are any."""
-        if self.before_look is not None:
-            self.before_look()
 
     def __bool__(self) -> bool:
-        self.settle()
         return bool(self._whole or self._parts)
 
     def __len__(self) -> int:
-        self.settle()
         return len(self._whole) + len(self._parts)
 
     def __contains__(self, batch: object) -> bool:
-        self.settle()
         return batch in self._whole or batch in self._parts
 
     def __iter__(self) -> Iterator[ProducerBatch]:
-        self.settle()
         yield from self._parts
         yield from self._whole
 
     def add(self, batch: ProducerBatch) -> None:
         """Adds a batch just created."""
-        self.settle()
         self._whole[batch] = None
 
     def add_part(self, part: ProducerBatch) -> None:
@@ -67,7 +55,6 @@ class IncompleteBatches:
 
     def discard(self, batch: ProducerBatch) -> None:
         """Takes a batch out, if it is in."""
-        self.settle()
         self._whole.pop(batch, None)
         if self._parts:
             self._parts.pop(batch, None)
@@ -75,7 +62,6 @@ class IncompleteBatches:
     @property
     def next_expiry_at(self) -> float:
         """Loop time at which the oldest batch's delivery timeout ends; inf without batches."""
-        self.settle()
         earliest = min(map(self._expires_at, self._parts)) if self._parts else inf
         for batch in self._whole:
             return min(earliest, self._expires_at(batch))
@@ -83,7 +69,6 @@ class IncompleteBatches:
 
     def expired(self, now: float) -> list[ProducerBatch]:
         """The batches whose time is over."""
-        self.settle()
         expired = [part for part in self._parts if self._expires_at(part) <= now]
         for batch in self._whole:
             if self._expires_at(batch) > now:

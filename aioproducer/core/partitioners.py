@@ -115,6 +115,11 @@ class BuiltInPartitioner:
         return tuple(self._cumulative)
 
     @property
+    def current(self) -> int | None:
+        """The partition that was chosen last; None before the first choice."""
+        return self._current
+
+    @property
     def room(self) -> int:
         """Bytes the current partition may still get before `update` must move on."""
         return 2 * self._sticky_batch_size - self._produced_bytes
@@ -123,17 +128,6 @@ class BuiltInPartitioner:
     def overstays(self) -> bool:
         """Whether the next `update` that may move on will."""
         return self._produced_bytes >= self._sticky_batch_size
-
-    def stays_at(self, topic: TopicMetadata) -> int | None:
-        """What `peek` says; None where it `overstays`, or has to move on already."""
-        current = self._current
-        if (
-            current is None
-            or current >= len(topic.partitions)
-            or self._produced_bytes >= self._sticky_batch_size
-        ):
-            return None
-        return current
 
     def peek(self, topic: TopicMetadata) -> int:
         """The current partition; the same until `update` moves on."""

@@ -67,7 +67,7 @@ class ProducerBatch:
         size: bytes accounted for the buffer in the pool.
         now: loop time of the creation, seconds; the delivery timeout counts from here.
         ordinal: position among all batches of the producer, the parts of a split one sorting into
-            its place; a retry goes back to its old place.
+            its place; a retry goes back to its old place. `begin` sets both anew.
         owner: opaque to the core; the runtime keeps here what resumes awaiters, and in `receipt`
             the answer that the deliveries of an acknowledged batch share.
         on_unretrieved: called when the batch failed and is forgotten although some of its
@@ -226,11 +226,10 @@ class ProducerBatch:
         self.buffer, self.size = buffer, size
         return before
 
-    def take_one(self) -> None:
-        """Counts as full from now on; only its builder takes one record."""
-        self.full = True
-        if self.builder is not None:
-            self.builder.most = 1
+    def begin(self, ordinal: tuple[int, ...], now: float) -> None:
+        """Take a place among the producer's batches; the delivery timeout counts from now."""
+        self.ordinal = ordinal
+        self.created_at = self.last_attempt_at = self.retry_at = now
 
     def close(self) -> None:
         """Takes no more records."""

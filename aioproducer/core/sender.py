@@ -34,7 +34,7 @@ from aioproducer.core.failures import (
     overtaken,
     refused_because_of_others,
 )
-from aioproducer.core.idempotence import NO_NUMBERS, ProducerIdentity, Sequencer
+from aioproducer.core.idempotence import ProducerIdentity, Sequencer
 from aioproducer.core.liveness import Connections, unattended, wait_of
 from aioproducer.core.obstacles import Wait
 from aioproducer.core.produce_answers import (
@@ -245,23 +245,10 @@ class Sender:
                 again=batch.attempts > 1,
             )
 
-    def on_sent_alone(self, node_id: int, batch: ProducerBatch) -> None:
-        """A request for one record, that no turn has decided on, is in the transport's hands."""
-        batch.last_attempt_at = batch.created_at
+    def on_dispatched_directly(self, node_id: int, batch: ProducerBatch) -> None:
+        """`on_dispatched` for a batch that no `poll` has handed out."""
         self._latencies.update(node_id, batch.created_at, can_drain=True)
-        self.on_dispatched(node_id, [batch])
-
-    def on_acknowledged_alone(
-        self, node_id: int, batch: ProducerBatch, numbers: tuple[int, int, int], now: float
-    ) -> None:
-        """`on_sent_alone`, and the usual answer came at this time."""
-        self.on_sent_alone(node_id, batch)
-        batch.on_wire = False
-        self._count_response(batch, 0, now)
-        if numbers is not NO_NUMBERS and batch.outcome is not None:
-            self._offsets.on_acknowledged(batch, batch.outcome.base_offset)
-        self._stats.on_batch_acknowledged(1, now - batch.created_at)
-        self.accumulator.forget_alone(batch, numbers, now)
+        self.on_dispatched(node_id, (batch,))
 
     def without_done(self, node_id: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """Lets go of batches that ended while their request was prepared; returns the others."""
@@ -335,6 +322,11 @@ class Sender:
             else:
                 self._on_answer(batch, answer, node_id, now, hinted=batch.topic_partition in moved)
         self._let_go(batches)
+
+    def on_acknowledged(self, batch: ProducerBatch, outcome: BatchOutcome, now: float) -> None:
+        """`on_response` for one batch, whose answer says nothing but where it is written."""
+        self._count_response(batch, 0, now)
+        self._acknowledge(batch, outcome, now)
 
     def abort(self, error: KafkaError, *, queued: bool = True, in_flight: bool = True) -> int:
         """Fails every batch without an outcome, or one kind of them; returns how many records."""
@@ -567,17 +559,20 @@ class Sender:
     def _on_acknowledged(
         self, batches: Sequence[ProducerBatch], answer: Acknowledgement, now: float
     ) -> None:
-        """`_succeed` and `_let_go` in one."""
         self._count_response(batches[0], answer.throttle_time_ms, now)
         for batch in batches:
-            if batch.done:  # it ended meanwhile
-                self._let_go((batch,))
-                continue
-            stands = standing_at(*answer.places[batch.topic_partition.partition])
-            self._on_written(batch, stands.base_offset, now)
-            self.accumulator.acknowledge(batch, stands)
-            batch.on_wire = False
-            self._stats.on_batch_acknowledged(batch.count, now - batch.created_at)
+            place = answer.places[batch.topic_partition.partition]
+            self._acknowledge(batch, standing_at(*place), now)
+
+    def _acknowledge(self, batch: ProducerBatch, outcome: BatchOutcome, now: float) -> None:
+        """`_succeed` and `_let_go` in one."""
+        if batch.done:  # it ended meanwhile
+            self._let_go((batch,))
+            return
+        self._on_written(batch, outcome.base_offset, now)
+        self.accumulator.acknowledge(batch, outcome)
+        batch.on_wire = False
+        self._stats.on_batch_acknowledged(batch.count, now - batch.created_at)
 
     def _count_response(self, batch: ProducerBatch, throttle_ms: int, now: float) -> None:
         """The request with this batch was answered."""

@@ -87,9 +87,9 @@ class NetworkClient:
         self._retired: set[BrokerLink] = set()
         warnings = log.RateLimitedLog(log.get("net"))
         self._check = ClusterCheck(settings.rebootstrap and settings.check_cluster)
-        self._traffic = Traffic(sampling=settings.sampling)
+        self.traffic: Traffic = Traffic(sampling=settings.sampling)
         self._around = Surroundings(
-            settings, self._check, dialer, loop_time, rng, on_event, warnings, self._traffic
+            settings, self._check, dialer, loop_time, rng, on_event, warnings, self.traffic
         )
 
     # -- who there is -----------------------------------------------------------------------------
@@ -143,13 +143,6 @@ class NetworkClient:
     def link(self, node_id: int) -> BrokerLink | None:
         """The way to a node that is known."""
         return (self._bootstrap if node_id < 0 else self._brokers).get(node_id)
-
-    @property
-    def traffic(self) -> Traffic:
-        """What was counted so far."""
-        for link in (*self._links(), *self._retired):
-            link.settle()
-        return self._traffic
 
     def is_ready(self, node_id: int, now: float) -> bool:
         """Whether `begin` would take a request for the node now."""

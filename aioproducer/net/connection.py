@@ -22,8 +22,6 @@ Invariants
 - Buffers are never copied here and stay referenced while their request is in flight.
 - A request is remembered before its first byte is handed to the transport: whatever comes then, it
   ends with its answer or its connection.
-- What was written may be unnoted until somebody looks (`watch`): whatever asks for the requests in
-  flight, writes one that is to be noted or ends the connection has it noted first.
 - One reader task, one timer (the earliest deadline) and at most one flush task per connection.
 """
 
@@ -46,12 +44,11 @@ from aioproducer.errors import (
 from aioproducer.net.answers import decode_answer, describe_end
 from aioproducer.net.frame_tap import FrameTap
 from aioproducer.net.in_flight import InFlightRequest
-from aioproducer.net.observers import ConnectionObserver, Unnoted
+from aioproducer.net.observers import ConnectionObserver
 from aioproducer.net.other_services import check_kafka
 from aioproducer.net.security.tls_failures import check_not_tls
 from aioproducer.net.traffic import NodeTraffic
 from aioproducer.wire.framing import SIZE_BYTES, frame_size
-from aioproducer.wire.primitives import Buffer
 from aioproducer.wire.schema import Message
 
 WRITE_HIGH_WATER = 512 * 1024
@@ -93,8 +90,8 @@ class Connection:
         self._observer = observer
         self._loop_time = loop_time
         self._max_idle_s = max_idle_s
-        self._tracked: deque[InFlightRequest] = deque()
-        self._unnoted: Unnoted | None = None
+        self._awaiting: deque[InFlightRequest] = deque()
+        """The requests not yet answered, oldest first."""
         self._answering: InFlightRequest | None = None
         self._unflushed: deque[InFlightRequest] = deque()
         self._bytes_written = 0
@@ -108,17 +105,6 @@ class Connection:
         self._reader_task = self._loop.create_task(self._read(), name=f"aioproducer-read-{node_id}")
         if max_idle_s is not None:
             self._wake_at(self._last_used + max_idle_s)
-
-    @property
-    def _awaiting(self) -> deque[InFlightRequest]:
-        """The requests not yet answered, oldest first."""
-        self.settle()
-        return self._tracked
-
-    def settle(self) -> None:
-        """Remembers and counts what has been put off: before anybody looks at what was counted."""
-        if self._unnoted is not None:
-            self._unnoted.take_note()
 
     @property
     def in_flight(self) -> int:
@@ -154,8 +140,7 @@ class Connection:
 
     def takes_more(self, max_in_flight: int) -> bool:
         """Whether fewer requests than that are in flight, and `can_write`."""
-        unnoted = 0 if self._unnoted is None else self._unnoted.in_flight(self)
-        if unnoted + len(self._tracked) + len(self._unflushed) >= max_in_flight:
+        if len(self._awaiting) + len(self._unflushed) >= max_in_flight:
             return False
         return not self._transport.get_write_buffer_size() or self.can_write
 
@@ -199,14 +184,13 @@ class Connection:
         Raises:
             KafkaConnectionError: as `send`.
         """
-        self.settle()
         if self.error is not None:
             raise self.error.with_context()
         now = self._loop_time()
         try:
-            (self._tracked if expect_response else self._unflushed).append(request)
+            (self._awaiting if expect_response else self._unflushed).append(request)
             self._count(request, now)
-            self.write(request.buffers)
+            self._write(request.buffers)
             if self.error is not None:
                 return
             if not expect_response:
@@ -217,16 +201,12 @@ class Connection:
                 self._watch_flush()
             self._wake_at(request.deadline)
         except Exception as error:
-            if request not in (*self._tracked, *self._unflushed):
+            if request not in (*self._awaiting, *self._unflushed):
                 raise
             self._broken_by(error)
 
-    def write(self, buffers: Sequence[bytes | memoryview]) -> None:
-        """Hands a framed request to the transport; what that raises ends the connection.
-
-        `begin` does so for most. With `settle` and a look at `error` before it, `postpone` or
-        `track` has to follow.
-        """
+    def _write(self, buffers: Sequence[bytes | memoryview]) -> None:
+        """Hand a framed request to the transport; what that raises ends the connection."""
         try:
             if len(buffers) == 1:
                 self._transport.write(buffers[0])
@@ -239,33 +219,6 @@ class Connection:
         failure = self._disconnected(f"writing failed: {error}")
         failure.__cause__ = error
         self.abort(failure)
-
-    def watch(self, watcher: Unnoted | None) -> None:
-        """Tells it when somebody looks."""
-        self._unnoted = watcher
-
-    def postpone(self, deadline: float) -> None:
-        """What was just written is remembered when somebody looks, if ever; not if it must be."""
-        if self.error is not None:
-            return
-        if self._timer is None or self._timer_at > deadline:
-            self._wake_at(deadline)
-        if self._tracked or self._unflushed or self._transport.get_write_buffer_size():
-            self.settle()
-
-    def forget(self, buffers: Sequence[Buffer], sent_at: float, received: int, now: float) -> None:
-        """What was postponed is answered: it counts, and that is all."""
-        self._last_used = now
-        size = sum(map(len, buffers))
-        self._bytes_written += size
-        self._traffic.on_request(size, sent_at)
-        self._traffic.on_response(received, now - sent_at, now)
-
-    def track(self, request: InFlightRequest, *, sent_at: float) -> None:
-        """Remembers a request that was written at that loop time, and is to be answered."""
-        self._awaiting.append(request)
-        self._count(request, sent_at)
-        self._wake_at(request.deadline)
 
     def _count(self, request: InFlightRequest, sent_at: float) -> None:
         request.sent_at = self._last_used = sent_at
@@ -282,7 +235,6 @@ class Connection:
         """Ends the connection at once; requests in flight fail with copies of the error."""
         if self.error is not None:
             return
-        self.settle()
         self.error = error
         self._transport.abort()
         if self._timer is not None:
@@ -405,11 +357,10 @@ class Connection:
         """Handles whole answers at the start of what came, as far as nothing is odd about them."""
         done = 0
         try:
-            unnoted = self._unnoted
-            if unnoted is not None and unnoted.is_answered_by(self, data):
+            awaiting = self._awaiting
+            if awaiting and awaiting[0].recognise is not None and self._take_expected(data):
                 self._observer.capacity_freed()
                 return len(data)
-            awaiting = self._awaiting
             while awaiting and self.error is None:
                 start = done + SIZE_BYTES
                 stop = start + int.from_bytes(data[done:start], "big")
@@ -432,6 +383,15 @@ class Connection:
             self._on_interrupt(interrupt)
             raise
         return done
+
+    def _take_expected(self, data: bytes) -> bool:
+        """Handle the expected answer of the oldest request, if that is what came, and all of it."""
+        request = self._awaiting[0]
+        answer = None if request.recognise is None else request.recognise(data)
+        if answer is None or not self._is_flushed(request):
+            return False
+        self._answered(request, answer, len(data))
+        return True
 
     def _on_interrupt(self, interrupt: BaseException) -> None:
         """Something like KeyboardInterrupt came in the middle of an answer: the connection ends."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from aioproducer.errors import KafkaError, NodeDisconnectedError, ProducerFailedError
 from aioproducer.wire.schema import Message
@@ -28,6 +29,8 @@ class InFlightRequest:
         on_end: told the end, of an answer at once: a future's callback is a turn of the loop later.
         future: done with the end; it has one of the two.
         end: of its last byte in what the connection has written, from the first byte on.
+        recognise: makes an answer of the bytes that came if they are what most requests of its kind
+            get, and nothing else; None for any other, which is decoded. It takes less than that.
     """
 
     kind: type[Message]
@@ -40,6 +43,7 @@ class InFlightRequest:
     end: int = 0
     sent_at: float = 0.0
     is_ended: bool = False
+    recognise: Callable[[bytes], Any] | None = None
 
     def finish(self, answer: Message) -> None:
         """Tells the answer."""

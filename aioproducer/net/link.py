@@ -165,17 +165,6 @@ class BrokerLink:
             return connection
         return None
 
-    @property
-    def steady_connection(self) -> Connection | None:
-        """The connection that takes a request as long as nobody looks at it, whatever the time."""
-        connection = self.ready_connection(self._around.loop_time())
-        return connection if self._renew_at == _INFINITY else None
-
-    def settle(self) -> None:
-        """Has everything counted that the connection has put off."""
-        if self._connection is not None:
-            self._connection.settle()
-
     def can_connect(self, now: float) -> bool:
         """Whether a dial, or the renewal of the session, may start now."""
         if self._state is NodeState.READY:
@@ -359,7 +348,6 @@ class BrokerLink:
         reader, writer = await self._open_stream()
         self._state = NodeState.HANDSHAKING
         self._setup_failures = 0
-        # Not by a renewal: of the answers to lone records nothing is heard here.
         self._proved_useful = False
         connection = Connection(
             reader,

@@ -30,20 +30,3 @@ class ConnectionObserver(Protocol):
 
     def connection_failed(self, connection: Connection, error: KafkaError, lost: int) -> None:
         """The connection is over, and this many requests have failed with it."""
-
-
-class Unnoted(Protocol):
-    """Requests that were written and are not remembered by their connections yet."""
-
-    def take_note(self) -> None:
-        """Somebody is about to look: `Connection.track` them, or `forget` those with an answer."""
-
-    def in_flight(self, connection: Connection) -> int:
-        """How many wait for their answer on this connection."""
-        ...
-
-    def is_answered_by(self, connection: Connection, data: bytes) -> bool:
-        """Whether the data answers the oldest of this connection, no more; who waits is told.
-
-        `Connection.forget` is to follow, at the latest when somebody looks.
-        """

@@ -3,7 +3,7 @@
 Owns: the choice between the native core and its pure-Python twin (`AIOPRODUCER_IMPL` = `native` or
 `pure`; unset = native where it is compiled). Must not know: sockets, policy, batching decisions.
 
-    _native.pyx / _pure.py   RecordBatchBuilder, murmur2, record_size_bound, request_alone
+    _native.pyx / _pure.py   RecordBatchBuilder, murmur2, record_size_bound, single_record_request
     batch.py                 batch header, CRC, reader
     codecs.py                compression
 
@@ -62,7 +62,7 @@ if TYPE_CHECKING or IMPLEMENTATION == "native":
         murmur2,
         murmur2_partition,
         record_size_bound,
-        request_alone,
+        single_record_request,
     )
 else:
     from aioproducer.records._pure import (
@@ -70,7 +70,7 @@ else:
         murmur2,
         murmur2_partition,
         record_size_bound,
-        request_alone,
+        single_record_request,
     )
 
 if TYPE_CHECKING:
@@ -88,5 +88,5 @@ __all__ = [
     "murmur2",
     "murmur2_partition",
     "record_size_bound",
-    "request_alone",
+    "single_record_request",
 ]

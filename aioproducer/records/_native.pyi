@@ -33,7 +33,7 @@ class RecordBatchBuilder:
     def release(self) -> None: ...
     def body(self) -> memoryview: ...
 
-def request_alone(
+def single_record_request(
     builder: BatchBuilder,
     front: bytes,
     back: bytes,

@@ -3,7 +3,7 @@
 """The native core: records encoded straight into the batch's buffer, and the murmur2 hash.
 
 Owns: the hot path of the library, `RecordBatchBuilder.try_append`, and the request of a record that
-is sent alone. Must not know: compression, sockets. `_pure.py` is its twin: same names, same bytes,
+is sent directly. Must not know: compression, sockets. `_pure.py` is its twin: same names, same bytes,
 same errors. What takes several arguments takes them by position: names would make the wheel larger.
 
 Invariants:
@@ -220,7 +220,7 @@ cdef uint8_t *put_int(uint8_t *out, uint64_t value, Py_ssize_t size) noexcept:
     return out + size
 
 
-def request_alone(RecordBatchBuilder builder not None, bytes front, bytes back, bint is_flexible,
+def single_record_request(RecordBatchBuilder builder not None, bytes front, bytes back, bint is_flexible,
                   int64_t producer_id, int16_t producer_epoch, int32_t base_sequence, /):
     """See `_pure.py`."""
     global crc32c

@@ -1,7 +1,7 @@
 """The pure-Python twin of the native core: same names, same bytes, no compiler needed.
 
 Owns: encoding of records (KIP-98 record format v2), the murmur2 hash, the request of a record that
-is sent alone. Must not know: compression, sockets.
+is sent directly. Must not know: compression, sockets.
 
 How it stays quick: varints below 8192 come from a table; consecutive records of one millisecond
 share their encoded timestamp; a record is one `bytes.join`; records reach the buffer in `body()`,
@@ -23,7 +23,7 @@ from aioproducer.records._validation import (
     released_error,
     timestamp_error,
 )
-from aioproducer.records.batch import encode_alone
+from aioproducer.records.batch import encode_single_record
 from aioproducer.records.protocol import BatchBuilder, Payload
 from aioproducer.types import HeaderPairs
 
@@ -231,7 +231,7 @@ class RecordBatchBuilder:
         return self._view[: self.size]
 
 
-def request_alone(
+def single_record_request(
     builder: BatchBuilder,
     front: bytes,
     back: bytes,
@@ -252,7 +252,7 @@ def request_alone(
     Raises:
         ValueError: the builder has released its buffer.
     """
-    encoded = encode_alone(builder, producer_id, producer_epoch, base_sequence)
+    encoded = encode_single_record(builder, producer_id, producer_epoch, base_sequence)
     length = varint(encoded.size + 1) if is_flexible else _INT32.pack(encoded.size)
     rest = b"".join((front[_INT32.size :], length, *encoded.buffers, back))
     return _INT32.pack(len(rest)) + rest

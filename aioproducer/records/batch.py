@@ -38,8 +38,8 @@ __all__ = [
     "DecodedRecord",
     "EncodedBatch",
     "RecordBatch",
-    "encode_alone",
     "encode_batch",
+    "encode_single_record",
     "parse_header",
     "read_batches",
 ]
@@ -130,7 +130,7 @@ def encode_batch(
     return EncodedBatch(_header(leader_epoch, tail, body), body, count, codec)
 
 
-def encode_alone(
+def encode_single_record(
     builder: BatchBuilder, producer_id: int, producer_epoch: int, base_sequence: int
 ) -> EncodedBatch:
     """A builder's records as a batch that is not compressed and of no transaction."""

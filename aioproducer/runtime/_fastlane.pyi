@@ -8,7 +8,6 @@ from aioproducer.core.partitioners import BuiltInPartitioner
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.runtime._puredelivery import Delivery
 from aioproducer.runtime.lane import LaneSettings, OpenBatch
-from aioproducer.runtime.lone import LoneRecords
 from aioproducer.types import HeadersInput
 
 def wall_clock_ms() -> int: ...
@@ -28,6 +27,7 @@ class FastLane:
         wall_ms: Callable[[], int],
         on_full_turn: Callable[[], object],
         open_batch: OpenBatch,
+        send_spare: Callable[[], None],
     ) -> None: ...
     @property
     def open(self) -> bool: ...
@@ -64,7 +64,7 @@ class FastLane:
         meta: TopicMetadata,
         batch: ProducerBatch,
         sticky: BuiltInPartitioner | None,
-        lone: LoneRecords | None = None,
+        is_spare: bool = False,
         /,
     ) -> None: ...
     def settle(self, topic: str) -> None: ...

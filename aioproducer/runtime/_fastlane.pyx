@@ -3,7 +3,7 @@
 """The fast lane of `send()` in native code: from arguments to an appended record.
 
 Owns: the path of a record that needs no wait, the object that `producer.send(...)` returns. Must
-not know: how batches are opened, sent or answered; it says when a lone one may be.
+not know: how batches are opened, sent or answered.
 `_purelane.py` is its twin; `lane.py` has the contract of both, and says when a record may take the
 lane.
 
@@ -13,8 +13,8 @@ Ownership and lifetime
 - A builder in `TopicLane.builders` may outlive its batch: whoever closes a batch closes its
   builder, which then has no room and no `owner`. So the lane keeps no batch alive, and never
   writes to a buffer that was given back.
-- `alone` and `lone` go together: the one builder that whoever gets a record into it has to have
-  launched. Given up, that builder is closed, too.
+- `spare` is the builder of a batch that no queue has until `send_spare` is called, for its first
+  record. When the batch is given up, its builder is closed, too.
 - Every `object` field is a counted reference; nothing here is borrowed across a call into Python.
   The result handed out through `am_send` is the only reference counted by hand.
 """
@@ -143,16 +143,19 @@ cdef class FastLane:
     cdef bint sticks
     cdef dict topics
     cdef TopicLane recent  # the one of them that was looked up last, or None
-    cdef object lone  # sends the record that `alone` gets, at once
-    cdef RecordBatchBuilder alone
+    cdef object send_spare
+    cdef RecordBatchBuilder spare
 
-    def __init__(self, settings, *, metadata, loop, wall_ms, on_full_turn, open_batch):
+    def __init__(
+        self, settings, *, metadata, loop, wall_ms, on_full_turn, open_batch, send_spare
+    ):
         self.loop = loop
         self.metadata = metadata
         self.version_at = slot_offset(type(metadata), "version")
         self.wall_ms = None if wall_ms is wall_clock_ms else wall_ms
         self.on_full_turn = on_full_turn
         self.open_batch = open_batch
+        self.send_spare = send_spare
         self.records_per_turn = settings.records_per_turn
         self.size_limit = settings.size_limit
         self.hashes_keys = settings.hashes_keys
@@ -252,30 +255,25 @@ cdef class FastLane:
     cdef put(self, TopicLane lane, Py_ssize_t partition, bint by_stickiness, int64_t timestamp,
              key, value, headers, Py_ssize_t contents):
         """Writes a checked record to the partition's open batch, if that has room."""
-        cdef object found = lane.builders[partition], lone = self.lone, batch
+        cdef object found = lane.builders[partition], batch
         cdef RecordBatchBuilder builder
         cdef int32_t index
         if found is None:
             return None
         builder = <RecordBatchBuilder> found
-        if lone is not None and (
-            builder is not self.alone
-            or HEADER_SIZE + MAX_RECORD_OVERHEAD + contents > builder.capacity
-            or lane.version is not lone.version
-            or not lone.alarm.is_asleep
-        ):
-            return None
+        if builder is self.spare and MAX_RECORD_OVERHEAD + contents > builder.capacity:
+            return None  # a batch for this record would be larger
         index = builder.put(timestamp, key, value, headers, contents)
         if index < 0:
             return None
         batch = builder.owner
         if by_stickiness:
             lane.sticky_used += MAX_RECORD_OVERHEAD + contents
-        if lone is not None:
+        if builder is self.spare:
             if by_stickiness:
                 lane.sticky_used += HEADER_SIZE
-            self.lone = self.alone = None
-            lone.launch()
+            self.spare = None
+            self.send_spare()
         return self.delivery(
             batch, index, timestamp,
             -1 if key is None else <int32_t> len(<bytes> key),
@@ -312,10 +310,9 @@ cdef class FastLane:
             lane.version = version
         return lane
 
-    def adopt(self, meta, batch, sticky, lone=None, /):
+    def adopt(self, meta, batch, sticky, bint is_spare=False, /):
         """See `lane.Lane`."""
         cdef TopicLane lane = self.topics.get(meta.name)
-        self.lone = self.alone = None
         if not self.open:
             return
         if lane is None or lane.meta is not meta:
@@ -326,11 +323,10 @@ cdef class FastLane:
             lane.builders = [None] * len(meta.partitions)
             lane.sticky_partition = -1
         self.thread = PyThread_get_thread_ident()
-        if (batch.full and lone is None) or type(batch.builder) is not RecordBatchBuilder:
+        if batch.full or type(batch.builder) is not RecordBatchBuilder:
             return
-        if lone is not None:
-            self.lone = lone
-            self.alone = batch.builder
+        if is_spare:
+            self.spare = batch.builder
         batch.builder.owner = batch  # before a record can find the builder
         lane.builders[<Py_ssize_t> batch.topic_partition.partition] = batch.builder
         if sticky is not None and self.sticks:
@@ -361,7 +357,7 @@ cdef class FastLane:
         """Lets no record in any more."""
         self.open = False
         self.topics.clear()
-        self.recent = None
+        self.recent = self.spare = None
 
 
 # -- calls -----------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The pure-Python twin of the native fast lane: same names, same records, no compiler needed.
 
 Owns: the quick path of a record that needs no wait. Must not know: how batches are opened, sent or
-answered; it says when a lone one may be. See `lane.py` for the contract.
+answered. See `lane.py` for the contract.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from aioproducer.core.producer_batch import ProducerBatch
     from aioproducer.records.protocol import BatchBuilder
     from aioproducer.runtime.lane import LaneSettings, OpenBatch
-    from aioproducer.runtime.lone import LoneRecords
 
 _TIMESTAMPS = 2**63
 
@@ -68,6 +67,7 @@ class FastLane:
         wall_ms: Callable[[], int],
         on_full_turn: Callable[[], object],
         open_batch: OpenBatch,
+        send_spare: Callable[[], None],
     ) -> None:
         self.waiting = 0
         self.records_this_turn = 0
@@ -83,10 +83,9 @@ class FastLane:
         self._on_full_turn = on_full_turn
         self._open_batch = open_batch
         self._topics: dict[str, _TopicLane] = {}
-        self._lone: LoneRecords | None = None
-        """Sends the record that `_alone` gets, at once."""
-        self._alone: BatchBuilder | None = None
-        self._alone_room = 0
+        self._send_spare = send_spare
+        self._spare: BatchBuilder | None = None
+        self._spare_room = 0
 
     def append(
         self,
@@ -172,14 +171,9 @@ class FastLane:
             by_stickiness = True
             partition = lane.partition if lane.used + size < lane.room else None
         builder = None if partition is None else lane.builders[partition]
-        index, lone = -1, self._lone
-        if lone is not None and (
-            builder is not self._alone
-            or HEADER_SIZE + size > self._alone_room
-            or lane.version != lone.version
-            or not lone.alarm.is_asleep
-        ):
-            builder = None
+        index = -1
+        if builder is self._spare and size > self._spare_room:
+            builder = None  # a batch for this record would be larger
         if builder is not None:
             index = builder.try_append(timestamp_ms, key, value, headers)
         if builder is None or index < 0:
@@ -188,11 +182,11 @@ class FastLane:
         batch: Any = builder.owner
         if by_stickiness:
             lane.used += size
-        if lone is not None:
+        if builder is self._spare:
             if by_stickiness:
                 lane.used += HEADER_SIZE
-            self._lone = self._alone = None
-            lone.launch()
+            self._spare = None
+            self._send_spare()
         key_size = -1 if key is None else len(key)
         return self.delivery(
             batch, index, timestamp_ms, key_size, -1 if value is None else len(value)
@@ -225,11 +219,10 @@ class FastLane:
         meta: TopicMetadata,
         batch: ProducerBatch,
         sticky: BuiltInPartitioner | None,
-        lone: LoneRecords | None = None,
+        is_spare: bool = False,
         /,
     ) -> None:
         """See `lane.Lane`."""
-        self._lone = self._alone = None
         if not self.open:
             return
         lane = self._topics.get(meta.name)
@@ -237,10 +230,10 @@ class FastLane:
             self.forget(meta.name)
             lane = self._topics[meta.name] = _TopicLane(meta, self._metadata.version)
         builder = batch.builder
-        if (batch.full and lone is None) or builder is None:
+        if batch.full or builder is None:
             return
-        if lone is not None:
-            self._lone, self._alone, self._alone_room = lone, builder, batch.size
+        if is_spare:
+            self._spare, self._spare_room = builder, batch.size - HEADER_SIZE
         builder.owner = batch  # before a record can find the builder
         lane.builders[batch.topic_partition.partition] = builder
         if sticky is not None and self._settings.sticks:
@@ -269,6 +262,7 @@ class FastLane:
         """Lets no record in any more."""
         self.open = False
         self._topics.clear()
+        self._spare = None
 
 
 def shorten(cls: type, name: str, function: Callable[..., object], waits: bool, /) -> None:

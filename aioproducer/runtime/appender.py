@@ -154,6 +154,8 @@ class RecordAppender:
     @takes_headers.setter
     def takes_headers(self, takes: bool) -> None:
         self._check.takes_headers = takes
+        if not takes:
+            self.placing.drop_spare()
 
     def admit_by(self, admission: Admission) -> None:
         """Every record belongs to a transaction from now on."""
@@ -179,6 +181,7 @@ class RecordAppender:
     def close(self, error: KafkaError) -> None:
         """Takes no record any more; calls that wait for serializers raise this error."""
         self.lane.close()
+        self.placing.drop_spare()
         self.serializing.close(error)
 
     async def append(

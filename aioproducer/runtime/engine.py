@@ -111,13 +111,13 @@ class ProducerEngine:
     ) -> None:
         self.config = config
         self.loop = loop
-        self._stats = ProducerStats(sampling=settings.sampling(config))
+        self.stats: ProducerStats = ProducerStats(sampling=settings.sampling(config))
         self.started_at_ms: int = wall_ms()
         self.failure: KafkaError | None = None
         self.closing: bool = False
         self._started_at = loop.time()
         self._closer: asyncio.Task[None] | None = None
-        self._closing_alone: asyncio.Task[None] | None = None
+        self._close_task: asyncio.Task[None] | None = None
         self._drain: asyncio.Task[None] | None = None
         self._connector: asyncio.Task[None] | None = None
         self._start_error: KafkaError | None = None
@@ -141,14 +141,14 @@ class ProducerEngine:
         sequencer = settings.make_sequencer(config, self._transactions)
         self._wake_ups = WakeUps(self.loop)
         self.unretrieved: UnretrievedFailures = UnretrievedFailures(
-            self.loop, self._stats, config.on_delivery_error
+            self.loop, self.stats, config.on_delivery_error
         )
-        self._pool = BufferPool(
+        self.pool: BufferPool = BufferPool(
             config.buffer_memory, config.batch_size, HEADER_SIZE, config.buffer_max_records
         )
         self.accumulator: RecordAccumulator = RecordAccumulator(
             settings.accumulator_settings(config),
-            self._pool,
+            self.pool,
             self.metadata,
             sequencer,
             owner=self._wake_ups,
@@ -160,7 +160,7 @@ class ProducerEngine:
             sequencer,
             settings.sender_settings(config),
             rng=rng,
-            stats=self._stats,
+            stats=self.stats,
             latencies=self._latencies,
             on_data_loss=self._on_data_loss,
             on_forgotten=self._on_forgotten,
@@ -198,9 +198,7 @@ class ProducerEngine:
         in_turn = self.interception.sees_records
         self._before_answer = _nothing if in_turn else self._wake_ups.hold
         self._resume = _nothing if in_turn else self._wake_ups.run_now
-        self.memory: BufferMemory = BufferMemory(
-            self._pool, loop, self._stats, self._on_memory_wait
-        )
+        self.memory: BufferMemory = BufferMemory(self.pool, loop, self.stats, self._on_memory_wait)
         self.sender_task: SenderTask = SenderTask(
             self.sender,
             self.client,
@@ -215,7 +213,6 @@ class ProducerEngine:
             transactions=self._transactions,
             after_dispatch=None if config.metadata_max_age_ms else self.metadata.outdate,
             before_answer=self._before_answer,
-            resume=self._resume,
         )
         self.appender: WholeBatchAppender = WholeBatchAppender(
             settings.appender_settings(config),
@@ -229,7 +226,7 @@ class ProducerEngine:
             latencies=self._latencies,
             loop=loop,
             wall_ms=wall_ms,
-            stats=self._stats,
+            stats=self.stats,
         )
         self._flushing = Flushing(self.accumulator, self.metadata, loop, self.sender_task.wake)
         self.transactions: TransactionTask | None = self._make_transaction_task()
@@ -484,7 +481,7 @@ class ProducerEngine:
     def buffer_wait_ratio(self) -> float:
         """The share of the time since the start in which somebody waited for memory."""
         elapsed = self.uptime()
-        return min(1.0, self._stats.buffer_wait_time / elapsed) if elapsed > 0 else 0.0
+        return min(1.0, self.stats.buffer_wait_time / elapsed) if elapsed > 0 else 0.0
 
     async def flush(self, timeout: float | None = None, *, raise_failures: bool = False) -> int:
         """Sends everything appended so far without lingering and waits for it.
@@ -496,7 +493,7 @@ class ProducerEngine:
         try:
             left = await self._flushing.flush(timeout)
         finally:
-            self._stats.flush_time += self.loop.time() - began
+            self.stats.flush_time += self.loop.time() - began
         if raise_failures:
             self._raise_failures()
         return left
@@ -541,20 +538,20 @@ class ProducerEngine:
         """Closes without a waiting caller: the producer was dropped. Call it in any thread."""
         try:
             if asyncio._get_running_loop() is self.loop:
-                self.loop.call_soon(self._close_alone)
+                self.loop.call_soon(self._start_close)
             else:
-                self.loop.call_soon_threadsafe(self._close_alone)
+                self.loop.call_soon_threadsafe(self._start_close)
         except RuntimeError:  # the loop is closed
             self.drop()
 
-    def _close_alone(self) -> None:
+    def _start_close(self) -> None:
         if all(task.cancelling() for task in tasks_named(self.loop, _TASKS)):
             # The loop comes to its end: asyncio.run() cancels all tasks and waits for no new one.
             self._encoder.close()
             if self.telemetry is not None:
                 self.telemetry.close()
         else:
-            self._closing_alone = self.loop.create_task(self.close(), name="aioproducer-close")
+            self._close_task = self.loop.create_task(self.close(), name="aioproducer-close")
 
     def drop(self) -> None:
         """Gives everything up at once: the loop is closed."""
@@ -622,8 +619,9 @@ class ProducerEngine:
             # Without acknowledgements nothing else tells that the last bytes have left.
             in_peace = self.config.acks_value == 0 and not self._hurry
             await self.client.close(_FAREWELL_S if in_peace else 0)
-            if self.failure is not None and _is_interrupt(self.failure):
-                self.sender_task.end_all(self.failure)  # what an exception left in an answer since
+            cause = self.sender_task.interrupt or self.failure
+            if cause is not None and _is_interrupt(cause):
+                self.sender_task.end_all(cause)  # what an exception left in an answer since
             self._encoder.close()
             self.interception.close()
             if self._reporting is not None:
@@ -670,23 +668,6 @@ class ProducerEngine:
                 "the producer is closed", advice="create a new producer to send more"
             )
 
-    def reading_time(self) -> float:
-        """The loop time, with everything counted until then: for who keeps a metric to read it."""
-        self.accumulator.settle()
-        return self.loop.time()
-
-    @property
-    def stats(self) -> ProducerStats:
-        """What was counted so far."""
-        self.accumulator.settle()
-        return self._stats
-
-    @property
-    def pool(self) -> BufferPool:
-        """The memory for records, of which as much is free as nobody uses any more."""
-        self.accumulator.settle()
-        return self._pool
-
     # -- events ----------------------------------------------------------------------------------
 
     def _on_network_event(self) -> None:
@@ -695,6 +676,7 @@ class ProducerEngine:
             # As Java's client after any disconnect; `health()` then tells whether brokers are left.
             self.metadata.request_update(self.loop.time())
         self.sender_task.on_network_event()
+        self.appender.placing.lend_spare()
         self.metadata_task.wake()
         if self.transactions is not None:
             self.transactions.wake()
@@ -705,7 +687,6 @@ class ProducerEngine:
             self.transactions.on_sender_turn()
 
     def _on_metadata_update(self) -> None:
-        self.accumulator.settle()
         self._latencies.retain(self.metadata.cluster.nodes)
         old = are_old(self.client.highest_version(ApiKey.PRODUCE))
         self.appender.takes_headers = not old
@@ -715,7 +696,7 @@ class ProducerEngine:
         if self.metadata.last_answer_is_full:
             # Reads every topic, as the answer does; what expired has no other way to be known.
             self.appender.placing.forget_topics()
-            self._stats.retain(cluster.topics)
+            self.stats.retain(cluster.topics)
             self.accumulator.forget_topics()
         self.accumulator.on_metadata_update(self.loop.time())
         if self.appender.early is not None:

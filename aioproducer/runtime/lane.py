@@ -15,8 +15,7 @@ Invariants
   and `OpenBatch` raise here, as they do there.
 - The lane passes nobody who waits for memory (`waiting`), and pauses as often as the general lane
   (`records_this_turn`).
-- A batch that is lent for one record (`adopt` with `lone`) is the only one open then: its record is
-  launched at once, and nothing else goes into it.
+- `send_spare` is called at once when a spare batch (`adopt` with `is_spare`) has got a record.
 - The account of a topic's sticky partitioner is in one place at a time: `adopt` lends it to the
   lane, `settle` takes it back.
 """
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from aioproducer.core.partitioners import BuiltInPartitioner
     from aioproducer.core.producer_batch import ProducerBatch
     from aioproducer.runtime._puredelivery import Delivery
-    from aioproducer.runtime.lone import LoneRecords
 
 __all__ = [
     "LANE_IMPLEMENTATION",
@@ -147,15 +145,14 @@ class Lane(Protocol):
         meta: TopicMetadata,
         batch: ProducerBatch,
         sticky: BuiltInPartitioner | None,
-        lone: LoneRecords | None = None,
+        is_spare: bool = False,
         /,
     ) -> None:
         """Records for this batch, which is open, may come in here.
 
         Args:
             sticky: the partitioner that chose the partition, None when it was chosen otherwise.
-            lone: whose `ready` batch that is: one record may come, in the cluster known there and
-                while the sender sleeps, and then it is to `launch` the batch.
+            is_spare: whether no queue has it yet.
         """
         ...
 

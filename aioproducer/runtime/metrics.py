@@ -84,7 +84,7 @@ class MetricsRegistry:
 
 
 def _of_engine(engine: ProducerEngine) -> Iterator[LiveMetric]:
-    clock = engine.reading_time
+    clock = engine.loop.time
     for row in PRODUCER_ROWS:
         yield LiveMetric(
             row.name, PRODUCER, _Reading(engine, row.value, clock), row.kind, row.description

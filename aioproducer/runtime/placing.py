@@ -30,7 +30,6 @@ from aioproducer.types import HeaderPairs
 if TYPE_CHECKING:
     from aioproducer.core.cluster import TopicMetadata
     from aioproducer.core.metadata import Metadata
-    from aioproducer.runtime.lone import LoneRecords
     from aioproducer.runtime.sender_task import SenderTask
 
 RECORDS_PER_TURN = 1000
@@ -70,10 +69,8 @@ class Placing:
         self._check = check
         self._stickiness = stickiness
         self._loop = loop
-        self._lone = sender_task.lone
+        self._direct = sender_task.direct
         self._lingers = accumulator.settings.linger > 0
-        if self._lone is not None:
-            self._lone.on_ready = self._lend
         self._opened_this_turn = 0
         self._turn_is_counted = False
         self._on_record_opens: OnOpened = None
@@ -89,13 +86,14 @@ class Placing:
             wall_ms=wall_ms,
             on_full_turn=self._count_till_next_turn,
             open_batch=self._append_checked,
+            send_spare=self._send_spare,
         )
 
     @contextmanager
     def opening(self, on_opened: OnOpened) -> Iterator[None]:
         """Within the block, which does not wait, the lane's records have this `on_opened`."""
         if on_opened is not None:
-            self._accumulator.settle()  # nor does the lane send a record alone
+            self.drop_spare()  # which is sent at once
         self._on_record_opens = on_opened
         try:
             yield
@@ -112,18 +110,13 @@ class Placing:
         return self._accumulator.settings.first_size(record.size)
 
     def try_append(self, record: OutgoingRecord) -> ProducerBatch | None:
-        """Appends to an open batch, or sends the record if it is alone; None when neither can be.
+        """Appends to an open batch; None when that cannot be.
 
         Raises:
             SerializationError: key, value or headers are nothing that can be written.
         """
-        lone = self._lone
-        if (lone is not None and lone.is_under_way) or self._accumulator.quiet:
-            if lone is None:
-                return None
-            if record.on_opened is None:
-                return self._try_alone(lone, record)
-            self._accumulator.settle()
+        if self._accumulator.quiet:
+            return None
         if record.partition is None:
             batch = self._try_append_stickily(record)
         else:
@@ -134,8 +127,16 @@ class Placing:
 
     def try_open(self, record: OutgoingRecord, size: int) -> ProducerBatch | None:
         """Appends to a new batch of that many `batch_bytes`; None when there is no memory now."""
-        buffer = self._pool.try_allocate(size)
-        return None if buffer is None else self.open(record, buffer, size)
+        buffer = None
+        try:
+            buffer = self._pool.try_allocate(size)
+            return None if buffer is None else self._open(record, buffer, size)
+        except KafkaError:
+            raise
+        except BaseException as interrupt:
+            if buffer is not None or not isinstance(interrupt, MemoryError):
+                self._sender_task.on_interrupt(interrupt)  # nothing tells whose buffer it is
+            raise
 
     def open(self, record: OutgoingRecord, buffer: bytearray, size: int) -> ProducerBatch:
         """Appends to a new batch on this buffer, right behind a `try_append` that found no room.
@@ -162,14 +163,12 @@ class Placing:
                 partition = self._after_put_off_switch(sticky, partition, meta)
         now = self._loop.time()
         try:
-            batch = self._accumulator.append_in_new_batch(
-                record, partition, now, buffer=buffer, size=size
-            )
+            batch = self._accumulator.begin_batch(record, partition, now, buffer=buffer, size=size)
         except (TypeError, ValueError) as error:
             self._pool.deallocate(buffer, size)
             raise SerializationError(str(error), topic=meta.name) from error
         is_full = batch.full
-        self._on_opened(size, now, may_hurry=record.on_opened is None)
+        self._send(batch, now, record.on_opened)
         if sticky is not None:
             self._stickiness.weigh(sticky, meta, now)
             sticky.update(partition, record.size, meta, enable_switch=is_full)
@@ -185,7 +184,6 @@ class Placing:
         """
         first = records[0]
         meta, partition, sticky = first.meta, first.partition, None
-        self._accumulator.settle()
         if partition is None:
             sticky = self.sticky_of(meta.name)
             partition = sticky.peek(meta)
@@ -225,8 +223,40 @@ class Placing:
         self.lane.settle(topic)
         return self._stickiness.of(topic)
 
+    def lend_spare(self) -> None:
+        """Put a spare batch into the fast lane after a record sent directly is acknowledged.
+
+        Not while another batch is incomplete: the next record is not likely to leave directly.
+        """
+        direct = self._direct
+        place = None if direct is None else direct.take_acknowledged()
+        if direct is None or place is None or not self._accumulator.quiet:
+            return
+        meta = self._metadata.topic(place.topic)
+        if (
+            meta is None
+            or place.partition >= len(meta.partitions)
+            or not self._check.takes_headers
+            or not self.lane.open
+        ):
+            return
+        spare = direct.spare_for(place)
+        if spare is None:
+            return
+        sticky = self.sticky_of(place.topic)
+        sticks = sticky.current == place.partition and not sticky.overstays
+        if sticks:
+            self._stickiness.weigh(sticky, meta, self._loop.time())
+        self.lane.adopt(meta, spare, sticky if sticks else None, True)
+
+    def drop_spare(self) -> None:
+        """Keep the next record from being sent directly by the fast lane."""
+        if self._direct is not None:
+            self._direct.drop_spare()
+
     def forget_topics(self) -> None:
         """Drops what is kept per topic for those that expired from the metadata."""
+        self.drop_spare()
         self.lane.retain(self._metadata.cluster.topics)
         self._stickiness.forget_topics(self._metadata)
 
@@ -260,34 +290,27 @@ class Placing:
             return self._handle(batch, batch.count - 1, timestamp_ms, key, value)
         return self.delivery(record, batch)
 
-    def _try_alone(self, lone: LoneRecords, record: OutgoingRecord) -> ProducerBatch | None:
-        """Sends the record, when nothing else is under way; it waits for no turn of the loop."""
-        meta, partition, sticky = record.meta, record.partition, None
-        if partition is None:
-            sticky = self.sticky_of(meta.name)
-            partition = sticky.stays_at(meta)
-        batch, now = None, self._loop.time()
-        if partition is not None:
-            batch = lone.try_send(record, partition, now)
-        if batch is None:
-            self._accumulator.settle()
-        elif sticky is not None and partition is not None:
-            self._stickiness.weigh(sticky, meta, now)
-            # It had room until then.
-            sticky.update(partition, record.size, meta, enable_switch=False)
-        return batch
-
-    def _lend(self, batch: ProducerBatch) -> None:
-        """A batch is ready for a lone record, which may come on the fast lane."""
-        topic, partition = batch.topic_partition
-        meta = self._metadata.topic(topic)
-        if meta is None or not self._check.takes_headers:
+    def _send(self, batch: ProducerBatch, now: float, on_opened: OnOpened = None) -> None:
+        """Send a batch that no queue has yet, or put it into its queue."""
+        if on_opened is None and self._direct is not None and self._direct.send(batch, now):
             return
-        sticky = self.sticky_of(topic)
-        sticks = sticky.stays_at(meta) == partition
-        if sticks:
-            self._stickiness.weigh(sticky, meta, self._loop.time())
-        self.lane.adopt(meta, batch, sticky if sticks else None, self._lone)
+        if on_opened is not None and not batch.full:
+            batch.gathering = True
+            on_opened(batch)
+        self._accumulator.enqueue(batch, now)
+        self._on_opened(batch.size, now, may_hurry=on_opened is None)
+
+    def _send_spare(self) -> None:
+        """The spare batch has got its record in the fast lane."""
+        direct, spare = self._direct, None
+        if direct is None:
+            raise RuntimeError("there is no spare batch")
+        try:
+            spare = direct.take_spare()
+            self._send(spare, self._loop.time())
+        except BaseException as interrupt:
+            self._sender_task.on_interrupt(interrupt, () if spare is None else (spare,))
+            raise
 
     def _try_append_stickily(self, record: OutgoingRecord) -> ProducerBatch | None:
         sticky = self.sticky_of(record.meta.name)

@@ -5,9 +5,9 @@ task ends. Must not know: which batch is due, what an answer means.
 
 Invariants
 - Responses are handled where they are read, not in tasks: nothing to leak.
-- What is due while nothing is under way leaves at once, without a turn of the task (`hurry`). As
-  with Nagle's rule (RFC 896), what comes behind it gathers: here until the task's turn. Not so a
-  record that comes some time behind others that are alone in their requests.
+- What is due while nothing is in flight leaves at once, without a turn of the task (`hurry`,
+  `direct`). As with Nagle's rule (RFC 896), what comes after it gathers: here until the task's
+  turn. Not so a record that comes 0.1 ms or more after single records in flight (`_may_leave`).
 - However this task ends (close, cancellation by a framework, a bug), `on_end` runs and every waiter
   learns why: nobody is left hanging on a dead sender.
 """
@@ -36,8 +36,8 @@ from aioproducer.net.client import NetworkClient, PreparedRequest
 from aioproducer.net.in_flight import outcome_of
 from aioproducer.records.message_set import magic_for
 from aioproducer.runtime.alarm import Alarm
+from aioproducer.runtime.direct import DirectSends
 from aioproducer.runtime.encoder import BatchEncoder
-from aioproducer.runtime.lone import LoneRecords
 from aioproducer.runtime.old_brokers import without_producer_ids
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.init_producer_id import (
@@ -80,12 +80,12 @@ class SenderTask:
         after_turn: called when a turn may have asked for metadata or ended batches.
         after_dispatch: called when a request is out.
         before_answer: called before an answer is handled; `on_network_event` is to follow.
-        resume: lets in who awaited what was answered; may be called before that event.
         transactions: those the batches belong to, if any.
         on_end: called once when the task ends, with the cause, or None after `stop()`.
 
     Attributes:
-        lone: sends what is alone; None with a linger, transactions, compression or without answers.
+        direct: sends single records; None with a linger, transactions, compression or without
+            answers.
     """
 
     def __init__(
@@ -104,7 +104,6 @@ class SenderTask:
         transactions: TransactionManager | None = None,
         after_dispatch: Callable[[], None] | None = None,
         before_answer: Callable[[], None] = lambda: None,
-        resume: Callable[[], None] = lambda: None,
     ) -> None:
         self._sender = sender
         self._client = client
@@ -129,7 +128,7 @@ class SenderTask:
         self._interrupted: list[ProducerBatch] = []
         self._preparing: dict[asyncio.Task[None], None] = {}
         self._task: asyncio.Task[None] | None = None
-        self.lone: LoneRecords | None = None
+        self.direct: DirectSends | None = None
         if (
             acks
             and transactions is None
@@ -139,18 +138,17 @@ class SenderTask:
             and sender.accumulator.pool.ceiling == NO_CEILING
             and not encoder.compresses
         ):
-            self.lone = LoneRecords(
+            self.direct = DirectSends(
                 sender,
-                client,
                 metadata,
-                self._alarm,
                 client_id=client_id,
                 acks=acks,
                 timeout=request_timeout,
                 loop_time=loop.time,
-                before_answer=before_answer,
-                resume=resume,
-                on_answer=self._on_answer,
+                may_leave=self._may_leave,
+                before_answer=self._before_direct_answer,
+                on_sent=self._on_sent_directly,
+                on_end=self._on_answer,
                 on_failure=self._not_dispatched,
                 on_interrupt=self.on_interrupt,
             )
@@ -170,11 +168,10 @@ class SenderTask:
 
         True if now. May be called by whoever appends, so that nothing is raised here.
         """
-        sender, alarm = self._sender, self._alarm
-        held = sender.accumulator.held
-        if not alarm.is_asleep or (held and (alarm.is_burst or not sender.accumulator.trickles)):
-            self.wake()
+        if not self._may_leave():
             return False
+        sender = self._sender
+        held = sender.accumulator.held
         try:
             now = self._loop.time()
             self._act(now)
@@ -192,6 +189,20 @@ class SenderTask:
         """Fails one batch that is on no queue and that no transport has."""
         self._sender.fail(batch, error)
 
+    def _may_leave(self) -> bool:
+        """Return whether what is due may leave without a turn of the task; else wake the task.
+
+        It may while the task sleeps and nothing is in flight, or only batches of one record and no
+        record came, left or was acknowledged in the last 0.1 ms.
+        """
+        alarm, accumulator = self._alarm, self._sender.accumulator
+        if alarm.is_asleep and (
+            not accumulator.held or (accumulator.has_only_single_records and not alarm.is_burst)
+        ):
+            return True
+        self.wake()
+        return False
+
     def on_interrupt(self, error: BaseException, batches: Sequence[ProducerBatch] = ()) -> None:
         """An exception came in the middle of something: the task ends with it.
 
@@ -202,20 +213,25 @@ class SenderTask:
         self._broken = _died_of(error)
         self.wake()
 
+    @property
+    def interrupt(self) -> ProducerFailedError | None:
+        """Why the task ends or has ended, if an exception came in the middle of something."""
+        return self._broken
+
     def end_all(self, error: KafkaError) -> None:
         """Fail every batch without an outcome, in whatever state an exception has left it."""
-        lone = [] if self.lone is None else self.lone.batches()
-        self._sender.end_all(error, [*lone, *self._interrupted])
+        self._sender.end_all(error, self._interrupted)
         self._interrupted.clear()
 
     def on_network_event(self) -> None:
         """A connection came, went, has room or was answered: has a turn soon if that is needed."""
-        lone = self.lone
-        if self._answered or (lone is not None and lone.answered):
+        direct, accumulator = self.direct, self._sender.accumulator
+        answered = self._answered or (
+            direct is not None and direct.acknowledged is not None and not accumulator.quiet
+        )
+        if answered:
             self._answered = False
-            followed = lone is not None and lone.follow_up()
-            if not followed or self._sender.fatal_error is not None:
-                self._look_ahead()
+            self._look_ahead()
         else:
             now = self._now()
             self._turn_at(self._sender.next_turn_after_connection_change(now), now)
@@ -246,6 +262,8 @@ class SenderTask:
         self._on_end(self._cause_of_end(task))
 
     def _cause_of_end(self, task: asyncio.Task[None]) -> KafkaError | None:
+        if self._broken is not None:
+            return self._broken
         if task.cancelled():
             if self._stopping:
                 return None
@@ -387,8 +405,10 @@ class SenderTask:
             self._not_dispatched(node_id, live, error)
             return
         self._sender.on_dispatched(node_id, live)
-        if self.lone is not None and len(live) == 1 and live[0].count == 1:
-            self.lone.learn(node_id, live[0], version)
+        if self.direct is not None and len(live) == 1 and live[0].count == 1:
+            link = self._client.link(node_id)
+            if link is not None:
+                self.direct.learn(node_id, link, live[0], version)
         if self._after_dispatch is not None:
             self._after_dispatch()
 
@@ -404,6 +424,14 @@ class SenderTask:
         except BaseException as error:
             self.on_interrupt(error, batches)
             raise
+
+    def _on_sent_directly(self, expires_at: float) -> None:
+        self._alarm.advance(expires_at)
+        self._alarm.on_acted()
+
+    def _before_direct_answer(self) -> None:
+        self._alarm.on_acted()
+        self._before_answer()
 
     def _on_end_of_request(
         self,

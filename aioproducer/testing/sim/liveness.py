@@ -62,10 +62,7 @@ class LivenessWatch:
 
 
 def _is_running(engine: ProducerEngine) -> bool:
-    lone = engine.sender_task.lone
-    # Of records that are alone nothing is noted, and nothing else is pending meanwhile.
-    alone = lone is not None and lone.is_under_way
-    return engine.failure is None and not engine.closing and not alone
+    return engine.failure is None and not engine.closing
 
 
 def _broken_rules(engine: ProducerEngine, now: float) -> Iterator[str]:

@@ -183,9 +183,10 @@ class Core:
             size = max(self.accumulator.settings.batch_size, record.size)
             buffer = self.pool.try_allocate(size)
             assert buffer is not None
-            batch = self.accumulator.append_in_new_batch(
+            batch = self.accumulator.begin_batch(
                 record, partition, self.now, buffer=buffer, size=size
             )
+            self.accumulator.enqueue(batch, self.now)
         return batch
 
     def fill(self, partition: int = 0) -> ProducerBatch:

@@ -6,9 +6,8 @@ from math import inf
 
 import pytest
 
-from aioproducer.core.idempotence import REMEMBERED_S, IdempotentSequencer, ProducerIdentity
+from aioproducer.core.idempotence import IdempotentSequencer, ProducerIdentity
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
-from aioproducer.records.batch import EncodedBatch, encode_alone, encode_batch
 from aioproducer.types import TopicPartition
 
 from .support import Core, metadata_response
@@ -319,32 +318,21 @@ def test_a_turn_looks_at_ready_partitions_only(monkeypatch: pytest.MonkeyPatch) 
     assert set(looked_at) == {("t", 17)}
 
 
-def noted(core: Core, value: bytes = b"v") -> ProducerBatch:
-    """A batch that went out alone, before anybody was told."""
+def handed_out(core: Core, value: bytes = b"v") -> ProducerBatch:
+    """A batch that no queue has seen."""
     accumulator, place = core.accumulator, TopicPartition("t", 0)
-    numbers = accumulator.sequencer.numbers_of_next(place, core.now)
-    assert numbers is not None
     size = accumulator.settings.batch_size
-
-    def note() -> None:
-        assert batch is not None
-        accumulator.watch(None)
-        accumulator.take_note(batch, encoded, core.metadata.leader_epoch("t", 0))
-        accumulator.sequencer.on_sent(batch, numbers)
-
-    batch = accumulator.begin_alone(place, size, core.now)
-    accumulator.watch(note)
-    assert batch is not None
+    buffer = core.pool.try_allocate(size)
+    assert buffer is not None
+    batch = accumulator.begin_spare(place, buffer, size)
     assert batch.builder is not None
     batch.builder.try_append(1, None, value, ())
-    encoded = encode_alone(batch.builder, *numbers)
-    batch.created_at = core.now
-    accumulator.settle()
+    assert accumulator.try_hand_out(batch, core.now, core.metadata.leader_epoch("t", 0))
     return batch
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_what_was_sent_alone_is_as_if_it_had_been_drained(idempotent: bool) -> None:
+def test_a_batch_that_is_handed_out_directly_is_as_if_it_had_been_drained(idempotent: bool) -> None:
     def core() -> Core:
         if not idempotent:
             return Core(guarantee_order=True)
@@ -357,17 +345,15 @@ def test_what_was_sent_alone_is_as_if_it_had_been_drained(idempotent: bool) -> N
         core.accumulator.unmute(first.topic_partition)
         return core
 
-    alone, usual = core(), core()
-    batch = noted(alone)
+    direct, usual = core(), core()
+    batch = handed_out(direct)
     usual.append(value=b"v")
     (other,) = usual.drain(1)
     usual.accumulator.hold(other)
-    compared = {*ProducerBatch.__slots__} - {"builder", "encoded", "owner", "_on_unretrieved"}
+    compared = {*ProducerBatch.__slots__} - {"builder", "owner", "_on_unretrieved"}
     for name in compared:
         assert getattr(batch, name) == getattr(other, name), name
-    assert batch.encoded is not None
-    assert batch.encoded == encoded(other)
-    for each in (alone, usual):
+    for each in (direct, usual):
         assert each.accumulator.held
         queue = each.accumulator.queue("t", 0)
         assert queue is None or queue.muted
@@ -375,36 +361,59 @@ def test_what_was_sent_alone_is_as_if_it_had_been_drained(idempotent: bool) -> N
         assert each.drain(1) == []
 
 
-def encoded(batch: ProducerBatch) -> EncodedBatch:
-    """As the sender encodes it."""
-    builder = batch.builder
-    assert builder is not None
-    return encode_batch(
-        builder.body(),
-        count=1,
-        base_timestamp=1,
-        max_timestamp=1,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-    )
+def spare(core: Core) -> ProducerBatch:
+    buffer = core.pool.try_allocate(core.accumulator.settings.batch_size)
+    assert buffer is not None
+    size = core.accumulator.settings.batch_size
+    batch = core.accumulator.begin_spare(TopicPartition("t", 0), buffer, size)
+    assert batch.builder is not None
+    batch.builder.try_append(1, None, b"v", ())
+    return batch
 
 
-def test_who_is_not_sure_of_the_next_numbers_gives_none() -> None:
+def may_go_directly(core: Core) -> bool:
+    batch = spare(core)
+    return core.accumulator.try_hand_out(batch, core.now, core.metadata.leader_epoch("t", 0))
+
+
+def test_no_batch_is_handed_out_directly_while_another_one_waits() -> None:
+    core = Core()
+    core.append(1)
+    batch = spare(core)
+    assert not core.accumulator.try_hand_out(batch, core.now, 0)
+    assert [*core.accumulator.incomplete()] != [batch]
+    assert not core.accumulator.held
+    core.accumulator.enqueue(batch, core.now)
+    assert batch in [*core.accumulator.incomplete()]
+    assert core.drain(1)
+
+
+def test_no_batch_is_handed_out_directly_where_its_sequence_does_not_allow_it() -> None:
     core = Core(sequencer=IdempotentSequencer(5))
-    place, sequencer = TopicPartition("t", 0), core.accumulator.sequencer
-    assert sequencer.numbers_of_next(place, core.now) is None  # there is no producer id yet
+    assert not may_go_directly(core)  # there is no producer id yet
     core.sender.on_identity(ProducerIdentity(9, 3))
-    assert sequencer.numbers_of_next(place, core.now) is None  # nothing has gone out under it
-    core.append()
-    (batch,) = core.drain(1)
-    assert sequencer.numbers_of_next(place, core.now) is None  # it is in flight
-    sequencer.on_acknowledged(batch, core.now)
-    assert sequencer.numbers_of_next(place, core.now) == (9, 3, 1)
-    assert sequencer.numbers_of_next(place, core.now, behind=4) == (9, 3, 5)
-    assert sequencer.numbers_of_next(place, core.now, behind=5) is None  # so many may be in flight
-    core.now += 2 * REMEMBERED_S
-    assert sequencer.numbers_of_next(place, core.now) == (9, 3, 1)
-    assert sequencer.numbers_of_next(place, core.now, behind=1) is None  # one after an idle time
-    sequencer.on_recreated("t")
-    assert sequencer.numbers_of_next(place, core.now) is None  # the partition starts over
+    first = handed_out(core)
+    assert (first.producer_id, first.producer_epoch, first.base_sequence) == (9, 3, 0)
+    assert not may_go_directly(core)  # nothing is acknowledged under it
+    core.sender.on_acknowledged(first, BatchOutcome(base_offset=0), core.now)
+    for sequence in range(1, 6):
+        assert handed_out(core).base_sequence == sequence
+    assert not may_go_directly(core)  # so many may be in flight
+
+
+def test_no_batch_is_handed_out_directly_in_a_partition_that_is_muted() -> None:
+    core = Core(guarantee_order=True)
+    handed_out(core)
+    assert not may_go_directly(core)
+
+
+def test_a_batch_has_its_place_and_its_age_from_when_it_is_handed_out() -> None:
+    core = Core()
+    early = spare(core)
+    core.now += 50
+    late = core.append(1)
+    core.drain(1)
+    core.accumulator.hold(late)
+    assert core.accumulator.try_hand_out(early, core.now, 0)
+    assert early.ordinal > late.ordinal
+    assert early.created_at == core.now

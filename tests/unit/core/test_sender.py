@@ -401,13 +401,13 @@ def test_an_acknowledgement_of_something_else_leaves_the_batch_in_doubt(
     assert batch.possibly_persisted
 
 
-def test_a_request_that_was_sent_alone_counts_for_its_node() -> None:
+def test_a_request_that_was_sent_directly_counts_for_its_node() -> None:
     latencies = NodeLatencies(5)
     core = Core(latencies=latencies)
     batch = core.append()
     core.poll()
     batch.created_at = core.now + 100
-    core.sender.on_sent_alone(1, batch)
+    core.sender.on_dispatched_directly(1, batch)
     latencies.update(1, core.now + 104, can_drain=False)
     assert latencies.is_available(1)
 

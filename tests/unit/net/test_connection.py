@@ -6,7 +6,7 @@ import asyncio
 import gc
 import struct
 import weakref
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -474,148 +474,71 @@ def test_noise_never_hangs_a_request(noise: bytes) -> None:
     run()
 
 
-class Postponed:
-    """A request that was written, and that its connection hears of when somebody looks."""
-
-    def __init__(self, it: Fixture, timeout_s: float = 30.0) -> None:
-        self.is_noted = False
-        self.expects: bytes | None = None
-        self.future: asyncio.Future[Message | None] = it.loop.create_future()
-        self._connection = it.connection
-        self.sent_at = it.loop.time()
-        correlation_id = it.connection.next_correlation_id()
-        frame = encode_request(MetadataRequest(), 9, correlation_id, "tests")
-        deadline = self.sent_at + timeout_s
-        self.request = InFlightRequest(
-            MetadataRequest, 9, correlation_id, [frame], deadline, future=self.future
+def begin_recognised(it: Fixture, answer: object) -> list[object]:
+    """Send a request, as whose answer any frame is recognised; the list gets what it ends with."""
+    ends: list[object] = []
+    correlation_id = it.connection.next_correlation_id()
+    frame = encode_request(MetadataRequest(), 9, correlation_id, "tests")
+    it.connection.begin(
+        InFlightRequest(
+            MetadataRequest,
+            9,
+            correlation_id,
+            [frame],
+            it.loop.time() + 30,
+            on_end=lambda response, error: ends.append(error or response),
+            recognise=lambda data: answer,
         )
-        it.connection.write(self.request.buffers)
-
-    def postpone(self) -> None:
-        self._connection.watch(self)
-        self._connection.postpone(self.request.deadline)
-
-    def take_note(self) -> None:
-        assert not self.is_noted
-        self.is_noted = True
-        self._connection.watch(None)
-        self._connection.track(self.request, sent_at=self.sent_at)
-
-    def in_flight(self, connection: Connection) -> int:
-        return 1 - self.is_noted
-
-    def is_answered_by(self, connection: Connection, data: bytes) -> bool:
-        return data == self.expects
+    )
+    return ends
 
 
-async def postponed_on(it: Fixture, timeout_s: float = 30.0) -> Postponed:
-    postponed = Postponed(it, timeout_s)
-    await it.connection.flush()  # a socket takes it at once
-    postponed.postpone()
-    return postponed
-
-
-LOOKS: dict[str, Callable[[Connection], object]] = {
-    "counts what is in flight": lambda connection: connection.in_flight,
-    "grants more time": lambda connection: connection.extend_deadlines(1.0),
-    "settles": lambda connection: connection.settle(),
-}
-
-
-@pytest.mark.parametrize("look", LOOKS)
 @virtual_time
-async def test_a_postponed_request_is_noted_when_somebody_looks(look: str) -> None:
+async def test_a_recognised_answer_ends_its_request_undecoded_as_any_other_does() -> None:
     async with connected() as it:
-        postponed = await postponed_on(it)
-        assert not postponed.is_noted
-        LOOKS[look](it.connection)
-        assert postponed.is_noted
-        assert it.connection.in_flight == 1
+        recognised = object()
+        ends = begin_recognised(it, recognised)
         await it.answer()
-        await postponed.future
+        await asyncio.sleep(0)
+        assert ends == [recognised]
+        assert it.observer.responses == [recognised]
+        assert (it.connection.in_flight, it.observer.freed) == (0, 1)
 
 
 @virtual_time
-async def test_a_postponed_request_takes_its_place_among_those_in_flight() -> None:
+async def test_only_the_oldest_request_recognises_its_answer() -> None:
     async with connected() as it:
-        assert it.connection.takes_more(1)
-        postponed = await postponed_on(it)
-        assert not it.connection.takes_more(1)
-        assert it.connection.takes_more(2)
-        assert not postponed.is_noted
-        await it.answer()
-        await postponed.future
-
-
-@virtual_time
-async def test_a_request_behind_a_postponed_one_gets_its_own_answer() -> None:
-    async with connected() as it:
-        postponed = await postponed_on(it)
-        request = it.ask()
+        first = it.ask()
+        ends = begin_recognised(it, "recognised")
         await it.answer("first")
+        response = await first
+        assert isinstance(response, MetadataResponse)
+        assert (response.cluster_id, ends) == ("first", [])
         await it.answer("second")
-        answers = [await postponed.future, await request]
-        assert [answer.cluster_id for answer in answers] == ["first", "second"]
+        await asyncio.sleep(0)
+        assert ends == ["recognised"]
 
 
 @virtual_time
-async def test_a_request_behind_others_is_not_postponed() -> None:
+async def test_an_answer_that_is_not_recognised_is_decoded() -> None:
     async with connected() as it:
-        request = it.ask()
-        postponed = await postponed_on(it)
-        assert postponed.is_noted
-        for ended in (request, postponed.future):
-            await it.answer()
-            await ended
+        ends = begin_recognised(it, None)
+        await it.answer("c")
+        await asyncio.sleep(0)
+        assert [end.cluster_id for end in ends if isinstance(end, MetadataResponse)] == ["c"]
 
 
 @virtual_time
-async def test_a_request_is_not_postponed_while_bytes_wait_to_be_written() -> None:
+async def test_no_answer_is_recognised_before_its_request_is_written_to_the_end() -> None:
     async with connected() as it:
         it.transport.stall()
-        postponed = Postponed(it)
-        postponed.postpone()
-        assert postponed.is_noted
+        ends = begin_recognised(it, "recognised")
+        it.peer.writer.write(encode_response(MetadataResponse(cluster_id="c"), 9, 1))
+        await asyncio.sleep(0.1)
+        assert ends == []
         it.transport.resume()
-        await it.answer()
-        await postponed.future
-
-
-@virtual_time
-async def test_a_postponed_request_fails_with_its_connection() -> None:
-    async with connected() as it:
-        postponed = await postponed_on(it)
-        it.connection.abort(NodeDisconnectedError("over"))
-        with pytest.raises(NodeDisconnectedError):
-            await postponed.future
-        assert [lost for _, lost in it.observer.ended] == [1]
-
-
-@virtual_time
-async def test_a_postponed_request_has_its_deadline() -> None:
-    async with connected(max_idle_s=600) as it:
-        postponed = await postponed_on(it, timeout_s=2.0)
-        with pytest.raises(NodeDisconnectedError, match="not answered in time"):
-            await postponed.future
-        assert it.loop.time() - postponed.sent_at == pytest.approx(2.0)
-
-
-@virtual_time
-async def test_a_postponed_request_that_is_answered_leaves_the_connection_in_use() -> None:
-    """Its bytes count as written, and the idle time begins with its answer."""
-    async with connected(max_idle_s=10.0) as it:
-        await asyncio.sleep(6)
-        postponed = await postponed_on(it)
-        frame = postponed.request.buffers
-        it.connection.watch(None)
-        it.connection.forget(frame, postponed.sent_at, 1, it.loop.time())
-        await it.peer.request()
-        await asyncio.sleep(6)
-        assert it.connection.is_open
-        request = it.ask()
-        await it.answer()
-        await request
-        assert not postponed.is_noted
+        await asyncio.sleep(0.1)
+        assert len(ends) == 1
 
 
 @pytest.mark.parametrize("is_answered", [True, False])

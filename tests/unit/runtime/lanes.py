@@ -87,6 +87,7 @@ class Bench:
             owner=WakeUps(self.loop),
         )
         self.batches: dict[ProducerBatch, None] = {}
+        self.direct = SimpleNamespace(send=lambda batch, now: False, drop_spare=lambda: None)
         self.appender = self._appender()
         self.lane = self.appender.lane
         if not fast:
@@ -94,6 +95,7 @@ class Bench:
         self.producer._engine = SimpleNamespace(
             appender=self.appender,
             failure=None,
+            is_connecting=False,
             closing=False,
             interception=Interception((), (), self.loop),
         )
@@ -111,7 +113,7 @@ class Bench:
             metadata=self.metadata,
             waits=Waits(),
             sender_task=SimpleNamespace(
-                lone=None, sleeping_until=float("-inf"), advance=lambda until: None
+                direct=self.direct, sleeping_until=float("-inf"), advance=lambda until: None
             ),
             choose_partition=partition_chooser(config, rng),
             # Not adaptive: that looks at the real clock, which no two runs share.

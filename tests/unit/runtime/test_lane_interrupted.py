@@ -36,6 +36,7 @@ async def test_builder_without_an_owner_gets_no_record() -> None:
         wall_ms=lambda: 1,
         on_full_turn=lambda: None,
         open_batch=lambda *record: opened.append(record),
+        send_spare=lambda: None,
     )
     builder = Builder()
     batch = SimpleNamespace(

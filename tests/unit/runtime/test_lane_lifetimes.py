@@ -12,6 +12,7 @@ import pytest
 
 from aioproducer.core.produce_answers import BLAMELESS
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
+from aioproducer.runtime.direct import DirectSends
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
 
 from .lanes import Bench
@@ -68,15 +69,15 @@ async def test_references_to_what_was_sent_are_given_back():
     bench.end()
 
 
-def test_references_to_lone_records_are_given_back():
+def test_references_to_directly_sent_records_are_given_back():
     value, key, pairs = b"v" * 50, b"key-of-its-own", [("name-of-its-own", b"header-value")]
 
     async def send(kafka: VirtualKafka) -> None:
         kafka.world.network.fragments = False
         async with kafka.producer(linger_ms=0) as producer:
             engine = producer._engine
-            lone, lane = engine.sender_task.lone, engine.appender.lane
-            watched = [value, key, pairs, BatchOutcome, BLAMELESS, lone, lane, lone.launch.__func__]
+            direct, lane = engine.sender_task.direct, engine.appender.lane
+            watched = [value, key, pairs, BatchOutcome, BLAMELESS, direct, lane, DirectSends.send]
             for rounds in (20, 400):
                 gc.collect()
                 before = [sys.getrefcount(thing) for thing in watched]
@@ -84,7 +85,7 @@ def test_references_to_lone_records_are_given_back():
                 for _ in range(rounds):
                     await producer.send_and_wait("t", value, key, headers=pairs)
                     await asyncio.sleep(0.001)
-                assert lone.ready is not None
+                assert direct._spare is not None
             gc.collect()
             assert [sys.getrefcount(thing) for thing in watched] == before
             assert len(all_of(ProducerBatch)) == batches

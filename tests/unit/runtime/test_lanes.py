@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aioproducer.core.partitioners import BuiltInPartitioner
-from aioproducer.core.producer_batch import BatchOutcome
+from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
 from aioproducer.errors import KafkaError
 from aioproducer.records import record_size_bound
 from aioproducer.records.batch import HEADER_SIZE
@@ -369,60 +369,55 @@ async def overtaking(work):
     bench.end()
 
 
-class Lone:
-    """Is ready for one record, and counts how often it was told to send it."""
+class Spare:
+    """A spare batch in the lane, and how often it was to be sent."""
 
     def __init__(self, bench: Bench) -> None:
-        self.version = bench.metadata.version
-        self.alarm = SimpleNamespace(is_asleep=True)
-        self.launched = 0
+        self.sent = 0
         size = bench.config.batch_size
-        self.batch = bench.accumulator.begin_alone(TopicPartition("a", 0), size, bench.loop.time())
+        buffer = bench.pool.try_allocate(size)
+        self.batch = bench.accumulator.begin_spare(TopicPartition("a", 0), buffer, size)
         self.meta = bench.metadata.topic("a")
         self.sticky = BuiltInPartitioner("a", size, False, Random(1))
+        bench.direct.take_spare, bench.direct.send = self.take, self.send
+        bench.lane.adopt(self.meta, self.batch, self.sticky, True)
 
-    def launch(self) -> None:
-        assert self.batch.count == 1
-        self.launched += 1
+    def take(self) -> ProducerBatch:
+        return self.batch
+
+    def send(self, batch: ProducerBatch, now: float) -> bool:
+        """Stands in for `DirectSends.send`."""
+        if batch is self.batch:
+            assert batch.count == 1
+            self.sent += 1
+            batch.close()
+        return batch is self.batch
 
 
 @pytest.mark.parametrize("partition", [None, 0])
-async def test_a_record_for_a_batch_that_is_ready_for_one_is_launched(partition):
+async def test_a_record_for_a_spare_batch_is_sent_at_once(partition):
     bench = Bench(batch_size=300)
     bench.know(a=1)
-    lone = Lone(bench)
-    bench.lane.adopt(lone.meta, lone.batch, lone.sticky, lone)
+    spare = Spare(bench)
     delivery = await bench.producer.send("a", b"v", partition=partition)
-    assert (lone.launched, delivery._batch, delivery._index) == (1, lone.batch, 0)
+    assert (spare.sent, delivery._batch, delivery._index) == (1, spare.batch, 0)
     # As the first record of any batch it counts with the batch's header, if it was chosen for.
     bench.lane.settle("a")
     header_and_bound = HEADER_SIZE + record_size_bound(None, b"v", ())
-    used = 2 * 300 - lone.sticky.room
+    used = 2 * 300 - spare.sticky.room
     assert used == (header_and_bound if partition is None else 0)
+    other = await bench.producer.send("a", b"v", partition=partition)
+    assert (spare.sent, spare.batch.count) == (1, 1)
+    assert other._batch is not spare.batch
     bench.end()
 
 
-def metadata_are_new(bench: Bench, lone: Lone) -> None:
-    bench.know(a=1)
-    assert bench.metadata.topic("a") is lone.meta
-
-
-def the_sender_is_awake(bench: Bench, lone: Lone) -> None:
-    lone.alarm.is_asleep = False
-
-
-def it_is_given_up(bench: Bench, lone: Lone) -> None:
-    bench.accumulator.give_up(lone.batch)
-
-
-@pytest.mark.parametrize("happens", [metadata_are_new, the_sender_is_awake, it_is_given_up])
-async def test_a_batch_that_was_ready_gets_nothing_when(happens):
+async def test_a_spare_batch_that_is_given_up_gets_nothing():
     bench = Bench(batch_size=300)
     bench.know(a=1)
-    lone = Lone(bench)
-    bench.lane.adopt(lone.meta, lone.batch, lone.sticky, lone)
-    happens(bench, lone)
+    spare = Spare(bench)
+    spare.batch.take_buffer()
     delivery = await bench.producer.send("a", b"v")
-    assert (lone.launched, lone.batch.count) == (0, 0)
-    assert delivery._batch is not lone.batch
+    assert (spare.sent, spare.batch.count) == (0, 0)
+    assert delivery._batch is not spare.batch
     bench.end()

@@ -77,7 +77,7 @@ def test_equals_the_batch_and_the_request_made_one_by_one(
     )
     known = form(version)
     front = known.front(correlation_id)
-    request = core.request_alone(builder, front, known.back, known.is_flexible, *numbers)
+    request = core.single_record_request(builder, front, known.back, known.is_flexible, *numbers)
     assert request == b"".join(whole)
 
 
@@ -86,4 +86,4 @@ def test_a_record_whose_memory_was_given_back_has_no_request(core: ModuleType) -
     builder.try_append(T, None, b"v", ())
     builder.release()
     with pytest.raises(ValueError, match="let go of its buffer"):
-        core.request_alone(builder, form(13).front(1), b"", True, 1, 0, 0)
+        core.single_record_request(builder, form(13).front(1), b"", True, 1, 0, 0)

@@ -1,4 +1,4 @@
-"""Records that are alone leave in their `send()`; nobody can tell from what they leave behind."""
+"""Single records leave in their `send()`, and leave the same state as queued ones."""
 
 from __future__ import annotations
 
@@ -10,23 +10,21 @@ from math import inf
 
 import pytest
 
-from aioproducer.core.incomplete import IncompleteBatches
-from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.errors import NodeDisconnectedError, ProducerFencedError, UnsupportedVersionError
 from aioproducer.net.frame_tap import FrameTap
 from aioproducer.runtime.engine import ProducerEngine
 from aioproducer.testing import TopicSpec
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
-from aioproducer.types import Persistence, TopicPartition
+from aioproducer.types import Persistence
 
-from .lone_records import transport_of
+from .direct_sends import send_by_queue, transport_of
 
 BATCH_SIZE = 1000
 
 
 @pytest.mark.parametrize("partition", [None, 0])
 @pytest.mark.parametrize("key", [None, b"k"])
-def test_what_is_ready_for_a_lone_record_is_lent_to_the_fast_lane(
+def test_a_single_record_gets_into_the_spare_batch_in_the_fast_lane(
     key: bytes | None, partition: int | None
 ) -> None:
     async def run(kafka: VirtualKafka) -> None:
@@ -40,19 +38,23 @@ def test_what_is_ready_for_a_lone_record_is_lent_to_the_fast_lane(
                 sys.setprofile(None)
                 await delivery
                 await asyncio.sleep(0.01)
-            assert "launch" in called
-            assert not {"_append_checked", "_try_alone", "try_send"} & {*called}
+            assert "_send_spare" in called
+            assert not {"_append_checked", "try_open", "enqueue"} & {*called}
 
     run_virtual(run, brokers=1, topics={"t": 1})
 
 
-def test_headers_that_the_brokers_lack_do_not_pass_with_what_is_ready() -> None:
+def test_headers_that_the_brokers_lack_do_not_get_into_a_spare_batch() -> None:
     async def run(kafka: VirtualKafka) -> None:
         kafka.world.network.fragments = False
         async with kafka.producer(linger_ms=0) as producer:
-            await producer.send_and_wait("t", b"v")  # their versions are known then
+            for _ in range(3):
+                await producer.send_and_wait("t", b"v")
+                await asyncio.sleep(0.01)
             assert producer._engine is not None
             producer._engine.appender.takes_headers = False
+            with pytest.raises(UnsupportedVersionError):
+                await producer.send("t", b"v", headers=[("h", b"v")])
             for _ in range(3):
                 await producer.send_and_wait("t", b"v")
                 await asyncio.sleep(0.01)
@@ -63,7 +65,7 @@ def test_headers_that_the_brokers_lack_do_not_pass_with_what_is_ready() -> None:
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_the_topic_of_a_lone_record_under_way_is_not_forgotten(
+def test_the_topic_of_a_directly_sent_record_is_not_forgotten(
     alone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An answer about the cluster that was asked for without the topic comes in between."""
@@ -75,7 +77,7 @@ def test_the_topic_of_a_lone_record_under_way_is_not_forgotten(
             for partition in (0, 1, 0, 1):
                 await producer.send_and_wait("t", b"first", partition=partition)
             if not alone:
-                engine.appender.placing._lone = None
+                send_by_queue(producer)
             mine = next(each for each in (0, 1) if engine.metadata.cluster.leader("t", each) == 1)
             await asyncio.sleep(6)
             # Else the answer would wait for that of the record, on the same connection.
@@ -131,7 +133,7 @@ def test_an_error_behind_a_write_does_not_claim_that_nothing_was_written(
                 await producer.send_and_wait("t", b"first")
             if not alone:
                 assert producer._engine is not None
-                producer._engine.appender.placing._lone = None
+                send_by_queue(producer)
             transport = transport_of(producer)
             write, writelines = transport.write, transport.writelines
 
@@ -171,7 +173,7 @@ def test_who_hears_of_a_write_that_failed_may_send(
                 await producer.send_and_wait("t", b"first")
             assert producer._engine is not None
             if not alone:
-                producer._engine.appender.placing._lone = None
+                send_by_queue(producer)
             transport = transport_of(producer)
             tap = transport.get_protocol()
             assert isinstance(tap, FrameTap)
@@ -200,7 +202,7 @@ def test_who_hears_of_a_write_that_failed_may_send(
     run_virtual(run, brokers=1, topics={"t": 1})
 
 
-def test_a_lone_record_expires_as_any_other() -> None:
+def test_a_directly_sent_record_expires_as_any_other() -> None:
     async def run(kafka: VirtualKafka) -> None:
         async with kafka.producer(linger_ms=0, delivery_timeout_ms=40_000) as producer:
             await producer.send_and_wait("t", b"first")
@@ -242,7 +244,7 @@ def test_an_interrupt_in_a_write_ends_the_producer_and_nobody_waits(
     run_virtual(run, brokers=1, topics={"t": 1})
 
 
-def test_what_is_counted_behind_the_back_of_an_awaiter_is_counted_when_he_looks() -> None:
+def test_a_record_is_counted_before_its_awaiter_is_resumed() -> None:
     async def run(kafka: VirtualKafka) -> None:
         async with kafka.producer(linger_ms=0) as producer:
             for number in range(1, 4):
@@ -284,7 +286,7 @@ def test_a_record_that_is_sent_at_once_behind_a_fatal_answer_does_not_put_off_th
     run_virtual(run, brokers=1, topics={"t": 2})
 
 
-def test_a_metric_that_somebody_keeps_counts_the_record_he_awaited() -> None:
+def test_a_metric_that_is_kept_counts_the_awaited_record() -> None:
     async def run(kafka: VirtualKafka) -> None:
         async with kafka.producer(linger_ms=0) as producer:
             await producer.send_and_wait("t", b"first")
@@ -323,7 +325,7 @@ SIGHTS: dict[str, tuple[Callable[[ProducerEngine], float], int, int]] = {
 
 
 @pytest.mark.parametrize("sight", SIGHTS)
-def test_a_lone_record_is_seen_from_its_send_on_and_its_answer_when_it_is_awaited(
+def test_a_record_is_counted_from_its_send_on_and_its_answer_when_it_is_awaited(
     sight: str,
 ) -> None:
     see, sent, answered = SIGHTS[sight]
@@ -351,7 +353,7 @@ def test_a_lone_record_is_seen_from_its_send_on_and_its_answer_when_it_is_awaite
     run_virtual(run, brokers=1, topics={"t": 1})
 
 
-def test_what_is_kept_for_the_next_lone_record_is_there_for_one_that_has_to_queue() -> None:
+def test_the_memory_of_the_spare_batch_is_there_for_a_record_that_has_to_queue() -> None:
     async def run(kafka: VirtualKafka) -> None:
         options = {"linger_ms": 0, "batch_size": BATCH_SIZE, "buffer_memory": BATCH_SIZE}
         async with kafka.producer(**options, max_request_size=BATCH_SIZE) as producer:
@@ -366,37 +368,7 @@ def test_what_is_kept_for_the_next_lone_record_is_there_for_one_that_has_to_queu
     run_virtual(run, brokers=1, topics={"t": 1})
 
 
-QUESTIONS: dict[str, Callable[[IncompleteBatches], object]] = {
-    "whether there are any": bool,
-    "how many": len,
-    "which": lambda batches: next(iter(batches), None),
-    "whether one is there": lambda batches: None in batches,
-    "when the first expires": lambda batches: batches.next_expiry_at,
-    "what has expired": lambda batches: batches.expired(0.0),
-    "to forget one": lambda batches: batches.discard(a_batch()),
-    "to add one": lambda batches: batches.add(a_batch()),
-}
-
-
-def a_batch() -> ProducerBatch:
-    return ProducerBatch(TopicPartition("t", 0), bytearray(100), 161, now=0.0)
-
-
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_a_lone_record_is_noted_before_incomplete_batches_are_asked(question: str) -> None:
-    batches = IncompleteBatches(30.0)
-    noted = []
-
-    def note() -> None:
-        batches.before_look = None
-        noted.append(len(batches))
-
-    batches.before_look = note
-    QUESTIONS[question](batches)
-    assert noted == [0]
-
-
-def test_a_record_that_is_alone_goes_to_the_leader_of_now() -> None:
+def test_a_directly_sent_record_goes_to_the_leader_of_now() -> None:
     async def run(kafka: VirtualKafka) -> None:
         async with kafka.producer(linger_ms=0) as producer:
             for _ in range(3):

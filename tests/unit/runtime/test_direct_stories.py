@@ -18,6 +18,8 @@ from aioproducer.errors import KafkaError
 from aioproducer.testing import TopicSpec
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
 
+from .direct_sends import send_by_queue
+
 BATCH_SIZE = 1000
 COUNTED = {*ProducerStats().__dataclass_fields__} - {"count_appended", "delivery_times"}
 """What the statistics count; the rest is a callback and an object, compared by itself."""
@@ -155,9 +157,9 @@ def story(steps: list[Any], options: dict[str, Any], *, alone: bool, fragments: 
         kafka.world.network.fragments = fragments
         async with kafka.producer(**given) as producer:
             assert producer._engine is not None
-            assert producer._engine.sender_task.lone is not None
+            assert producer._engine.sender_task.direct is not None
             if not alone:
-                producer._engine.appender.placing._lone = None
+                send_by_queue(producer)
             deliveries = []
             for number, step in enumerate(steps):
                 if isinstance(step, tuple):

@@ -1,4 +1,4 @@
-"""What tests of lone records share."""
+"""What tests of directly sent records share."""
 
 from __future__ import annotations
 
@@ -15,3 +15,11 @@ def transport_of(producer: Producer) -> asyncio.WriteTransport:
     connection = link.ready_connection(asyncio.get_running_loop().time())
     assert connection is not None
     return connection._transport
+
+
+def send_by_queue(producer: Producer) -> None:
+    """Keep the producer from sending records directly."""
+    assert producer._engine is not None
+    placing = producer._engine.appender.placing
+    placing.drop_spare()
+    placing._direct = None

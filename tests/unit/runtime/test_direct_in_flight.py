@@ -1,4 +1,4 @@
-"""Lone records that follow others which are in the air."""
+"""Directly sent records that follow others which are in flight."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ import pytest
 
 from aioproducer import Producer
 from aioproducer.errors import KafkaError
+from aioproducer.net.frame_tap import FrameTap
 from aioproducer.records.batch import read_batches
 from aioproducer.runtime.alarm import _BURST_S
 from aioproducer.testing import TopicSpec
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
 
-from .lone_records import transport_of
+from .direct_sends import transport_of
 
 
 @asynccontextmanager
-async def after_lone_records(kafka: VirtualKafka, **options: Any) -> AsyncIterator[Producer]:
+async def after_single_records(kafka: VirtualKafka, **options: Any) -> AsyncIterator[Producer]:
     """A producer that has sent some to each partition, and has nothing under way."""
     kafka.world.network.fragments = False
     async with kafka.producer(**{"linger_ms": 0, **options}) as producer:
@@ -46,7 +47,7 @@ def batches_of(kafka: VirtualKafka, partition: int) -> list[list[bytes | None]]:
 def test_records_follow_one_that_is_in_the_air_without_a_turn(others: list[int]) -> None:
     async def run(kafka: VirtualKafka) -> None:
         called: list[str] = []
-        async with after_lone_records(kafka) as producer:
+        async with after_single_records(kafka) as producer:
             deliveries = []
             kafka.faults.next("Produce").is_answered_late(5)
             sys.setprofile(lambda frame, *_: called.append(frame.f_code.co_name))
@@ -59,8 +60,8 @@ def test_records_follow_one_that_is_in_the_air_without_a_turn(others: list[int])
             sys.setprofile(None)
             assert producer._engine is not None
             assert producer._engine.pool.available == producer._engine.pool.total
-        assert "launch" in called
-        assert not {"hurry", "take_note"} & {*called}
+        assert "on_dispatched_directly" in called
+        assert not {"hurry", "enqueue"} & {*called}
         for partition in (0, 1):
             sent = [[b"%d" % each] for each in (0, *others) if each == partition]
             assert batches_of(kafka, partition) == sent
@@ -70,7 +71,7 @@ def test_records_follow_one_that_is_in_the_air_without_a_turn(others: list[int])
 
 def test_who_is_answered_sends_while_others_are_in_the_air() -> None:
     async def run(kafka: VirtualKafka) -> None:
-        async with after_lone_records(kafka) as producer:
+        async with after_single_records(kafka) as producer:
 
             async def go_on(delay: float) -> None:
                 await asyncio.sleep(delay)
@@ -89,7 +90,7 @@ def test_who_is_answered_sends_while_others_are_in_the_air() -> None:
 
 def test_a_burst_behind_a_lone_record_gathers() -> None:
     async def run(kafka: VirtualKafka) -> None:
-        async with after_lone_records(kafka) as producer:
+        async with after_single_records(kafka) as producer:
             values = [b"%d" % number for number in range(9)]
             for value in values:
                 await producer.send("t", value, partition=0)
@@ -100,7 +101,7 @@ def test_a_burst_behind_a_lone_record_gathers() -> None:
 
 def test_a_burst_gathers_however_long_its_second_record_takes() -> None:
     async def run(kafka: VirtualKafka) -> None:
-        async with after_lone_records(kafka) as producer:
+        async with after_single_records(kafka) as producer:
             engine, readings = producer._engine, count()
             assert engine is not None
             # Between two looks at the clock a machine that is busy spends more than half a burst.
@@ -121,7 +122,7 @@ def test_after_an_idle_time_none_follows_until_the_first_is_acknowledged(idle_s:
             producer_id_expiration_ms=1500,
             producer_id_expiration_check_interval_ms=100,
         )
-        async with after_lone_records(kafka) as producer:
+        async with after_single_records(kafka) as producer:
             await asyncio.sleep(idle_s)
             kafka.faults.next("Produce").answers("NOT_ENOUGH_REPLICAS")
             deliveries = []
@@ -140,7 +141,7 @@ def test_after_an_idle_time_none_follows_until_the_first_is_acknowledged(idle_s:
 def test_no_more_are_in_the_air_than_may_be_in_flight(limit: int) -> None:
     async def run(kafka: VirtualKafka) -> None:
         options = {"max_in_flight_requests_per_connection": limit}
-        async with after_lone_records(kafka, **options) as producer:
+        async with after_single_records(kafka, **options) as producer:
             assert producer._engine is not None
             kafka.faults.next("Produce").is_answered_late(50)
             values = [b"%d" % number for number in range(9)]
@@ -156,7 +157,7 @@ def test_no_more_are_in_the_air_than_may_be_in_flight(limit: int) -> None:
 
 def test_answers_that_come_together_are_read_one_by_one() -> None:
     async def run(kafka: VirtualKafka) -> None:
-        async with after_lone_records(kafka) as producer:
+        async with after_single_records(kafka) as producer:
             kafka.faults.next("Produce").is_answered_late(5)
             deliveries = []
             for number in range(4):
@@ -173,7 +174,7 @@ def test_records_in_the_air_survive_a_write_that_fails_behind_them(
     monkeypatch: pytest.MonkeyPatch, in_the_air: int
 ) -> None:
     async def run(kafka: VirtualKafka) -> None:
-        async with after_lone_records(kafka) as producer:
+        async with after_single_records(kafka) as producer:
             deliveries = []
 
             def fail(data: bytes) -> None:
@@ -194,27 +195,47 @@ def test_records_in_the_air_survive_a_write_that_fails_behind_them(
     run_virtual(run, brokers=1, topics={"t": 2})
 
 
-def test_an_interrupt_while_records_in_the_air_are_noted_leaves_nobody_waiting(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("cut_off", ["on_dispatched_directly", "on_acknowledged"])
+def test_an_interrupt_while_records_are_in_flight_leaves_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch, cut_off: str
 ) -> None:
     async def run(kafka: VirtualKafka) -> None:
-        async with after_lone_records(kafka) as producer:
+        async with after_single_records(kafka) as producer:
             engine = producer._engine
             assert engine is not None
             kafka.faults.next("Produce").is_answered_late(100)
             deliveries = []
-            for number in range(3):
-                deliveries.append(await producer.send("t", b"%d" % number, partition=0))
+
+            async def send() -> None:
+                deliveries.append(await producer.send("t", b"v", partition=0))
                 await asyncio.sleep(0.0002)
-            assert engine.sender_task.lone is not None
+
+            await send()
+            await send()
 
             def interrupt(*_: object) -> None:
                 monkeypatch.undo()
                 raise KeyboardInterrupt
 
-            monkeypatch.setattr(engine.sender_task.lone, "_track", interrupt)
-            with pytest.raises(KeyboardInterrupt):
-                engine.accumulator.settle()
+            monkeypatch.setattr(engine.sender, cut_off, interrupt)
+            if cut_off == "on_acknowledged":
+                answers = engine.client.traffic.nodes[1].responses
+                connection = transport_of(producer).get_protocol()
+                assert isinstance(connection, FrameTap)
+                take = connection._take
+
+                def interrupted(data: bytes) -> int:
+                    try:
+                        return take(data)
+                    except KeyboardInterrupt:
+                        return len(data)
+
+                monkeypatch.setattr(connection, "_take", interrupted)
+                await asyncio.sleep(1)
+                assert engine.client.traffic.nodes[1].responses > answers
+            else:
+                with pytest.raises(KeyboardInterrupt):
+                    await send()
             began = kafka.now
             for delivery in deliveries:
                 with pytest.raises(KafkaError):
