@@ -1,7 +1,7 @@
 """The PySpark data source `aioproducer`: DataFrames and streams into Kafka, and topics read back.
 
 Owns: the public names, imported when first used. Must not know: how records are sent; PySpark is
-imported by `source.py`, `streaming.py` and `reader.py` alone.
+imported by `source.py`, `streaming.py`, `reader.py` and `metrics.py` alone.
 
     spark.dataSource.register(AioproducerSource), that is aioproducer.spark.register(spark)
     driver    options.py, schema.py    refuse what cannot work, before any task starts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -164,3 +165,23 @@ def test_a_batch_is_written_once_whichever_way_it_is_written_first(
     run_with(second)
     assert embedded.numbers(topic) == list(range(200))
     assert ways == [(0, first > 0), (0, second > 0), (1, second > 0)]
+
+
+def test_a_listener_feeds_rows_and_bytes(
+    spark: Any, embedded: EmbeddedKafka, tmp_path: Path
+) -> None:
+    from aioproducer.spark.metrics import QueryMetrics, observed
+
+    fed: list[tuple[int, int | None, int | None]] = []
+    listener = QueryMetrics(lambda _, each: fed.append((each.batch, each.rows, each.bytes)))
+    spark.streams.addListener(listener)
+    try:
+        put(spark, tmp_path / "in", 0, 100)
+        frame = observed(stream(spark, tmp_path / "in"))
+        run(frame, embedded, tmp_path / "cp", {"topic": embedded.topic()})
+        deadline = time.monotonic() + 30
+        while not fed and time.monotonic() < deadline:
+            time.sleep(0.1)
+    finally:
+        spark.streams.removeListener(listener)
+    assert fed == [(0, 100, 190)]
