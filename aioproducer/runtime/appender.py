@@ -206,11 +206,13 @@ class RecordAppender:
         ticket = self._ticket()
         arguments = (topic, key, value, headers, partition, timestamp_ms)
         try:
+            deadline = None
             if early and self.early is not None and self.early.takes(topic):
-                delivery = await self._append_early(self.early, *arguments, ticket)
+                deadline = self._loop.time() + self._settings.max_block
+                delivery = await self._append_early(self.early, *arguments, ticket, deadline)
                 if delivery is not None:
                     return delivery
-            return await self._append(*arguments, ticket, on_opened)
+            return await self._append(*arguments, ticket, on_opened, deadline)
         except (*LOSSES, IllegalStateError) as error:
             self._on_refused(ticket, error)
             raise
@@ -225,8 +227,9 @@ class RecordAppender:
         timestamp_ms: int | None,
         ticket: int,
         on_opened: OnOpened,
+        deadline: float | None,
     ) -> Delivery:
-        meta, partition, deadline = await self._metadata_of(topic, partition, ticket)
+        meta, partition, deadline = await self._metadata_of(topic, partition, ticket, deadline)
         record = self._check.record(meta, key, value, headers, partition, timestamp_ms)
         record.on_opened = on_opened
         if self._may_append:
@@ -362,15 +365,15 @@ class RecordAppender:
             self._admission.on_send_refused(ticket, error)
 
     async def _metadata_of(
-        self, topic: str, partition: int | None, ticket: int
+        self, topic: str, partition: int | None, ticket: int, deadline: float | None = None
     ) -> tuple[TopicMetadata, int | None, float | None]:
         """Topic, partition and, if they had to be waited for, when `max_block_ms` ends."""
         meta = self._metadata.topic(topic)
         if partition is not None:
             partition = partition_index(partition, topic)
-        deadline = None
         if meta is None or (partition is not None and partition >= len(meta.partitions)):
-            deadline = self._loop.time() + self._settings.max_block
+            if deadline is None:
+                deadline = self._loop.time() + self._settings.max_block
             if self.refuse_unconnected is not None:
                 self.refuse_unconnected()
             meta = await self._wait_for_metadata(topic, partition, deadline)
@@ -415,6 +418,7 @@ class RecordAppender:
         partition: int | None,
         timestamp_ms: int | None,
         ticket: int,
+        deadline: float,
     ) -> Delivery | None:
         """Accepts a record of a topic that is not known yet; None where it became known."""
         if partition is not None:
@@ -428,7 +432,7 @@ class RecordAppender:
         delivery = self._try_append_early(early, record)
         if delivery is not None:
             return delivery
-        async with self._in_turn(topic, None):
+        async with self._in_turn(topic, deadline):
             await self._memory.wait_for_place(self.lane.appended)
             size = self.placing.batch_bytes(record)
             buffer = await self._memory.allocate(size)
