@@ -13,15 +13,14 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
+from tools.compat.kafka import brokers
 from tools.compat.programs import PROGRAMS, Program
 from tools.compat.runs import CLIENTS, LOGS, Environment, Results, run_tests
-from tools.compat.sources import ROOT, NoSourcesError, sources_of
+from tools.compat.sources import NoSourcesError, sources_of
 
 DIFFERENCES = Path(__file__).with_name("differences.txt")
 REPEATS = 2
@@ -39,7 +38,7 @@ def main() -> int:
     lines: list[str] = []
     unexplained: list[str] = []
     known = differences()
-    with brokers(any(program.brokers for program in chosen)) as (bootstrap, version):
+    with brokers() as variables:
         for program in chosen:
             try:
                 sources = sources_of(program, arguments.sources)
@@ -49,13 +48,7 @@ def main() -> int:
                 lines.append(f"{program.short}: SKIPPED: {error}")
                 print(lines[-1], flush=True)
                 continue
-            environment.variables = {
-                "AIOPRODUCER_COMPAT_BOOTSTRAP": bootstrap,
-                "AIOPRODUCER_COMPAT_KAFKA": version,
-                "KAFKA_ROOT": str(sources),
-                "KAFKA_URI": f"kafka://{bootstrap.split(',')[0]}",
-                "KAFKA_VERSION": version,
-            }
+            environment.variables = {**variables, "KAFKA_ROOT": str(sources)}
             line, found = compare(program, sources, environment, known, deadline)
             lines.append(line)
             unexplained += found
@@ -142,21 +135,6 @@ def differences() -> dict[str, str]:
     rows = (line.strip() for line in DIFFERENCES.read_text(encoding="utf-8").splitlines())
     pairs = (row.split(" -- ", 1) for row in rows if row and not row.startswith("#"))
     return {name.strip(): reason.strip() for name, reason in pairs}
-
-
-@contextlib.contextmanager
-def brokers(wanted: bool) -> Iterator[tuple[str, str]]:
-    """Real Kafka; gives its address and version."""
-    if not wanted:
-        yield "", ""
-        return
-    sys.path.insert(0, str(ROOT))
-    from aioproducer.testing.kafka import DEFAULT_VERSION, KafkaCluster
-
-    settings = {"num.partitions": "2", "group.initial.rebalance.delay.ms": "0"}
-    with KafkaCluster(brokers=1, config=settings) as cluster:
-        print(f"brokers: {cluster.description}", flush=True)
-        yield cluster.bootstrap_servers, DEFAULT_VERSION
 
 
 if __name__ == "__main__":

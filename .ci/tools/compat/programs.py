@@ -17,7 +17,6 @@ class Program:
         tag: The tag of the release there.
         tests: The files, or folders of them, relative to the sources.
         needs: What the tests import.
-        brokers: Whether they need real Kafka.
         marked: An expression for pytest's `-m`.
         stand_ins: Files of this folder that take a place in the sources.
         kept: Where a file goes whose place a stand-in takes.
@@ -29,7 +28,6 @@ class Program:
     tag: str
     tests: tuple[str, ...]
     needs: tuple[str, ...]
-    brokers: bool = True
     marked: str = ""
     stand_ins: Mapping[str, str] = field(default_factory=dict)
     kept: Mapping[str, str] = field(default_factory=dict)
@@ -64,7 +62,7 @@ PROGRAMS = (
             "tests/test_sasl.py",
             "tests/test_consumer.py",
         ),
-        (*_PYTEST, "pytest-mock", "docker"),
+        (*_PYTEST, "confluent-kafka", "docker", "pytest-mock"),
         stand_ins={"aiokafka_conftest.py": "tests/conftest.py"},
         kept={"tests/conftest.py": "tests/their_conftest.py"},
     ),
@@ -95,7 +93,6 @@ PROGRAMS = (
             "starlette-prometheus",
             "uvicorn",
         ),
-        brokers=False,
     ),
     Program(
         "faststream[kafka,cli,otel,prometheus]",

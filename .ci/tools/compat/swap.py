@@ -65,6 +65,9 @@ if PROGRAM == "faststream":
     from faststream.kafka import KafkaBroker
     from faststream.kafka.fastapi import KafkaRouter
 
+    for name in ("AIOKafkaConsumer", "admin.AIOKafkaAdminClient"):
+        module, _, class_name = f"aiokafka.{name}".rpartition(".")
+        _set_address(getattr(importlib.import_module(module), class_name).__init__)
     _set_address(KafkaBroker.__init__)
     _set_address(KafkaRouter.__init__)
 
