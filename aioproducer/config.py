@@ -46,7 +46,7 @@ __all__ = [
 
 _log = log.get("producer")
 
-_RESERVED_VARIABLES: Final = ("IMPL", "TEST_")
+_RESERVED_VARIABLES: Final = ("IMPL", "TEST_", "SCHEMA_REGISTRY_")
 """What follows the prefix in environment variables of this package that are not options."""
 
 

@@ -6,8 +6,10 @@ Owns: what the option's texts mean, the one question to the registry. Must not k
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
+from aioproducer.cli.registry_login import URL, VARIABLES, registry_options
 from aioproducer.errors import ConfigError
 from aioproducer.loader import AvroValues, avro_values
 from aioproducer.serializers import SchemaRegistry
@@ -22,8 +24,11 @@ def avro_encoder(
     *,
     register: bool,
     ignore_rules: bool = False,
+    given: Mapping[str, str] | None = None,
 ) -> AvroValues | None:
     """What makes values of rows; None where Avro is not asked for.
+
+    `given` has the registry's options in the configuration, see `registry_login`.
 
     Raises:
         ConfigError: an option is missing, has no meaning here, or names no schema.
@@ -36,8 +41,12 @@ def avro_encoder(
                 "--value-avro"
             )
         return None
-    if url is None:
-        raise ConfigError("--value-avro needs --schema-registry")
+    address, login = registry_options(url, given or {})
+    if address is None:
+        raise ConfigError(
+            "--value-avro needs --schema-registry",
+            advice=f"or {URL} in the file of --config, or {VARIABLES[URL]} in the environment",
+        )
     if wanted == LATEST and register:
         raise ConfigError("--register-schema needs a schema: --value-avro FILE")
     try:
@@ -47,7 +56,7 @@ def avro_encoder(
         raise ConfigError(f"cannot read the schema {wanted}: {reason}") from error
 
     async def ask() -> AvroValues:
-        async with SchemaRegistry(url) as registry:
+        async with SchemaRegistry(address, **login) as registry:
             return await avro_values(
                 registry, topic, schema, register=register, ignore_rules=ignore_rules
             )

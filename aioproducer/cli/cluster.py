@@ -15,10 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from ipaddress import ip_address
 from typing import Annotated, Optional, Protocol
 
 import typer
 
+from aioproducer._printable import printable
 from aioproducer.cli import options
 from aioproducer.cli.console import print_json, say, write_line
 from aioproducer.cli.exit_codes import ExitCode
@@ -129,6 +131,12 @@ def cluster(
     """
     topics = dict(_topic(text) for text in topic or ())
     make, where = given.maker()
+    if not _is_loopback(given.host):
+        say(
+            f"warning: brokers at {printable(given.host)} take records of everybody who reaches "
+            "this machine, and show them all: there is neither TLS nor authentication",
+            style="yellow",
+        )
     return run_command(partial(_serve, make, where, topics, as_json=as_json))
 
 
@@ -157,6 +165,14 @@ async def _serve(
         await ended.wait()
     # Being interrupted is how this command is meant to end.
     return ExitCode.OK
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a listener at this address; a name is looked up nowhere."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def _announce(servers: str, topics: Sequence[str], as_json: bool) -> None:

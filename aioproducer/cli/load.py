@@ -71,7 +71,9 @@ def load(
     """
     config = connection.config(**PRODUCER_DEFAULTS)
     named = transactional(config, files, topic) if run.exactly_once else config
-    wanted = run.load_options(files, topic, record.mapping(topic), topic_timeout)
+    wanted = run.load_options(
+        files, topic, record.mapping(topic, connection.registry()), topic_timeout
+    )
     keep_state = run.state is not None or run.resume
     choice = choose(work.engine, Wanted(files, given.format_, given.member, work.master))
     if not quiet:

@@ -72,7 +72,15 @@ class RecordOptions:
         ),
     ] = None
     schema_registry: Annotated[
-        Text, _record("--schema-registry", metavar="URL", help="Where --value-avro's schema lives.")
+        Text,
+        _record(
+            "--schema-registry",
+            metavar="URL",
+            help="Where --value-avro's schema lives; else schema.registry.url in the file of "
+            "--config, or AIOPRODUCER_SCHEMA_REGISTRY_URL. Credentials: "
+            "schema.registry.basic.auth.user.info or schema.registry.bearer.auth.token there, or "
+            "AIOPRODUCER_SCHEMA_REGISTRY_USER_INFO or _TOKEN.",
+        ),
     ] = None
     register_schema: Annotated[
         bool, _record("--register-schema", help="Register the schema if it is new.")
@@ -124,8 +132,8 @@ class RecordOptions:
         Text, _record("--partition", metavar="COLUMN", help="A column with the partition's number.")
     ] = None
 
-    def mapping(self, topic: str) -> RecordMapping:
-        """As the loader knows it.
+    def mapping(self, topic: str, registry: Mapping[str, str] | None = None) -> RecordMapping:
+        """As the loader knows it; `registry` has the configuration's options of a registry.
 
         Raises:
             ConfigError: options exclude each other.
@@ -149,6 +157,7 @@ class RecordOptions:
                 topic,
                 register=self.register_schema,
                 ignore_rules=self.ignore_schema_rules,
+                given=registry,
             ),
         )
 

@@ -9,16 +9,18 @@ defaults.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
 
+from aioproducer._config_providers import with_values
 from aioproducer._option_reading import all_names, option_set_by
-from aioproducer._permissions import ENDPOINT, FILES
+from aioproducer._permissions import ENDPOINT, FILES, Permissions
 from aioproducer._properties import parse_properties
+from aioproducer.cli.registry_login import is_of_registry
 from aioproducer.config import ROWS, ProducerConfig
 from aioproducer.errors import ConfigError
 
@@ -137,6 +139,20 @@ class Connection:
 
     def given(self) -> dict[str, str]:
         """The producer's options as they were given, by Kafka's names."""
+        return {name: value for name, value in self._given().items() if not is_of_registry(name)}
+
+    def registry(self) -> dict[str, str]:
+        """The options of a schema registry that the file and the arguments have.
+
+        Raises:
+            ConfigError: the file cannot be read, or a placeholder cannot be looked up.
+        """
+        given: Mapping[str, object] = self._given()
+        if "config.providers" in given:
+            given = with_values(given, Permissions(self._allowed()))
+        return {name: str(value) for name, value in given.items() if is_of_registry(name)}
+
+    def _given(self) -> dict[str, str]:
         given: dict[str, str] = {"bootstrap.servers": _DEFAULT_SERVER}
         if self.config_file is not None:
             given |= _from_file(self.config_file)

@@ -85,7 +85,10 @@ def _checked(schema: Any) -> Bounds:
 
 def _decoder(fastavro: Any, schema: Any, bounds: Bounds) -> _Decode:
     # Reading uses no defaults, and they may be without end.
-    parsed = fastavro.parse_schema(without_defaults(schema))
+    try:
+        parsed = fastavro.parse_schema(without_defaults(schema))
+    except Exception as error:  # of its own, and others
+        raise SourceError(f"not readable as Avro: its schema is malformed: {error}") from error
     reading = importlib.import_module("fastavro._read_py") if bounds.recursive else fastavro
     read: Callable[..., Any] = reading.schemaless_reader
     return lambda data: read(data, parsed, None)

@@ -81,7 +81,7 @@ class LoadTransactions:
         try:
             content = json.loads(found.metadata or "")
             committed, source = LoadState.from_dict(content), content["source"]
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise StateError(
                 f"the offset of group {self._position.group_id!r} is no position of a load",
                 advice="choose another transactional_id",

@@ -72,7 +72,26 @@ class LoadState:
         position = content["position"]
         return cls(
             topic=str(content["topic"]),
-            position=None if position is None else Position(**position),
+            position=None if position is None else _position(position),
             complete=bool(content["complete"]),
-            settled=Settled(**content["settled"]),
+            settled=_settled(content["settled"]),
         )
+
+
+def _position(content: Mapping[str, Any]) -> Position:
+    file, member, row = content["file"], content["member"], content["row"]
+    if not isinstance(file, str) or not isinstance(member, str | None):
+        raise TypeError("the position names no file")
+    _check_count(row)
+    return Position(file, member, row)
+
+
+def _settled(content: Mapping[str, Any]) -> Settled:
+    for count in content.values():
+        _check_count(count)
+    return Settled(**content)
+
+
+def _check_count(count: object) -> None:
+    if type(count) is not int or not 0 <= count < 1 << 63:
+        raise ValueError("a number of rows is none")

@@ -53,7 +53,7 @@ def read_state(
         return None
     except OSError as error:
         raise StateError(f"cannot read the state file {path}: {error.strerror}") from error
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise StateError(
             f"{path} is not a state file of {of}",
             advice="delete it to start over, or name another one",

@@ -120,7 +120,7 @@ def _template(path: str | None) -> dict[str, dict[str, Any]]:
     try:
         template = json.loads(_read(path))
         parts = [template.get("header", {}), template.get("payload", {})]
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         parts = [None]
     if not all(isinstance(part, dict) for part in parts):
         raise AuthenticationError(f"{path} must be a JSON object with header and payload objects")

@@ -30,7 +30,7 @@ from aioproducer._extras import needed
 from aioproducer._secrets import Unpicklable, hides_arguments
 from aioproducer.backoff import ExponentialBackoff
 from aioproducer.errors import AuthenticationError, KafkaConnectionError
-from aioproducer.net.security.tokens import as_token
+from aioproducer.net.security.tokens import as_token, seconds_in
 from aioproducer.types import OAuthToken
 
 if TYPE_CHECKING:
@@ -146,7 +146,11 @@ class TokenEndpoint:
             raise _UnableError(f"the token endpoint answered HTTP {status}")
         answer = _object(body)
         if not 200 <= status < 300:
-            told = [str(answer[key]) for key in ("error", "error_description") if key in answer]
+            told = [
+                value
+                for key in ("error", "error_description")
+                if isinstance(value := answer.get(key), str)
+            ]
             text = ": ".join(told)[:_LONGEST_TEXT]
             raise AuthenticationError(
                 f"the token endpoint answered HTTP {status}" + (f" ({text})" if text else ""),
@@ -156,8 +160,8 @@ class TokenEndpoint:
         if not isinstance(value, str) or not value:
             raise AuthenticationError("the token endpoint gave no access_token", advice=_ADVICE)
         token = as_token(value, self._extensions)
-        life = answer.get("expires_in")
-        if token.expires_at is None and isinstance(life, int | float):
+        life = seconds_in(answer.get("expires_in"))
+        if token.expires_at is None and life is not None:
             return OAuthToken(value, asked_at + life, self._extensions)
         return token
 

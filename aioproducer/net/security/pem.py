@@ -9,6 +9,7 @@ Invariant: nothing here shows a byte of a key or a password.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,10 +17,8 @@ from aioproducer._advice import ADVICE
 from aioproducer._secrets import Unpicklable, hides_arguments
 from aioproducer.errors import ConfigError
 
-_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
-_PRIVATE_KEY = re.compile(
-    r"-----BEGIN ((?:[A-Z0-9]+ )*PRIVATE KEY)-----(.*?)-----END \1-----", re.DOTALL
-)
+_BEGIN = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,60})-----")
+_MOST_LABELS = 20
 _TRUSTED = "-----BEGIN TRUSTED CERTIFICATE-----"
 _LINE = 64
 _JKS_MAGIC = b"\xfe\xed\xfe\xed"
@@ -52,10 +51,11 @@ def parse_pem(text: str, password: str | None = None) -> PemStore:
             "the certificates are TRUSTED CERTIFICATE blocks, which only OpenSSL reads",
             advice="convert each: openssl x509 -in OLD.pem -out NEW.pem",
         )
-    key = _PRIVATE_KEY.search(text)
+    blocks = list(_blocks(text))
+    key = next((each for each in blocks if each[0].endswith("PRIVATE KEY")), None)
     return PemStore(
-        tuple(_block("CERTIFICATE", found[1]) for found in _CERTIFICATE.finditer(text)),
-        None if key is None else _block(key[1], key[2]),
+        tuple(_block(label, body) for label, body in blocks if label == "CERTIFICATE"),
+        None if key is None else _block(*key),
         password,
     )
 
@@ -126,6 +126,26 @@ def _is_der_certificate(data: bytes) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _blocks(text: str) -> Iterator[tuple[str, str]]:
+    """The labels and bodies of certificates and private keys, in linear time."""
+    at = 0
+    without_end: set[str] = set()
+    while (begin := _BEGIN.search(text, at)) is not None:
+        label, at = begin[1], begin.end()
+        is_wanted = label == "CERTIFICATE" or label.endswith("PRIVATE KEY")
+        if not is_wanted or label in without_end:
+            continue
+        mark = f"-----END {label}-----"
+        end = text.find(mark, at)
+        if end < 0:
+            without_end.add(label)  # of this kind none ends behind this place
+            if len(without_end) > _MOST_LABELS:
+                return
+            continue
+        yield label, text[at:end]
+        at = end + len(mark)
 
 
 def _block(label: str, body: str) -> str:

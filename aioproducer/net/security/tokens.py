@@ -30,6 +30,7 @@ from aioproducer.errors import AuthenticationError, KafkaError
 from aioproducer.types import OAuthToken
 
 _logger = log.get("net")
+_LAST_MOMENT = 253_402_300_799  # the end of the year 9999, in seconds
 
 
 def as_token(given: object, extensions: Mapping[str, str] | None = None) -> OAuthToken:
@@ -44,9 +45,14 @@ def as_token(given: object, extensions: Mapping[str, str] | None = None) -> OAut
         raise AuthenticationError(
             f"a token must be a str or an OAuthToken, not {type(given).__name__}"
         )
-    expires_at = claims_of(given).get("exp")
-    known = isinstance(expires_at, int | float) and not isinstance(expires_at, bool)
-    return OAuthToken(given, float(str(expires_at)) if known else None, extensions or {})
+    return OAuthToken(given, seconds_in(claims_of(given).get("exp")), extensions or {})
+
+
+def seconds_in(value: object) -> float | None:
+    """A number of seconds that JSON gives, if it is one that a clock can reach; else None."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if abs(value) <= _LAST_MOMENT else None
 
 
 def claims_of(token: str) -> Mapping[str, object]:
@@ -57,7 +63,7 @@ def claims_of(token: str) -> Mapping[str, object]:
     try:
         body = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
         claims = json.loads(body)
-    except (ValueError, binascii.Error):
+    except (ValueError, binascii.Error, RecursionError):
         return {}
     return claims if isinstance(claims, dict) else {}
 

@@ -100,6 +100,6 @@ def _is_for_writers(rule: Mapping[str, Any]) -> bool:
 def _as_object(body: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return answer if isinstance(answer, dict) else {}

@@ -504,7 +504,7 @@ def _schema(answer: Any, what: str) -> Schema:
             for each in answer.get("references") or ()
         )
         text, kind = answer["schema"], _TYPES[answer.get("schemaType") or "AVRO"]
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise SchemaRegistryError(f"{what}: the answer is no schema") from error
     if not isinstance(text, str):
         raise SchemaRegistryError(f"{what}: the answer is no schema")

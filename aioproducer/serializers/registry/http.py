@@ -287,5 +287,5 @@ def _unreachable(what: str, url: str, error: Exception) -> SchemaRegistryError:
 def _decoded(answer: bytes, what: str) -> Any:
     try:
         return json.loads(answer)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SchemaRegistryError(f"{what}: the answer is no JSON") from error

@@ -18,6 +18,10 @@ NAMES = (
     "broker",
     "properties",
     "proxy",
+    "avro",
+    "patterns",
+    "answers",
+    "credentials",
 )
 
 

@@ -48,7 +48,7 @@ class MskIam:
         answer = yield signed_payload(given, host, _region_of(host), self._clock())
         try:
             json.loads(answer)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise AuthenticationError("the broker's answer to AWS_MSK_IAM is no JSON") from None
 
 

@@ -48,6 +48,6 @@ class OAuthBearer:
 def _status(answer: bytes) -> str:
     try:
         status = json.loads(answer).get("status")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         status = None
-    return str(status)[:200] if status is not None else "no reason given"
+    return status[:200] if isinstance(status, str) else "no reason given"

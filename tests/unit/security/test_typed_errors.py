@@ -1,0 +1,253 @@
+"""Whatever a registry, issuer, broker or file says, the error is one of this package, and soon."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from base64 import urlsafe_b64encode
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from aioproducer._properties import parse_properties
+from aioproducer.errors import AuthenticationError, ConfigError, KafkaError, SchemaRegistryError
+from aioproducer.loader.errors import StateError
+from aioproducer.loader.state import LoadState
+from aioproducer.net.security.assertions import AssertionSettings, make_assertion
+from aioproducer.net.security.oidc import EndpointSettings, TokenEndpoint
+from aioproducer.net.security.pem import parse_pem
+from aioproducer.net.security.sasl.msk_iam import MskIam
+from aioproducer.net.security.sasl.oauthbearer import OAuthBearer
+from aioproducer.net.security.tokens import CachedTokens, RefreshPolicy, as_token, claims_of
+from aioproducer.serializers import SchemaRegistry
+from aioproducer.serializers.registry.schema import Schema
+from aioproducer.types import OAuthToken, SaslCredentials
+
+DEEP = [b"[" * 200_000, b'{"a":' * 200_000, b"[" * 5000 + b"]" * 5000]
+NUMBERS = [
+    "1" * 400,
+    "1" * 5000,
+    "1e999",
+    "-1e999",
+    "Infinity",
+    "NaN",
+    "-1",
+    "true",
+    "[]",
+    '"1"',
+    "null",
+    "1.5",
+    "1" + "0" * 18,
+]
+
+# -- registries ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [200, 404, 409, 500])
+@pytest.mark.parametrize("body", [*DEEP, b"\xff", b"", b"null", b"[]", b"1" * 5000])
+async def test_no_answer_of_a_registry_raises_anything_else(status: int, body: bytes) -> None:
+    transport = httpx.MockTransport(lambda request: httpx.Response(status, content=body))
+    async with SchemaRegistry("http://r", transport=transport, retries=0) as registry:
+        for call in (
+            registry.latest("s"),
+            registry.version("s", 1),
+            registry.schema(1),
+            registry.lookup("s", Schema('"string"')),
+            registry.register("s", Schema('"string"')),
+            registry.ensure("s", Schema('"string"')),
+        ):
+            with pytest.raises(SchemaRegistryError):
+                await call
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("field", ["id", "version", "guid", "references", "schemaType", "ruleSet"])
+async def test_no_number_of_a_registry_raises_anything_else(field: str, number: str) -> None:
+    answer = {"id": "1", "version": "1", "schema": '"\\"string\\""'} | {field: number}
+    inner = (
+        number if field != "references" else f'[{{"name":"a","subject":"b","version":{number}}}]'
+    )
+    text = ",".join(f'"{k}":{v if k != field else inner}' for k, v in answer.items())
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, text=f"{{{text}}}"))
+    async with SchemaRegistry("http://r", transport=transport, retries=0) as registry:
+        for call in (registry.latest("s"), registry.register("s", Schema('"string"'))):
+            try:
+                await call
+            except SchemaRegistryError:
+                pass
+
+
+# -- issuers and tokens ----------------------------------------------------------------------------
+
+
+def endpoint(monkeypatch: pytest.MonkeyPatch, status: int, content: bytes) -> TokenEndpoint:
+    client = httpx.AsyncClient
+    monkeypatch.setattr(
+        httpx,
+        "AsyncClient",
+        lambda **_: client(
+            transport=httpx.MockTransport(lambda _: httpx.Response(status, content=content))
+        ),
+    )
+    settings = EndpointSettings("http://issuer/", "me", "secret", retry_s=0.01)
+    return TokenEndpoint(settings, extensions={}, assertions=None, rng=random.Random(1))
+
+
+@pytest.mark.parametrize("status", [200, 400, 500])
+@pytest.mark.parametrize("body", [*DEEP, b"\xff", b"1" * 5000, b'{"error":{"a":[1]}}'])
+async def test_no_answer_of_an_issuer_raises_anything_else(
+    monkeypatch: pytest.MonkeyPatch, status: int, body: bytes
+) -> None:
+    with pytest.raises(KafkaError):
+        await endpoint(monkeypatch, status, body).fetch()
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+async def test_no_life_of_a_token_raises_anything_else(
+    monkeypatch: pytest.MonkeyPatch, number: str
+) -> None:
+    content = f'{{"access_token":"abc","expires_in":{number}}}'.encode()
+    asked = endpoint(monkeypatch, 200, content)
+    tokens = CachedTokens(asked.fetch, RefreshPolicy(), rng=random.Random(1))
+    for _ in range(2):
+        try:
+            assert (await tokens.token()).value == "abc"
+        except AuthenticationError:
+            pass
+
+
+def jwt(body: bytes) -> str:
+    return f"a.{urlsafe_b64encode(body).rstrip(b'=').decode()}.c"
+
+
+@pytest.mark.parametrize("body", [*DEEP, b"\xff", b"1" * 5000])
+def test_claims_that_are_none_are_no_claims(body: bytes) -> None:
+    assert claims_of(jwt(body)) == {}
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+async def test_no_end_of_a_token_raises_anything_else(number: str) -> None:
+    token = as_token(jwt(f'{{"exp":{number}}}'.encode()))
+    assert token.expires_at is None or abs(token.expires_at) < 1e12
+
+    async def fetch() -> OAuthToken:
+        return token
+
+    try:
+        await CachedTokens(fetch, RefreshPolicy(), rng=random.Random(1)).token()
+    except AuthenticationError:
+        pass
+
+
+# -- brokers ---------------------------------------------------------------------------------------
+
+
+class Tokens:
+    async def token(self) -> OAuthToken:
+        return OAuthToken("abc")
+
+
+@pytest.mark.parametrize(
+    "answer", [*DEEP, b"\xff", b"1" * 5000, b"[1]", b'{"status":[[1]]}', b'{"status":1e999}']
+)
+async def test_no_refusal_of_a_token_raises_anything_else(answer: bytes) -> None:
+    exchange = OAuthBearer(Tokens()).exchange("host")
+    await anext(exchange)
+    assert await exchange.asend(answer) == b"\x01"
+    with pytest.raises(AuthenticationError, match="refused the OAuth token"):
+        await exchange.asend(b"")
+
+
+@pytest.mark.parametrize("answer", [*DEEP, b"\xff"])
+async def test_no_answer_to_aws_raises_anything_else(
+    answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+
+    async def credentials() -> SaslCredentials:
+        return SaslCredentials("me", "secret")
+
+    exchange = MskIam(credentials).exchange("host")
+    await anext(exchange)
+    try:
+        await exchange.asend(answer)
+    except (AuthenticationError, StopAsyncIteration):
+        pass
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [*DEEP, b"\xff", b"", b"null", b"1" * 5000])
+def test_no_state_file_raises_anything_else(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "state.json"
+    path.write_bytes(content)
+    with pytest.raises(StateError):
+        LoadState.read(path)
+
+
+@pytest.mark.parametrize("number", [each for each in NUMBERS if each != "1" + "0" * 18])
+@pytest.mark.parametrize("place", ["row", "file", "acknowledged", "version"])
+def test_no_number_of_a_state_file_is_believed(tmp_path: Path, place: str, number: str) -> None:
+    path = tmp_path / "state.json"
+    known = json.dumps(LoadState("t").as_dict())
+    state: dict[str, Any] = json.loads(known)
+    state["position"] = {"file": "a", "member": None, "row": 1}
+    for part in (state, state["position"], state["settled"]):
+        if place in part:
+            part[place] = "PLACE"
+    path.write_text(json.dumps(state).replace('"PLACE"', number))
+    if (place, number) in (("file", '"1"'), ("version", "true")):  # True is 1
+        assert LoadState.read(path)
+        return
+    with pytest.raises(StateError):
+        LoadState.read(path)
+
+
+@pytest.mark.parametrize("content", [*DEEP, b"\xff", b"[]"])
+def test_no_template_of_assertions_raises_anything_else(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "template.json"
+    path.write_bytes(content)
+    with pytest.raises(AuthenticationError):
+        make_assertion(AssertionSettings("/no/key", template_file=str(path)), 0.0)
+
+
+# -- time ------------------------------------------------------------------------------------------
+
+BEGIN = "-----BEGIN CERTIFICATE-----"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BEGIN * 50_000,
+        "-----BEGIN PRIVATE KEY-----" * 50_000,
+        "-----BEGIN " + "A " * 500_000,
+        "".join(f"-----BEGIN {n} PRIVATE KEY-----" for n in range(50_000)),
+        (BEGIN + "-----END CERTIFICATE-") * 30_000,
+        "-" * 1_000_000,
+        f"{BEGIN}x-----END CERTIFICATE-----" * 20_000,
+    ],
+    ids=range(7),
+)
+def test_pem_is_parsed_in_linear_time(text: str) -> None:
+    began = time.process_time()
+    parse_pem(text)
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a=" + "\\" * 300_001 + "u", "a\\\n" * 200_000, "\\u" * 200_000, "=" * 500_000, " " * 500_000],
+    ids=range(5),
+)
+def test_properties_are_parsed_in_linear_time(text: str) -> None:
+    began = time.process_time()
+    try:
+        parse_properties(text)
+    except ConfigError:
+        pass
+    assert time.process_time() - began < 2
