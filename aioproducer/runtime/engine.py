@@ -24,6 +24,7 @@ from aioproducer.core.accumulator import RecordAccumulator
 from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.metadata import Metadata
 from aioproducer.core.partitioners import BuiltInPartitioner, Neighbourhood, NodeLatencies
+from aioproducer.core.producer_batch import NO_PARTITION
 from aioproducer.core.reasons import Reason
 from aioproducer.core.sender import Sender
 from aioproducer.core.stats import ProducerStats
@@ -505,12 +506,13 @@ class ProducerEngine:
             return
         self._failures_raised += failed
         last = stats.recent_failures[-1]
+        partition = last.topic_partition.partition
         raise RecordsFailedError(
             f"{failed} record(s) have failed since the start or the last such flush(); the last: "
             f"{last.error}",
             count=failed,
             topic=last.topic_partition.topic,
-            partition=last.topic_partition.partition,
+            partition=None if partition == NO_PARTITION else partition,
         )
 
     async def close(self, timeout: float | None = None) -> None:

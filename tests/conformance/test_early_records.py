@@ -20,6 +20,7 @@ from aioproducer.errors import (
     InvalidTopicError,
     KafkaError,
     ProducerClosedError,
+    RecordsFailedError,
     RecordsPurgedError,
     RecordTooLargeError,
     SerializationError,
@@ -286,6 +287,47 @@ def test_giving_up_early_records(end: str) -> None:
         assert producer.health().buffer_available == producer.health().buffer_total
 
     run_virtual(test, topics=TOPICS)
+
+
+def test_closing_ends_a_send_that_waits_for_memory() -> None:
+    async def test(kafka: VirtualKafka) -> None:
+        producer = await started(kafka, buffer_memory=4096, batch_size=4096)
+        accepted = await producer.send("t", b"x" * 3000)
+        waiting = [asyncio.create_task(producer.send("t", b"x" * 3000)) for _ in range(3)]
+        await asyncio.sleep(1)
+        closing = asyncio.create_task(producer.close(2))
+        began = kafka.now
+        for each in waiting:
+            with pytest.raises(ProducerClosedError):
+                await each
+        assert kafka.now == began
+        await closing
+        with pytest.raises(ProducerClosedError):
+            await accepted
+        assert producer.health().buffer_available == 4096
+
+    run_virtual(test, topics=TOPICS)
+
+
+def test_lost_records_that_nobody_awaits_are_reported_with_their_topic() -> None:
+    told: list[tuple[Any, int, str]] = []
+
+    def on_delivery_error(where: Any, count: int, error: KafkaError) -> None:
+        told.append((where, count, type(error).__name__))
+
+    async def test(kafka: VirtualKafka) -> None:
+        producer = await started(kafka, on_delivery_error=on_delivery_error)
+        for number in range(10):
+            await producer.send("t", b"%d" % number)
+        await asyncio.sleep(130)
+        with pytest.raises(RecordsFailedError) as caught:
+            await producer.flush(raise_failures=True)
+        error = caught.value
+        assert (error.count, error.topic, error.partition) == (10, "t", None)
+        await producer.close()
+
+    run_virtual(test, topics=TOPICS)
+    assert told == [(("t", -1), 10, "DeliveryTimeoutError")]
 
 
 def test_a_topic_that_is_created_late_gets_its_records_in_order() -> None:
