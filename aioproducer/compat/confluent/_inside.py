@@ -20,6 +20,7 @@ from aioproducer import producer as asynchronous
 from aioproducer.compat.confluent._cluster import ClusterMetadata, cluster_of
 from aioproducer.compat.confluent._reports import Record, Reports
 from aioproducer.compat.confluent._settings import Settings
+from aioproducer.compat.confluent._translation import translating
 from aioproducer.config import ProducerConfig
 from aioproducer.core.metadata import Metadata
 from aioproducer.errors import (
@@ -83,12 +84,23 @@ class Inside:
     # -- called in other threads -----------------------------------------------------------------
 
     def put(self, record: Record) -> None:
-        """Hand a record over."""
+        """Hand a record over.
+
+        Raises:
+            BufferError: There are too many.
+            KafkaException: The producer's thread has ended.
+        """
+        self._reports.admit(record[6])
         self._inbox.append(record)
         # `_drain` looks at the records and clears the flag the other way round: one sees the other.
         if not self._draining:
-            self._draining = True
-            if not self._thread.post(self._drain):
+            self._wake(record)
+
+    def _wake(self, record: Record) -> None:
+        self._draining = True
+        if not self._thread.post(self._drain):
+            self._reports.forget(record)
+            with translating():
                 self._thread.check_alive()
                 raise ProducerClosedError("the producer is closed")
 
@@ -266,7 +278,7 @@ class Inside:
             if delivery is None:
                 self._take_slowly(record)
             else:
-                group = groups.get(delivery.batch_and_index()[0]) or reports.group(delivery)
+                group = groups.get(delivery._batch) or reports.group(delivery)
                 if told is None:
                     group.silent += 1
                     group.silent_bytes += size

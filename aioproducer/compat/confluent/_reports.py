@@ -221,7 +221,7 @@ class Reports:
 
     def group(self, delivery: Delivery) -> Group:
         """Return the group that a delivery's record belongs to, whose outcome is not known yet."""
-        batch = delivery.batch_and_index()[0]
+        batch = delivery._batch
         group = self.groups.get(batch)
         if group is None:
             group = self.groups[batch] = Group(batch)
@@ -231,7 +231,7 @@ class Reports:
     def watch(self, record: Record, delivery: Delivery) -> None:
         """Report a delivery when it is done."""
         if delivery.done():
-            group = Group(delivery.batch_and_index()[0])
+            group = Group(delivery._batch)
             group.add(record, delivery)
             self._report(group)
         else:

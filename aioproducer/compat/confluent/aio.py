@@ -134,7 +134,6 @@ class AIOProducer:
                 )
             with translating():
                 check()
-        self._reports.admit(record.size)
         self._inside.put(record)
         return future
 

@@ -28,7 +28,6 @@ from aioproducer.compat.confluent._transactions import TransactionalCalls
 from aioproducer.compat.confluent._translation import translated, translating
 from aioproducer.compat.confluent.errors import KafkaError
 from aioproducer.compat.confluent.message import Headers
-from aioproducer.errors import KafkaError as OwnError
 from aioproducer.records import record_size_bound
 
 Callback = Callable[[Any, Any], object]
@@ -129,14 +128,14 @@ class Producer(ClosedOnLeaving):
             if size <= self._limit:
                 told = on_delivery or callback or self._on_delivery
                 parts = (topic, value, key, None, None, None, size, time.monotonic(), told)
-                self._hand_over(_new(Record, parts))
+                self._inside.put(_new(Record, parts))
                 return
         self._check_open()
         told = on_delivery or callback or self._on_delivery
         record = record_of(topic, value, key, partition, timestamp, headers, told, self._limit)
         if self._transactional:
             self._check_transaction()
-        self._hand_over(record)
+        self._inside.put(record)
 
     def produce_batch(
         self,
@@ -379,16 +378,6 @@ class Producer(ClosedOnLeaving):
             raise RuntimeError(f"{what} has been closed")
         if self._clock.is_on:
             self._clock.look(self._inside)
-
-    def _hand_over(self, record: Record) -> None:
-        self._reports.admit(record.size)
-        try:
-            self._inside.put(record)
-        except BaseException as error:
-            self._reports.forget(record)
-            if isinstance(error, OwnError):
-                raise errors.kin(errors.KafkaException)(translated(error)) from error
-            raise
 
     def _check_transaction(self) -> None:
         check = self._inside.check_send
