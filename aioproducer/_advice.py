@@ -136,6 +136,8 @@ ANSWERS: Final[Mapping[str, str]] = {
     "buffer-exhausted": "send slower, or raise buffer_memory or max_block_ms",
     "batch-refused": "send the record again: nothing is known to be wrong with it",
     "records-failed": "each delivery, on_delivery_error and the log say which, and why",
+    "asyncio-needed": "run the program with asyncio.run(), or with anyio on its asyncio backend; a "
+    "program of trio can use aioproducer.blocking.Producer in a thread",
     "forked": "create and start a new producer after fork()",
     "commit-outcome-unknown": "do not repeat its work yet: "
     "TransactionAdmin.finish(error.transaction, commit=True) returns when it is committed, and "

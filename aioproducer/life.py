@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from aioproducer import log
 from aioproducer._arguments import timeout_of
+from aioproducer._loops import running_loop
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import (
     ForkedError,
@@ -101,7 +102,7 @@ class Life:
                 advice="create a new Producer",
             )
         warn_once(_log, missing_core())
-        self._loop = asyncio.get_running_loop()
+        self._loop = running_loop()
         self._engine = self._new_engine(self._loop)
         self._state = State.STARTING
         try:

@@ -522,7 +522,8 @@ class TransactionManager:
             operation = Operation(OperationKind.COMMIT)
         if contents.end_is_out or contents.end_in_doubt or contents.handed_out:
             outcome: KafkaError = CommitOutcomeUnknownError(
-                f"the transaction of {self.transactional_id!r} may be committed or not: {error}",
+                f"the transaction of {self.transactional_id!r} may be committed or not: "
+                f"{error.without_advice()}",
                 transaction=self._as_prepared(),
             )
             outcome.__cause__ = error

@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from aioproducer._advice import ADVICE
 from aioproducer._authorization import request_name, with_access
+from aioproducer._loops import running_loop
 from aioproducer._together import together
 from aioproducer.config import ProducerConfig
 from aioproducer.core import coordinator_questions as questions
@@ -72,7 +73,7 @@ class CoordinatorClient:
         dialer: Dialer | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._loop = running_loop()
         self._patience = config.call_timeout_ms / 1000
         self._bound = config.call_bound
         self._principal = principal_of(config)

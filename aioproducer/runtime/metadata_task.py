@@ -20,7 +20,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from aioproducer import log
-from aioproducer._advice import joined
+from aioproducer._advice import ADVICE, joined
 from aioproducer.core.actions import look_again_at
 from aioproducer.core.reasons import Reason
 from aioproducer.errors import (
@@ -508,11 +508,12 @@ class MetadataTask:
         if len(failures) == len(brokers):
             failures |= self._connection_failures(self._bootstrap)
         told = [f"{_place(node)}: {error.message}" for node, error in failures.items()]
-        parts = {"connection failures": told, "throttled by": self._throttle_times(brokers)}
-        advices = [error.advice for error in failures.values()]
+        throttled = self._throttle_times(brokers)
+        parts = {"connection failures": told, "throttled by": throttled}
+        advices = [error.advice for error in failures.values()][:_MOST_FAILURES_TOLD]
         return Reason(
             "; ".join(f"{what}: {_shortened(each)}" for what, each in parts.items() if each),
-            joined(*advices[:_MOST_FAILURES_TOLD]),
+            joined(*advices, ADVICE["over-quota"] if throttled else None),
         )
 
     def _connection_failures(self, nodes: Mapping[int, Node]) -> dict[Node, KafkaError]:

@@ -19,6 +19,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from aioproducer import log
+from aioproducer._advice import joined
 from aioproducer.core.actions import LOOK_AGAIN_S, look_again_at
 from aioproducer.core.transaction_operations import Operation, OperationKind
 from aioproducer.core.transaction_rules import Rpc
@@ -284,9 +285,10 @@ class TransactionTask:
             advice = f"it goes on and may still commit: only {call}() tells, repeat {call}()"
         elif kind is OperationKind.SEND_OFFSETS:
             advice = "it goes on, and a commit waits for it; an abort gives it up"
+        last = self.manager.coordinator_error
         return KafkaTimeoutError(
             f"{call}() has no outcome within {self._bound}: it waits for {self._obstacle}",
-            advice=advice,
+            advice=joined(advice, None if last is None else last.advice),
             persistence=persistence,
         )
 
@@ -300,7 +302,7 @@ class TransactionTask:
         error, rpc = self.manager.coordinator_error, self._dialogue.wanted
         if rpc is not None or error is not None:
             what = "the coordinator" if rpc is None else f"the response to {rpc.value}"
-            return what if error is None else f"{what}; last error: {error}"
+            return what if error is None else f"{what}; last error: {error.without_advice()}"
         if self.manager.awaits_batches and not self._accumulator.quiet:
             count = sum(batch.count for batch in self._accumulator.incomplete())
             if not count:

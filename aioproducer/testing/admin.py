@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from aioproducer._arguments import seconds_of
+from aioproducer._authorization import request_name, this_principal, with_access
 from aioproducer.errors import (
     BrokerError,
     KafkaConnectionError,
@@ -20,8 +21,9 @@ from aioproducer.errors import (
     RequestTimedOutError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
+    error_from_code,
 )
-from aioproducer.testing.wire_client import OpenLink, WireClient, raise_for_code
+from aioproducer.testing.wire_client import OpenLink, WireClient
 from aioproducer.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -147,7 +149,9 @@ class _Change:
             return
         if result.error_code == RequestTimedOutError.code:
             self._may_be_done = True
-        raise_for_code(result.error_code, result.error_message, topic=result.name)
+        if result.error_code:
+            error = error_from_code(result.error_code, result.error_message, topic=result.name)
+            raise with_access(error, request_name(type(self._request)), this_principal)
 
 
 def _only_result(response: Message) -> CreatableTopicResult | DeletableTopicResult:

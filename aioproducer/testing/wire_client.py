@@ -279,8 +279,11 @@ class WireClient:
         return self._deadline - asyncio.get_running_loop().time()
 
     def _timeout(self, failure: KafkaError | None) -> KafkaTimeoutError:
-        because = f": {failure}" if failure else ""
-        return KafkaTimeoutError(f"no success within {self._timeout_s:g} s{because}")
+        because = f": {failure.without_advice()}" if failure else ""
+        return KafkaTimeoutError(
+            f"no success within {self._timeout_s:g} s{because}",
+            advice=failure.advice if failure else None,
+        )
 
 
 def raise_for_code(code: int, message: str | None = None, *, topic: str | None = None) -> None:

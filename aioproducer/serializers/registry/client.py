@@ -25,6 +25,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 from aioproducer._advice import ADVICE
+from aioproducer._loops import running_loop
 from aioproducer._secrets import hides_arguments
 from aioproducer.backoff import ExponentialBackoff
 from aioproducer.errors import (
@@ -447,7 +448,7 @@ class SchemaRegistry:
         self._known[key] = answer
 
     def _check_loop(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         if self._loop is None:
             self._loop = loop
         elif self._loop.is_closed():  # and with it, what was under way

@@ -46,6 +46,17 @@ class _NoSelector:
         return []
 
 
+_UNSUPPORTED = (
+    *("create_connection", "create_server", "connect_accepted_socket", "create_datagram_endpoint"),
+    *("create_unix_connection", "create_unix_server", "sendfile", "start_tls"),
+    *("sock_accept", "sock_connect", "sock_recv", "sock_recv_into", "sock_recvfrom"),
+    *("sock_recvfrom_into", "sock_sendall", "sock_sendto", "sock_sendfile"),
+    *("add_reader", "remove_reader", "add_writer", "remove_writer"),
+    *("connect_read_pipe", "connect_write_pipe", "subprocess_exec", "subprocess_shell"),
+    *("add_signal_handler", "remove_signal_handler"),
+)
+
+
 class VirtualLoop(BaseEventLoop):
     """A loop whose clock jumps.
 
@@ -119,3 +130,21 @@ class VirtualLoop(BaseEventLoop):
 
     def _write_to_self(self) -> None:
         """Nobody calls from another thread."""
+
+
+def _refusing(name: str) -> Callable[..., Any]:
+    """A method that says that it does not work on virtual time, and what does."""
+
+    def refuse(self: VirtualLoop, *_args: object, **_options: object) -> Any:
+        raise NotImplementedError(
+            f"loop.{name}() is not supported on virtual time, which has no sockets, processes and "
+            "signals; use the cluster that run_virtual() gives to the test, or EmbeddedCluster in "
+            "a test on real time"
+        )
+
+    refuse.__name__ = name
+    return refuse
+
+
+for _name in _UNSUPPORTED:
+    setattr(VirtualLoop, _name, _refusing(_name))

@@ -14,6 +14,7 @@ from support.stage import Stage, play
 from aioproducer import Producer, RecordMetadata
 from aioproducer.errors import (
     DeliveryTimeoutError,
+    IllegalStateError,
     InvalidTopicError,
     MetadataTimeoutError,
     ProducerClosedError,
@@ -25,6 +26,7 @@ from aioproducer.runtime.delivery import Delivery
 from aioproducer.serializers import StringSerializer
 from aioproducer.testing import MockProducer
 from aioproducer.testing.broker import TopicSpec
+from aioproducer.transaction_admin import TransactionAdmin
 from aioproducer.types import HeaderPairs
 from aioproducer.wire.api_keys import ApiKey
 
@@ -430,3 +432,13 @@ def test_leader_that_moved_while_nothing_was_sent_is_learnt_at_the_max_age() -> 
         assert stage.values("moving") == [b"1", b"2"]
 
     play(act, brokers=2, metadata_max_age_ms=10_000)
+
+
+@pytest.mark.parametrize("kind", [Producer, TransactionAdmin])
+def test_without_asyncio_a_program_is_told_that_it_is_needed(kind: type[Any]) -> None:
+    """A program of trio runs coroutines in a loop of its own."""
+    opening = kind(bootstrap_servers="127.0.0.1:9092").__aenter__()
+    with pytest.raises(IllegalStateError, match="no asyncio event loop runs here") as caught:
+        opening.send(None)
+    assert "asyncio.run()" in str(caught.value)
+    assert "trio" in str(caught.value)

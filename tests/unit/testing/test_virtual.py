@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -123,3 +124,30 @@ def test_a_topic_can_be_deleted_while_followers_fetch_from_it() -> None:
         assert not cluster.has_had("other", 0.0, 0.0)
 
     run_virtual(act, topics={"t": TopicSpec(1, 3)})
+
+
+async def serve() -> None:
+    await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+
+
+async def connect() -> None:
+    await asyncio.open_connection("127.0.0.1", 1)
+
+
+async def run_a_program() -> None:
+    await asyncio.create_subprocess_exec("true")
+
+
+async def watch_a_socket() -> None:
+    asyncio.get_running_loop().add_reader(0, print)
+
+
+async def handle_a_signal() -> None:
+    asyncio.get_running_loop().add_signal_handler(15, print)
+
+
+@pytest.mark.parametrize("act", [serve, connect, run_a_program, watch_a_socket, handle_a_signal])
+def test_what_virtual_time_lacks_says_what_to_use(act: Callable[[], Awaitable[None]]) -> None:
+    with pytest.raises(NotImplementedError, match="not supported on virtual time") as caught:
+        run_virtual(lambda kafka: act())
+    assert "EmbeddedCluster" in str(caught.value)

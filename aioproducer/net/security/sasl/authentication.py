@@ -183,4 +183,4 @@ def _refused(code: int, text: str | None, who: str) -> KafkaError:
     error = error_from_code(code, f"{text or error_for_code(code).default_message} ({who})")
     if isinstance(error, AuthenticationError) or error.retriable:
         return error
-    return AuthenticationError(f"the broker refused authentication: {error}")
+    return AuthenticationError("the broker refused authentication").because_of(error)
