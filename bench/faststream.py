@@ -4,7 +4,7 @@ Method: four programs that differ in what FastStream publishes by are open at on
 process of its own: aiokafka's producer, the drop-in in its place, `aioproducer.contrib.faststream`,
 and nothing, which is FastStream's own share. In each round every one publishes the same messages in
 turn, then the next round goes the other way round. `publish` awaits each message; `no_confirm`
-gathers 500 futures at a time. All have FastStream's defaults (acks=1, no idempotence, no linger),
+awaits 500 futures after 500 messages. All have FastStream's defaults (acks=1, no idempotence, no linger),
 or all idempotence with acks=all. The CPU clock of the process counts, all threads. A ratio is the
 median of the ratios to aiokafka within a round.
 

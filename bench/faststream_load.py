@@ -49,7 +49,8 @@ async def _publish_no_confirm(broker: kafka.KafkaBroker, topic: str, count: int)
             await broker.publish(_VALUE, topic, no_confirm=True)
             for _ in range(min(_AT_ONCE, count - start))
         ]
-        await asyncio.gather(*futures)
+        for future in futures:
+            await future
 
 
 MODES = {"publish": _publish, "no_confirm": _publish_no_confirm}

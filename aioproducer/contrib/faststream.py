@@ -28,8 +28,10 @@ from aioproducer.producer import Producer
 
 with required(__name__, "faststream"):
     from faststream import kafka
+    from faststream._internal.parser import DefaultCodec
     from faststream.kafka.publisher.producer import AioKafkaFastProducerImpl
     from faststream.kafka.publisher.state import ProducerState
+    from faststream.message.utils import encode_message
 
 if TYPE_CHECKING:
     from faststream.kafka.response import KafkaPublishCommand
@@ -107,17 +109,23 @@ class _NativeProducer(AioKafkaFastProducerImpl):
     ) -> asyncio.Future[Any] | RecordMetadata | None:
         """Publish a message; with `no_confirm` return a future as soon as it is accepted."""
         native: _Native = self._producer.producer
+        content_type: str | None = None
         if cmd.body is None and cmd.key is not None:
-            value, content_type = None, None
+            value = None  # a tombstone
+        elif type(self.codec) is DefaultCodec:
+            value, content_type = encode_message(cmd.body, self.serializer)
         else:
             value, content_type = await self.codec.encode(cmd.body, self.serializer)
-        headers = {"content-type": content_type or "", **cmd.headers_to_publish()}
+        key = cmd.key
+        if native.serializes:
+            value = serialized(native.value_serializer, value)
+            key = serialized(native.key_serializer, key)
         try:
             delivery = await native.own.send(
                 cmd.destination,
-                serialized(native.value_serializer, value),
-                serialized(native.key_serializer, cmd.key),
-                headers=[(name, (text or "").encode()) for name, text in headers.items()],
+                value,
+                key,
+                headers=_headers(cmd, content_type or ""),
                 partition=cmd.partition,
                 timestamp_ms=cmd.timestamp_ms,
             )
@@ -140,9 +148,21 @@ class _NativeProducer(AioKafkaFastProducerImpl):
         drop_in = AIOKafkaProducer(**options)
         drop_in._closed = True  # its constructor has read the options; it is not started
         native = _Native(Producer(drop_in._config))
-        native.key_serializer = options.get("key_serializer")
-        native.value_serializer = options.get("value_serializer")
+        native.use(options.get("key_serializer"), options.get("value_serializer"))
         return native
+
+
+def _headers(cmd: KafkaPublishCommand, content_type: str) -> list[tuple[str, bytes]]:
+    """Return the headers that FastStream sends, without dicts where the message has none."""
+    if cmd.headers:
+        headers = {"content-type": content_type, **cmd.headers_to_publish()}
+        return [(name, (text or "").encode()) for name, text in headers.items()]
+    pairs = [("content-type", content_type.encode())]
+    if cmd.correlation_id:
+        pairs.append(("correlation_id", cmd.correlation_id.encode()))
+    if cmd.reply_to:
+        pairs.append(("reply_to", cmd.reply_to.encode()))
+    return pairs
 
 
 class _Native(ProducerState):
@@ -154,6 +174,7 @@ class _Native(ProducerState):
         futures: Makes the futures of its records; from `start` on.
         key_serializer: Of the broker's options; those of a `ProducerConfig` are the producer's.
         value_serializer: The same.
+        serializes: Whether there is one of them.
     """
 
     futures: RecordFutures
@@ -163,8 +184,15 @@ class _Native(ProducerState):
         self.acknowledges: bool = producer.config.acks_value != 0
         self.key_serializer: Any = None
         self.value_serializer: Any = None
+        self.serializes: bool = False
         self._is_own = is_own
         self._stopped = False
+
+    def use(self, key_serializer: Any, value_serializer: Any) -> None:
+        """Serialize here, as aiokafka does with the broker's options."""
+        self.key_serializer = key_serializer
+        self.value_serializer = value_serializer
+        self.serializes = key_serializer is not None or value_serializer is not None
 
     @property
     def producer(self) -> Any:

@@ -37,13 +37,12 @@ class RecordFuture(Outcome):
     """Awaits under way, which end when the future is cancelled."""
 
     def __await__(self) -> Generator[Any, None, RecordMetadata | None]:
-        if not self.done():
-            wait = self._delivery.__await__()
-            if hasattr(wait, "cancel"):
-                yield from self._resumed_directly(wait)
-            else:  # the pure form of a delivery makes a future of its own
-                yield from super().__await__()
-        return self.result()
+        if self.done():
+            return super().__await__()
+        wait = self._delivery.__await__()
+        if hasattr(wait, "cancel"):
+            return self._resumed_directly(wait)
+        return super().__await__()  # the pure form of a delivery makes a future of its own
 
     __iter__ = __await__
 
@@ -55,7 +54,7 @@ class RecordFuture(Outcome):
                 wait.cancel(msg)
         return is_cancelled
 
-    def _resumed_directly(self, wait: Any) -> Generator[Any, None, None]:
+    def _resumed_directly(self, wait: Any) -> Generator[Any, None, RecordMetadata | None]:
         waits = getattr(self, "_waits", None)
         if waits is None:
             waits = self._waits = []
@@ -69,6 +68,7 @@ class RecordFuture(Outcome):
             pass  # the future has it, translated
         finally:
             waits.remove(wait)
+        return self.result()
 
 
 class RecordFutures:
@@ -88,7 +88,7 @@ class RecordFutures:
         """Return a future of a delivery."""
         future = RecordFuture(loop=self._loop)
         future._delivery = delivery
-        batch, _ = delivery.batch_and_index()
+        batch = delivery._batch
         group = self._open.get(batch)
         if group is not None:
             group.futures.append(future)
@@ -111,21 +111,17 @@ class RecordFutures:
             for future in group.futures:
                 self._settle_one(future)
             return
-        first = group.futures[0]._delivery.result()  # the batch has a receipt from now on
-        receipt: Any = batch.receipt
-        struct, topic, partition = kin_struct(RecordMetadata), first.topic, first.partition
+        struct, (topic, partition) = kin_struct(RecordMetadata), batch.topic_partition
         place = kin_struct(TopicPartition)(topic, partition)
-        kind, start = first.timestamp_type.value, outcome.log_start_offset
+        base, stamped = outcome.base_offset, outcome.log_append_time_ms
+        kind, start = outcome.timestamp_type.value, outcome.log_start_offset
         for future in group.futures:
             if not future.done():
                 delivery = future._delivery
-                _, _, offset, timestamp, *_ = receipt.metadata(
-                    delivery, delivery.batch_and_index()[1]
-                )
-                at = -1 if offset is None else offset
-                future.set_result(
-                    _new_tuple(struct, (topic, partition, place, at, timestamp, kind, start))
-                )
+                offset = -1 if base is None else base + delivery._index
+                time_ms = delivery._timestamp_ms if stamped is None else stamped
+                metadata = (topic, partition, place, offset, time_ms, kind, start)
+                future.set_result(_new_tuple(struct, metadata))
 
     def _settle_one(self, future: RecordFuture) -> None:
         if future.done():
