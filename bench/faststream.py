@@ -4,9 +4,9 @@ Method: four programs that differ in what FastStream publishes by are open at on
 process of its own: aiokafka's producer, the drop-in in its place, `aioproducer.contrib.faststream`,
 and nothing, which is FastStream's own share. In each round every one publishes the same messages in
 turn, then the next round goes the other way round. `publish` awaits each message; `no_confirm`
-awaits 500 futures after 500 messages. All have FastStream's defaults (acks=1, no idempotence, no linger),
-or all idempotence with acks=all. The CPU clock of the process counts, all threads. A ratio is the
-median of the ratios to aiokafka within a round.
+awaits 500 futures after 500 messages. All have FastStream's defaults (acks=1, no idempotence, no
+linger), or all idempotence with acks=all. The CPU clock of the process counts, all threads. A ratio
+is the median of the ratios to aiokafka within a round.
 
 It fails when a ratio without idempotence is above its target: 0.7 for `no_confirm`, 0.6 for
 `publish`.

@@ -228,6 +228,28 @@ class _Native(ProducerState):
         with translating():
             await self.own.flush()
 
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Any = None,
+    ) -> asyncio.Future[Any]:
+        """Send as aiokafka's producer does, for programs that reach for it past the broker."""
+        value, key = serialized(self.value_serializer, value), serialized(self.key_serializer, key)
+        with translating():
+            delivery = await self.own.send(
+                topic,
+                value,
+                key,
+                headers=headers,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+            )
+        return self.futures.of(delivery)
+
     def create_batch(self) -> BatchBuilder:
         """Return an empty batch of at most `batch_size` bytes."""
         return BatchBuilder(

@@ -218,6 +218,16 @@ async def test_errors_are_aiokafkas_with_ours_as_the_cause(cluster: EmbeddedClus
             assert isinstance(refused.value.__cause__, ours.RecordTooLargeError)
 
 
+async def test_programs_may_reach_for_the_producer_past_the_broker(
+    cluster: EmbeddedCluster,
+) -> None:
+    async with broker(cluster) as started:
+        reached: Any = started.config.producer
+        future = await reached._producer.producer.send("t", key=b"", partition=0)
+        assert (await future).offset == 0
+    assert [record.value for record in await records_of(cluster)] == [None]
+
+
 async def test_acks_0_gives_no_metadata(cluster: EmbeddedCluster) -> None:
     async with broker(cluster, acks=0) as started:
         assert await started.publish("x", "t") is None
