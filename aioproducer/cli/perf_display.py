@@ -6,6 +6,9 @@ is measured. A display that nobody reads any more goes silent; the run goes on.
 
 from __future__ import annotations
 
+import errno
+import io
+import secrets
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
@@ -19,6 +22,7 @@ from aioproducer.cli.console import FileError, err, megabytes, say
 from aioproducer.cli.perf_run import Interval, PerfPlan
 from aioproducer.errors import ConfigError
 
+_PNG = b"\x89PNG\r\n\x1a\n"
 _ROWS = 10
 _BINS = 80
 _COLUMNS = ("p50", "p95", "p99", "p99.9", "max")
@@ -139,6 +143,24 @@ def check_picture(path: Path) -> None:
         )
     if not path.parent.is_dir():
         raise ConfigError(f"--histogram: there is no directory {path.parent}")
+    if not _may_be_replaced(path):
+        raise ConfigError(
+            f"--histogram: {path} exists and is no picture, or a link; it was left as it is",
+            advice="name another file for the histogram",
+        )
+
+
+def _may_be_replaced(path: Path) -> bool:
+    """Whether there is no such file, or a picture as an earlier run has drawn."""
+    if path.is_symlink():
+        return False
+    try:
+        with path.open("rb") as file:
+            return path.is_file() and file.read(len(_PNG)) in (b"", _PNG)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
 
 
 def draw_picture(
@@ -171,9 +193,22 @@ def draw_picture(
             rotation=90,
             verticalalignment="top",
         )
+    picture = io.BytesIO()
+    canvas.figure.savefig(picture, format="png", dpi=110)
+    _replace(path, picture.getvalue())
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file as a whole, in place of a picture that may be there."""
+    beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        canvas.figure.savefig(path, format="png", dpi=110)
+        if not _may_be_replaced(path):
+            raise FileExistsError(errno.EEXIST, "it exists and is no picture")
+        with beside.open("xb") as file:
+            file.write(content)
+        beside.replace(path)
     except OSError as error:
+        beside.unlink(missing_ok=True)
         raise FileError(f"cannot write the histogram {path}: {error.strerror}") from error
 
 
