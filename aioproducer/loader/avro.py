@@ -16,6 +16,7 @@ import io
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from typing import Any, Final
 
 from aioproducer.loader.avro_container import Container
@@ -27,6 +28,9 @@ from aioproducer.serializers.registry.avro_schema import AvroSchemaError, resolv
 _CHUNK_ROWS: Final = 1000
 _CHUNK_VALUES: Final = 1_000_000
 _MAX_ROW_VALUES: Final = 4 << 20
+_OUR_DECIMAL: Final = "aioproducer-decimal"
+_MAX_DECIMAL_BYTES: Final = 1000
+_MAX_DECIMAL_DIGITS: Final = 2500
 _MAX_EMPTY_ROWS: Final = 1000
 """How many rows that take no bytes a block may have."""
 
@@ -72,7 +76,7 @@ def avro_rows(stream: io.BufferedIOBase, skip: int = 0) -> Iterator[tuple[int, l
         raise too_few_rows(seen, skip)
 
 
-_DAMAGED: Final = (ValueError, EOFError, TypeError, KeyError, IndexError, OverflowError)
+_DAMAGED: Final = (ValueError, EOFError, TypeError, KeyError, IndexError, ArithmeticError)
 
 _Decode = Callable[[io.BytesIO], Any]
 
@@ -86,12 +90,38 @@ def _checked(schema: Any) -> Bounds:
 def _decoder(fastavro: Any, schema: Any, bounds: Bounds) -> _Decode:
     # Reading uses no defaults, and they may be without end.
     try:
-        parsed = fastavro.parse_schema(without_defaults(schema))
+        parsed = fastavro.parse_schema(_with_our_decimals(without_defaults(schema)))
     except Exception as error:  # of its own, and others
         raise SourceError(f"not readable as Avro: its schema is malformed: {error}") from error
-    reading = importlib.import_module("fastavro._read_py") if bounds.recursive else fastavro
+    reading = importlib.import_module("fastavro._read_py" if bounds.recursive else "fastavro.read")
+    for kind in ("bytes", "fixed"):
+        reading.LOGICAL_READERS[f"{kind}-{_OUR_DECIMAL}"] = _decimal
     read: Callable[..., Any] = reading.schemaless_reader
     return lambda data: read(data, parsed, None)
+
+
+def _with_our_decimals(schema: Any) -> Any:
+    """A schema whose decimals fastavro gives to `_decimal`, by its custom logical types."""
+    if isinstance(schema, list):
+        return [_with_our_decimals(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {
+        name: _with_our_decimals(each) if name in ("type", "items", "values", "fields") else each
+        for name, each in schema.items()
+    }
+    if made.get("logicalType") == "decimal" and made.get("type") in ("bytes", "fixed"):
+        made["logicalType"] = _OUR_DECIMAL
+    return made
+
+
+def _decimal(data: bytes, schema: dict[str, Any], _: object = None) -> Decimal:
+    """The decimal that bytes are; a long one would take quadratic time."""
+    if len(data) > _MAX_DECIMAL_BYTES:
+        raise ValueError(f"a decimal of {len(data)} bytes")
+    context = Context(prec=_MAX_DECIMAL_DIGITS)
+    unscaled = context.create_decimal(int.from_bytes(data, "big", signed=True))
+    return unscaled.scaleb(-int(schema.get("scale", 0)), context)
 
 
 def _check_count(count: int, content: bytes, bounds: Bounds) -> None:

@@ -23,6 +23,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, Self
 
 from aioproducer._option_reading import all_names, is_known, option_set_by
+from aioproducer._secrets import hides_arguments
 from aioproducer.config import ROWS, ProducerConfig
 from aioproducer.errors import ConfigError
 from aioproducer.spark.wording import FROM_ENVIRONMENT, KAFKA, VARIABLE, in_users_words
@@ -204,6 +205,7 @@ class SourceOptions:
     kafka: Mapping[str, str] = field(repr=False)
 
     @classmethod
+    @hides_arguments
     def parse(cls, options: Mapping[str, str], use: str) -> Self:
         """Sorts and checks the options.
 
@@ -292,6 +294,7 @@ class SourceOptions:
             "auto_register": _flag(self.own, "auto.register.schemas", "false"),
         }
 
+    @hides_arguments
     def config(self, **options: Any) -> ProducerConfig:
         """The producer's options in this process; `options` overrule them.
 

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import zlib
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,14 @@ HOSTILE_FILES: dict[str, bytes] = {
     "lz4 of gigabytes": container(
         record("bytes"), (1, struct.pack("<I", 0xFFFF_FFFF) + b"\0" * 20), codec="lz4"
     ),
+    "a decimal of a megabyte": container(
+        record({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}),
+        (1, text(b"\x7f" * 1_000_000)),
+    ),
+    "a decimal of any scale": container(
+        record({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 1 << 70}),
+        (1, text(b"\x7f")),
+    ),
     "a list without end": container(
         {
             "type": "record",
@@ -306,6 +315,25 @@ def test_files_of_every_codec_are_read_as_fastavro_reads_them(codec: str) -> Non
             assert found == expected[skip:]
         with pytest.raises(SourceError, match="3,000 rows"):
             list(avro_rows(io.BytesIO(file.getvalue()), 3001))
+
+
+@pytest.mark.parametrize("recursive", [False, True])
+def test_decimals_are_those_of_fastavro(recursive: bool) -> None:
+    decimal = {"logicalType": "decimal", "precision": 30, "scale": 2}
+    schema = record(
+        {"type": "bytes", **decimal},
+        ["null", {"type": "fixed", "name": "F", "size": 16, **decimal}],
+        *([["null", "R"]] if recursive else []),
+    )
+    given = [
+        {"f0": Decimal(text_), "f1": Decimal(text_), "f2": None}
+        for text_ in ("0.00", "1.25", "-3.10", "1234567890123456789012345678.99")
+    ]
+    file = io.BytesIO()
+    fastavro.writer(file, schema, given)
+    expected = list(fastavro.reader(io.BytesIO(file.getvalue())))
+    assert rows(file.getvalue()) == expected
+    assert str(rows(file.getvalue())) == str(expected)
 
 
 def test_zstandard_is_read() -> None:
