@@ -65,6 +65,7 @@ class RecordAccumulator:
     Attributes:
         sequencer: whoever asks for its numbers finds it here.
         readiness: whose turn it is; the sender asks there.
+        held: how many batches are in a transport's hands, or on their way there.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class RecordAccumulator:
             self._incomplete,
         )
         self._flushes = 0
-        self._holds = 0
+        self.held: int = 0
         self._ordinal = 0
 
     # -- appending -------------------------------------------------------------------------------
@@ -396,12 +397,12 @@ class RecordAccumulator:
     def hold(self, batch: ProducerBatch) -> None:
         """A transport may read the batch's memory from now on."""
         batch.holds += 1
-        self._holds += 1
+        self.held += 1
 
     def release(self, batch: ProducerBatch) -> None:
         """The transport is done with the batch's memory."""
         batch.holds -= 1
-        self._holds -= 1
+        self.held -= 1
         if batch.done and not batch.holds:
             self._deallocate(batch)
 
@@ -418,7 +419,7 @@ class RecordAccumulator:
         """`complete`, `release` and `unmute` in one, for a batch without an outcome."""
         batch.complete(outcome)
         batch.holds -= 1
-        self._holds -= 1
+        self.held -= 1
         if not batch.holds:
             self._deallocate(batch)
         self._incomplete.discard(batch)
@@ -479,12 +480,7 @@ class RecordAccumulator:
     @property
     def quiet(self) -> bool:
         """Whether every batch has its outcome and none is in a transport's hands."""
-        return not self._holds and not self._incomplete
-
-    @property
-    def held(self) -> int:
-        """How many batches are in a transport's hands, or on their way there."""
-        return self._holds
+        return not self.held and not self._incomplete
 
     @property
     def has_only_single_records(self) -> bool:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from aioproducer.core.sender import Sender
     from aioproducer.net.connection import Connection
     from aioproducer.net.link import BrokerLink
+    from aioproducer.records.protocol import BatchBuilder
     from aioproducer.wire.primitives import Buffer
 
 
@@ -188,10 +189,11 @@ class DirectSends:
 
     def send(self, batch: ProducerBatch, now: float) -> bool:
         """Write the request of a new batch with one record; False if it has to be queued."""
-        route = self._routes.get(batch.topic_partition)
+        route, builder = self._routes.get(batch.topic_partition), batch.builder
         if (
             route is None
-            or batch.count != 1  # an exception kept the first one's from being sent
+            or builder is None
+            or builder.count != 1  # an exception came after the spare had got its first
             or self._version != self._metadata.version
             or route.link.versions is not route.versions
             or not self._may_leave()
@@ -202,7 +204,7 @@ class DirectSends:
             return False
         batch.topic_id = route.topic_id
         try:
-            request = self._request(route, connection, batch, now)
+            request = self._request(route, connection, batch, builder, now)
             batch.on_wire = True
             connection.begin(request)
         except Exception as error:
@@ -213,11 +215,14 @@ class DirectSends:
         return True
 
     def _request(
-        self, route: Route, connection: Connection, batch: ProducerBatch, now: float
+        self,
+        route: Route,
+        connection: Connection,
+        batch: ProducerBatch,
+        builder: BatchBuilder,
+        now: float,
     ) -> InFlightRequest:
-        builder, form = batch.builder, route.form
-        if builder is None:
-            raise RuntimeError(f"{batch.topic_partition} has no memory for its record")
+        form = route.form
         correlation_id = connection.next_correlation_id()
         numbers = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
         frame: Sequence[Buffer]

@@ -225,11 +225,11 @@ class SenderTask:
 
     def on_network_event(self) -> None:
         """A connection came, went, has room or was answered: has a turn soon if that is needed."""
-        direct, accumulator = self.direct, self._sender.accumulator
-        answered = self._answered or (
-            direct is not None and direct.acknowledged is not None and not accumulator.quiet
-        )
-        if answered:
+        if self.direct is not None and self.direct.acknowledged is not None:
+            if self._sender.accumulator.quiet and not self._answered:
+                return  # nothing waits for anything
+            self._answered = True
+        if self._answered:
             self._answered = False
             self._look_ahead()
         else:

@@ -65,8 +65,7 @@ class RecordFuture(Outcome):
             self.cancel()
             raise
         except KafkaError:
-            if not self.done():  # not the record's error: another loop awaits it
-                raise
+            pass  # the future has it, translated
         finally:
             waits.remove(wait)
         return self.result()
