@@ -107,6 +107,13 @@ class Permissions:
         )
 
 
+def pass_on(allowed: Iterable[str]) -> None:
+    """Allow the same to processes that this one starts, such as Spark's on this machine."""
+    entries = [*_of_environment(), *allowed]
+    if entries:
+        os.environ[VARIABLE] = ",".join(entries)
+
+
 def refused(what: str, entry: str) -> ConfigError:
     """Return the error for something in properties that is not allowed."""
     return ConfigError(

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from aioproducer._permissions import pass_on
 from aioproducer.cli import options
 from aioproducer.cli.console import say
 from aioproducer.cli.engines import Engine, Wanted, choose
@@ -89,6 +90,7 @@ def load(
             quiet=quiet,
             as_json=as_json,
         )
+        pass_on(connection.allowed())
         return run_connected(partial(run_spark_load, spark_job), connection)
     job = LoadJob(
         config=named,

@@ -131,7 +131,7 @@ class Connection:
         Raises:
             ConfigError: an option is wrong, or the file cannot be read.
         """
-        config = ProducerConfig.from_properties(self.given(), allow=self._allowed())
+        config = ProducerConfig.from_properties(self.given(), allow=self.allowed())
         chosen = config.explicitly_set
         return config.replace(
             **{name: default for name, default in defaults.items() if name not in chosen}
@@ -149,7 +149,7 @@ class Connection:
         """
         given: Mapping[str, object] = self._given()
         if "config.providers" in given:
-            given = with_values(given, Permissions(self._allowed()))
+            given = with_values(given, Permissions(self.allowed()))
         return {name: str(value) for name, value in given.items() if is_of_registry(name)}
 
     def _given(self) -> dict[str, str]:
@@ -160,7 +160,7 @@ class Connection:
             given["bootstrap.servers"] = self.bootstrap_server
         return given | dict(_property(text) for text in self.properties or ())
 
-    def _allowed(self) -> list[str]:
+    def allowed(self) -> list[str]:
         """Return what the options may read: all that the arguments say themselves."""
         allowed = list(self.allow or ())
         for name, value in map(_property, self.properties or ()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import aioproducer
 from aioproducer import ProducerConfig, blocking
 from aioproducer._config_providers import with_values
-from aioproducer._permissions import Permissions
+from aioproducer._permissions import Permissions, pass_on
 from aioproducer.cli.options import Connection
 from aioproducer.errors import ConfigError
 from aioproducer.spark.options import SourceOptions
@@ -251,6 +252,16 @@ def test_what_arguments_say_themselves_is_allowed(secrets: Path) -> None:
         if "assertion" in str(properties):
             arguments.append("sasl.oauthbearer.token.endpoint.url=https://issuer.example/token")
         assert Connection(properties=arguments).config()
+
+
+def test_processes_that_are_started_are_allowed_the_same(
+    secrets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIOPRODUCER_ALLOW", "file:/etc")
+    pass_on([])
+    assert os.environ["AIOPRODUCER_ALLOW"] == "file:/etc"
+    pass_on(["env:DATABASE_*"])
+    assert WAYS["spark"](hostile(secrets)["env"], secrets)
 
 
 @pytest.mark.parametrize(
