@@ -21,6 +21,8 @@ from aioproducer.errors import ConfigError
 VARIABLE: Final = "AIOPRODUCER_ALLOW"
 """The environment variable by which whoever starts the process gives permissions."""
 
+EVERYTHING: Final = ("env", "file", "url")
+
 FILES: Final = (
     "sasl_oauthbearer_assertion_file",
     "sasl_oauthbearer_assertion_private_key_file",
@@ -119,7 +121,7 @@ def refused(what: str, entry: str) -> ConfigError:
     return ConfigError(
         f"properties name {what}, which the application does not allow them",
         advice=f"if they may, pass allow=[{printable(entry, 200)!r}] to "
-        f"ProducerConfig.from_properties (from_file, from_env), or set {VARIABLE} in the "
+        f"ProducerConfig.from_properties or from_file, or set {VARIABLE} in the "
         "environment; the command line has --allow",
     )
 

@@ -23,7 +23,7 @@ from aioproducer._option_rules import acks_number, apply_rules, idempotence_requ
 from aioproducer._option_table import Acks, DeliveryErrorCallback
 from aioproducer._option_table_security import SecurityOptions
 from aioproducer._options import METADATA_KEY, Kind, Option
-from aioproducer._permissions import VARIABLE, Permissions
+from aioproducer._permissions import EVERYTHING, VARIABLE, Permissions
 from aioproducer._properties import parse_properties, parse_servers
 from aioproducer._secrets import hides_arguments
 from aioproducer.errors import ConfigError
@@ -171,20 +171,23 @@ class ProducerConfig(SecurityOptions):
         prefix: str = "AIOPRODUCER_",
         environ: Mapping[str, str] | None = None,
         *,
-        allow: Iterable[str] = (),
+        allow: Iterable[str] | None = None,
     ) -> Self:
         """Read variables such as `AIOPRODUCER_LINGER_MS`.
 
         Args:
             prefix: What the variables' names start with.
             environ: The environment; the process's own by default.
-            allow: As for `from_properties`.
+            allow: As for `from_properties`. None: everything where the variables are the process's
+                own, whose environment is trusted as the application is; else nothing.
 
         Raises:
             ConfigError: as for the constructor; a variable with the prefix that names no option is
                 an unknown option.
         """
         variables = os.environ if environ is None else environ
+        if allow is None:
+            allow = EVERYTHING if environ is None else ()
         return cls.from_properties(
             {
                 name.removeprefix(prefix).lower(): value

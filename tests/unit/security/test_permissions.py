@@ -221,6 +221,17 @@ def test_what_code_says_by_keyword_needs_no_permission(secrets: Path) -> None:
     assert aioproducer.Producer(OAUTH, sasl_oauthbearer_token_endpoint_url=url)
 
 
+@pytest.mark.parametrize("name", ["env with underscores", "https", "token file"])
+def test_the_processs_own_environment_is_trusted(
+    name: str, secrets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, value in hostile(secrets)[name].items():
+        monkeypatch.setenv(f"AIOPRODUCER_{key.replace('.', '_').upper()}", value)
+    assert ProducerConfig.from_env()
+    with pytest.raises(ConfigError, match="allow"):
+        ProducerConfig.from_env(allow=["env:NOTHING"])
+
+
 def test_the_environment_gives_permissions_too(
     secrets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
