@@ -108,7 +108,7 @@ class BrokerLink:
         self._setup_failures = 0
         self._ready_since = -_INFINITY
         self._proved_useful = False
-        self._responses_before = 0  # when the connection became ready
+        self._responses_before: int | None = None  # when the connection became ready
         self._may_want_sasl = False
         self._tried_tls = False
         self.hung_up: bool = False
@@ -313,10 +313,9 @@ class BrokerLink:
     def _has_answered(self) -> bool:
         """Whether a broker has answered something beyond a handshake at this address, ever."""
         around, place = self._around, (self.node.host, self.node.port)
-        responses = around.traffic.of(self.node.id).responses
-        if self._proved_useful or (
-            self._ready_since > -_INFINITY and responses > self._responses_before
-        ):
+        before = self._responses_before
+        was_used = before is not None and around.traffic.of(self.node.id).responses > before
+        if self._proved_useful or was_used:
             around.answered.add(place)
         return place in around.answered
 
@@ -374,6 +373,7 @@ class BrokerLink:
         )
         self._warn_of_exposure(connection, host)
         self._may_want_sasl = False
+        self._responses_before = None
         try:
             await self._agree(self._session, shake_hands)
         except NodeDisconnectedError as error:

@@ -30,7 +30,7 @@ from sys import version_info
 from weakref import ref
 
 from aioproducer.core.produce_answers import BLAMELESS
-from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
+from aioproducer.core.producer_batch import BatchOutcome
 from aioproducer.runtime._puredelivery import Delivery as Twin
 from aioproducer.runtime._puredelivery import refuse_coroutine_function
 from aioproducer.types import RecordMetadata, TimestampType
@@ -84,10 +84,6 @@ cdef enum:
     CANCELLING = 1  # as in `_puredelivery.py`
 
 
-cdef Py_ssize_t LISTENERS = slot_offset(ProducerBatch, "listeners")
-cdef Py_ssize_t OUTCOME = slot_offset(ProducerBatch, "outcome")
-cdef Py_ssize_t OWNER = slot_offset(ProducerBatch, "owner")
-cdef Py_ssize_t RECEIPT = slot_offset(ProducerBatch, "receipt")
 
 cdef object known_loop_type = None
 cdef bint loop_notes_thread = False
@@ -235,21 +231,18 @@ cdef class Delivery:
         self._value_size = value_size
 
     def __await__(self):
-        cdef Wait wait = at_once
-        # Two references: the module's, and this one.
-        if Py_REFCNT(wait) != 2 or in_slot(self._batch, ProducerBatch, OUTCOME) is None:
-            wait = Wait.__new__(Wait)
+        cdef Wait wait = Wait.__new__(Wait)
         wait.delivery = self
         return wait
 
     def done(self):
         return (
             self._cancelled == CANCELLING
-            or in_slot(self._batch, ProducerBatch, OUTCOME) is not None
+            or self._batch.outcome is not None
         )
 
     def cancelled(self):
-        return self._cancelled != 0 and in_slot(self._batch, ProducerBatch, OUTCOME) is None
+        return self._cancelled != 0 and self._batch.outcome is None
 
     def exception(self):
         return None if self.succeed() else Twin.exception(self)
@@ -272,11 +265,11 @@ cdef class Delivery:
         added.context = PyContext_CopyCurrent() if context is None else context
         if (
             self._cancelled == CANCELLING
-            or in_slot(batch, ProducerBatch, OUTCOME) is not None
+            or batch.outcome is not None
         ):
             added(self)
             return
-        listeners = <dict?> in_slot(batch, ProducerBatch, LISTENERS)
+        listeners = <dict?> batch.listeners
         waiting = listeners.get(self)
         if waiting is None:
             listeners[self] = added
@@ -301,10 +294,10 @@ cdef class Delivery:
     cdef succeed(self):
         """The receipt of an acknowledged record; None before, and when it has failed."""
         cdef object batch = self._batch
-        cdef object receipt = in_slot(batch, ProducerBatch, RECEIPT), outcome
+        cdef object receipt = batch.receipt, outcome
         if type(receipt) is Receipt:
             return receipt
-        outcome = in_slot(batch, ProducerBatch, OUTCOME)
+        outcome = batch.outcome
         if outcome is None or outcome.error is not None or batch.parts:
             return None
         receipt = Receipt(
@@ -328,7 +321,7 @@ cdef class Callbacks:
     def __call__(self, delivery):
         """The outcome is known."""
         cdef Callbacks due = self, following
-        cdef WakeUps wake_ups = in_slot((<Delivery?> delivery)._batch, ProducerBatch, OWNER)
+        cdef WakeUps wake_ups = (<Delivery?> delivery)._batch.owner
         if wake_ups.loop.is_closed():
             return
         while due is not None:
@@ -368,7 +361,7 @@ cdef class Callbacks:
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as error:
-            wake_ups = in_slot(self.delivery._batch, ProducerBatch, OWNER)
+            wake_ups = self.delivery._batch.owner
             wake_ups.loop.call_exception_handler({
                 "message": f"Exception in callback {callback!r} of {self.delivery!r}",
                 "exception": error,
@@ -411,17 +404,15 @@ cdef class Wait:
         self.detach()
         self.state = OVER
         self.callback = self.context = None
-        if self is at_once:
-            self.delivery = None
 
     cdef bint suspend(self) except -1:
         """Waits from now on, unless the delivery is done; this is its loop."""
         cdef object batch = self.delivery._batch
-        if in_slot(batch, ProducerBatch, OUTCOME) is not None:
+        if batch.outcome is not None:
             return False
-        self.wake_ups = in_slot(batch, ProducerBatch, OWNER)
+        self.wake_ups = batch.owner
         # `add_listener`, without the call
-        (<dict?> in_slot(batch, ProducerBatch, LISTENERS))[self] = wake
+        (<dict?> batch.listeners)[self] = wake
         self.state = WAITING
         self._asyncio_future_blocking = True
         return True
@@ -493,10 +484,6 @@ cdef class Wait:
         return f"<await of {self.delivery!r}>"
 
 
-# For whoever awaits what is done: such an await is over before the next one begins.
-cdef Wait at_once = Wait.__new__(Wait)
-
-
 cdef inline bint is_task(PyObject *owner) noexcept:
     return owner is not NULL and type(<object> owner) is Task
 
@@ -507,19 +494,16 @@ cdef int wait_resume(object self, object value, PyObject **result) except -1:
     cdef object batch, answer
     cdef int status = PYGEN_RETURN
     if delivery is None:
-        raise RuntimeError("a delivery's await was resumed after its end")
+        raise RuntimeError("this await has no delivery")
     batch = delivery._batch
-    answer = in_slot(batch, ProducerBatch, RECEIPT)
-    if wait is at_once:
-        wait.delivery = None  # which nobody else may have any more
+    answer = batch.receipt
     if type(answer) is Receipt:
         answer = (<Receipt> answer).metadata(delivery, delivery._index)
-    elif in_slot(batch, ProducerBatch, OUTCOME) is not None:
+    elif batch.outcome is not None:
         answer = delivery.result()
     elif wait.state == FRESH:
         if not runs_here((<WakeUps?> batch.owner).loop):
             delivery._running_loop()  # says so
-        wait.delivery = delivery  # `at_once`, too, if somebody took the outcome away
         wait.suspend()
         answer = wait
         status = PYGEN_NEXT

@@ -15,9 +15,10 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from aioproducer.blocking.loop_thread import LoopThread
-from aioproducer.errors import SerializationError
+from aioproducer.errors import ConfigError, SerializationError
 from aioproducer.spark.rows import RowError
 from aioproducer.spark.schema import RECORD_COLUMNS
+from aioproducer.spark.wording import without_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,13 +143,19 @@ class _Encoder:
         auto_register = settings.pop("auto_register")
         self._registry = SchemaRegistry(**settings)
         make = AvroSerializer if part.format == "avro" else JsonSchemaSerializer
-        return make(
-            self._registry,
-            part.schema,
-            subject=topic_name if part.subject is None else partial(_named, part.subject),
-            auto_register=auto_register,
-            use_latest_version=part.schema is None,
-        )
+        try:
+            return make(
+                self._registry,
+                part.schema,
+                subject=topic_name if part.subject is None else partial(_named, part.subject),
+                auto_register=auto_register,
+                use_latest_version=part.schema is None,
+            )
+        except ConfigError as error:
+            if part.schema is None:
+                raise
+            message = without_values(error.message, [part.schema])
+            raise ConfigError(f"{part.part}.schema: {message}", advice=error.advice) from None
 
     def encode(
         self, rows: Sequence[Any], topics: Sequence[str | None], place: tuple[int, int]

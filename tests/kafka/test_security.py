@@ -23,6 +23,7 @@ from support.security.leaks import Evidence, collected, secret
 from aioproducer import Producer, ProducerConfig, RecordMetadata
 from aioproducer.cli.checkup import Checkup, Status, Wishes
 from aioproducer.errors import (
+    AuthenticationError,
     BootstrapError,
     KafkaError,
     SaslAuthenticationFailedError,
@@ -117,12 +118,17 @@ async def test_what_cannot_fit_is_told_at_once(
     good = passwords(broker, authority, "PLAIN") | {"max_block_ms": 60_000}
     plain = good | {"bootstrap_servers": broker.bootstrap_servers}
     to_tls = {"bootstrap_servers": broker.listener("PASSWORDS"), "max_block_ms": 60_000}
+    no_sasl = to_tls | {
+        "security_protocol": "SSL",
+        "ssl_truststore_certificates": authority.pem,
+    }
     other_name = good["bootstrap_servers"].replace("127.0.0.1", "localhost")
     cases = [
         (good | {"bootstrap_servers": other_name}, TlsError, "for another host than localhost"),
         (good | {"ssl_truststore_certificates": Authority().pem}, TlsError, "is not trusted"),
         (plain, TlsError, "does not speak TLS on this port"),
-        (to_tls, TlsError, "security_protocol=SSL or SASL_SSL"),
+        (to_tls, TlsError, "set security_protocol to SSL or SASL_SSL"),
+        (no_sasl, AuthenticationError, "wants SASL on this port and offers"),
         (plain | {"security_protocol": "SASL_PLAINTEXT"}, KafkaError, "wants no SASL"),
     ]
     for options, kind, text in cases:

@@ -65,7 +65,8 @@ class RecordFuture(Outcome):
             self.cancel()
             raise
         except KafkaError:
-            pass  # the future has it, translated
+            if not self.done():  # not the record's error: another loop awaits it
+                raise
         finally:
             waits.remove(wait)
         return self.result()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from aioproducer.compat.aiokafka import AIOKafkaProducer, TopicPartition
+from aioproducer.errors import WrongLoopError
 from aioproducer.testing.embedded import EmbeddedCluster
 
 
@@ -76,6 +77,21 @@ async def test_cancelling_the_future_ends_those_that_await_it(producer: AIOKafka
     assert not future.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_another_loop_cannot_await_it(producer: AIOKafkaProducer) -> None:
+    future = await producer.send("t", b"1")
+
+    async def wait() -> Any:
+        return await future
+
+    def elsewhere() -> None:
+        with pytest.raises((RuntimeError, WrongLoopError)):
+            asyncio.run(wait())
+
+    await asyncio.to_thread(elsewhere)
+    await asyncio.wait([future], timeout=5)
+    assert future.result() is not None
 
 
 async def test_a_wait_with_a_timeout_ends_in_time(producer: AIOKafkaProducer) -> None:

@@ -7,7 +7,9 @@ import logging
 
 import pytest
 from support.hostile import (
+    SANE_RANGES,
     Behaviour,
+    Peer,
     after_handshake,
     closes,
     closes_before_answering,
@@ -17,6 +19,8 @@ from support.hostile import (
 from aioproducer._advice import ADVICE
 from aioproducer.errors import NodeDisconnectedError
 from aioproducer.net import NodeState
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.framing import REQUEST_TYPES
 from net.harness import harness
 from net.virtual import MemoryDialer, virtual_time
 
@@ -129,9 +133,29 @@ def test_a_broker_that_never_answered_is_suspected(behaviour: Behaviour, hint: s
     async def run() -> None:
         dialer = MemoryDialer({"broker": behaviour})
         async with harness(dialer) as it:
-            if await it.connect() is None:
-                with pytest.raises(NodeDisconnectedError):
-                    await it.ask()
-            assert hint in str(it.client.connection_failures(1))
+            for _ in range(3):
+                if await it.connect() is None:
+                    with pytest.raises(NodeDisconnectedError):
+                        await it.ask()
+                assert hint in str(it.client.connection_failures(1))
+                await asyncio.sleep(2)
 
     run()
+
+
+@virtual_time
+async def test_an_answer_in_a_handshake_proves_nothing() -> None:
+    async def hangs_up_after_versions(peer: Peer) -> None:
+        sasl = REQUEST_TYPES[ApiKey.SASL_HANDSHAKE].VALID_VERSIONS
+        await peer.handshake({**SANE_RANGES, ApiKey.SASL_HANDSHAKE: sasl})
+        await peer.request()
+
+    dialer = MemoryDialer({"broker": hangs_up_after_versions})
+    async with harness(dialer) as it:
+        assert await it.connect() is None
+        with pytest.raises(NodeDisconnectedError):
+            await it.ask()
+        await asyncio.sleep(2)
+        error = await it.connect()  # asks whether the listener wants SASL, and gets no answer
+        assert error is not None
+        assert error.advice == ADVICE["hung-up"]

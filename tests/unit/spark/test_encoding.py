@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -200,6 +201,20 @@ def test_the_login_comes_from_the_environment(
     monkeypatch.setenv("REGISTRY_LOGIN", "alice:hush")
     write(kafka, FIELDS, [batch], **options)
     assert stub.headers["authorization"].startswith("Basic ")
+
+
+@pytest.mark.parametrize(
+    "schema", ['"hunter2-sEcret"', "hunter2-sEcret", '{"type": "hunter2-sEcret"}']
+)
+@pytest.mark.parametrize("name", ["avro", "json-schema"])
+def test_what_is_no_schema_is_refused_and_not_quoted(
+    kafka: EmbeddedKafka, url: str, schema: str, name: str
+) -> None:
+    batch = pa.RecordBatch.from_struct_array(pa.array([ROW], STRUCT))
+    options = {"value__format": name, "schema__registry__url": url, "value__schema": schema}
+    with pytest.raises(ConfigError, match=r"^value\.schema: this is no ") as caught:
+        write(kafka, FIELDS, [batch], topic=kafka.topic(1), **options)
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_headers_may_be_left_out(kafka: EmbeddedKafka) -> None:
