@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from tools.compat.kafka import brokers
-from tools.compat.programs import PROGRAMS, Program
+from tools.compat.programs import PROGRAMS, WITHOUT_TESTS, Program
 from tools.compat.runs import CLIENTS, LOGS, Environment, Results, run_tests
 from tools.compat.sources import NoSourcesError, sources_of
 
@@ -52,6 +52,8 @@ def main() -> int:
             line, found = compare(program, sources, environment, known, deadline)
             lines.append(line)
             unexplained += found
+    if not arguments.programs:
+        lines += (f"{name}: SKIPPED: {reason}" for name, reason in WITHOUT_TESTS.items())
     print("\n" + "\n".join(lines))
     for name in unexplained:
         print(f"passes with the client and not with ours: {name}")
@@ -98,6 +100,8 @@ def compare(
     )
     if len(theirs.skipped):
         line += f"; {len(theirs.skipped)} skipped"
+    if program.stand_ins:
+        line += f"; {', '.join(program.stand_ins.values())} replaced"
     if theirs.failures:
         line += f"; {len(theirs.failures)} fail with the client"
     if unfinished:

@@ -119,3 +119,8 @@ PROGRAMS = (
         marked="kafka",
     ),
 )
+
+WITHOUT_TESTS = {
+    "confluent-kafka": "its source distribution has no tests; tests/unit/compat compares with the "
+    "installed client call by call",
+}

@@ -51,7 +51,7 @@ def _fetch(program: Program, target: Path) -> None:
     wanted = f"{program.short}=={program.version}"
     _run(
         f"the source distribution of {wanted} cannot be fetched",
-        f"{sys.executable} -m pip download --quiet --no-deps --no-build-isolation "
+        f"{sys.executable} -m pip download --quiet --no-deps "
         f"--no-binary {program.short} --dest {downloads} {wanted}",
     )
     stem = f"{program.short.replace('-', '_')}-{program.version}"

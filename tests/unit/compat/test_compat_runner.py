@@ -69,7 +69,7 @@ def test_only_differences_without_a_reason_count(
         return Results(set(ours_passes), set(), dict.fromkeys(failed, "wrong"))
 
     monkeypatch.setattr(runner, "run_tests", run)
-    program: Any = SimpleNamespace(short="aiokafka", version="1", tests=("t.py",))
+    program: Any = SimpleNamespace(short="aiokafka", version="1", tests=("t.py",), stand_ins={})
     environment: Any = None
     line, found = runner.compare(program, Path(), environment, known, time.monotonic() + 60)
     assert found == counted
