@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from aioproducer.spark.task import TaskReport
 
 _OPTION: Final = "option."
+_SERVERS: Final = "kafka.bootstrap.servers"
 
 
 class AioproducerSource(DataSource):
@@ -57,7 +58,7 @@ class AioproducerSource(DataSource):
 
         given = _of_new_table(self._given)
         if given is None:
-            return columns_read(SourceOptions.parse(self._known(), "read"))
+            return columns_read(SourceOptions.parse(self._known("read"), "read"))
         options = SourceOptions.parse({**self.defaults, **given}, TABLE)
         options.refuse_secrets(given)
         return columns_of_table(options, given)
@@ -67,7 +68,7 @@ class AioproducerSource(DataSource):
         from aioproducer.spark.options import SourceOptions
         from aioproducer.spark.reader import TopicReader
 
-        options = SourceOptions.parse(self._known(schema, "read"), "read")
+        options = SourceOptions.parse(self._known("read", schema), "read")
         return TopicReader(options, schema.fieldNames())
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -82,7 +83,7 @@ class AioproducerSource(DataSource):
         from aioproducer.spark.task import spare_collector
 
         spare_collector()
-        given = self._known(schema, "write")
+        given = self._known("write", schema)
         plan = SinkPlan.of_batch(given, _fields(schema), overwrite=overwrite)
         return BatchWriter(plan.begun())
 
@@ -99,18 +100,22 @@ class AioproducerSource(DataSource):
         from aioproducer.spark.task import spare_collector
 
         spare_collector()
-        return StreamWriter(SinkPlan.of_stream(self._known(schema, "stream"), _fields(schema)))
+        return StreamWriter(SinkPlan.of_stream(self._known("stream", schema), _fields(schema)))
 
-    def _known(self, schema: StructType | None = None, use: str = "") -> dict[str, str]:
-        """The options: those of this read or write, of the table, of `register`, in this order."""
+    def _known(self, use: str, schema: StructType | None = None) -> dict[str, str]:
+        """The options: those of this read or write, of the table, of `register`, in this order.
+
+        Columns that were read from a table carry its options into other writes too: these name
+        their servers themselves, and an insert into the table does not.
+        """
         from aioproducer.spark.options import only_for
         from aioproducer.spark.reader import TABLE_OPTIONS
 
         table: dict[str, str] = {}
-        for field in () if schema is None else schema.fields:
-            table = table or (field.metadata or {}).get(TABLE_OPTIONS, {})
-        shared = {**self.defaults, **table}
-        return {**(only_for(use, shared) if use else shared), **self._given}
+        if schema is not None and _SERVERS not in {name.lower() for name in self._given}:
+            for field in schema.fields:
+                table = table or (field.metadata or {}).get(TABLE_OPTIONS, {})
+        return {**only_for(use, {**self.defaults, **table}), **self._given}
 
 
 def _of_new_table(given: Mapping[str, str]) -> dict[str, str] | None:

@@ -17,6 +17,7 @@ from aioproducer.blocking import Producer
 from aioproducer.errors import (
     ConfigError,
     KafkaError,
+    SerializationError,
     TransactionalIdAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
@@ -328,6 +329,31 @@ def test_a_topic_that_was_created_anew_between_batches_is_named_as_the_cause(
     writer = stream.planned(1)
     stream.committer().commit([writer.write(batch(10, 20))], 1)
     assert kafka.numbers(topic) == list(range(10, 20))
+
+
+def test_options_of_a_table_count_where_no_servers_are_given(kafka: EmbeddedKafka) -> None:
+    from aioproducer.spark import AioproducerSource
+
+    topic, other = kafka.topic(), kafka.topic()
+    kept = {"kafka.bootstrap.servers": kafka.servers, "topic": topic, "startingOffsets": "latest"}
+    field = types.StructField("value", types.StringType(), metadata={"aioproducer.options": kept})
+    schema = types.StructType([field])
+    AioproducerSource({}).writer(schema, False).write(batch(0, 10))
+    source(kafka, other).writer(schema, False).write(batch(10, 20))
+    given = {"kafka.bootstrap.servers": kafka.servers}
+    with pytest.raises(SerializationError, match="where the rows go"):
+        AioproducerSource(given).writer(schema, False)
+    assert kafka.numbers(topic) == list(range(10))
+    assert kafka.numbers(other) == list(range(10, 20))
+
+
+def test_options_of_register_for_writes_do_not_disturb_reads(kafka: EmbeddedKafka) -> None:
+    from aioproducer.spark import AioproducerSource
+
+    class Source(AioproducerSource):
+        defaults = {"delivery.guarantee": "at-least-once", "topic": "t"}  # noqa: RUF012
+
+    assert str(Source({"kafka.bootstrap.servers": "a:1"}).schema()).startswith("key BINARY")
 
 
 def test_a_task_that_does_not_know_its_batch_says_so(kafka: EmbeddedKafka) -> None:
