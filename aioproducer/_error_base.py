@@ -85,7 +85,7 @@ class KafkaError(Exception):
 
     def __init__(self, message: str | None = None, **facts: Unpack[ErrorFacts]) -> None:
         super().__init__(
-            self.default_message if message is None else printable(message, _LONGEST_MESSAGE)
+            self.default_message if message is None else printable(str(message), _LONGEST_MESSAGE)
         )
         self._learn(facts)
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import Final
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Final
 
 from aioproducer._printable import printable
 from aioproducer._secrets import without_login
 from aioproducer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Modules that take their time are imported where they are needed: most properties name no file.
 
 VARIABLE: Final = "AIOPRODUCER_ALLOW"
 """The environment variable by which whoever starts the process gives permissions."""
@@ -63,7 +65,7 @@ class Permissions:
         if kind == "env":
             self._variables.append(rest if colon else "*")
         elif kind == "file":
-            self._paths.append(Path(_path_of(entry) if colon else "/").resolve())
+            self._paths.append(_resolved(_path_of(entry) if colon else "/"))
         elif kind == "url" and not colon:
             self._any_url = True
         elif kind in _SCHEMES:
@@ -76,12 +78,14 @@ class Permissions:
 
     def check_variable(self, name: str) -> None:
         """Raise `ConfigError` unless a variable may be read."""
+        from fnmatch import fnmatchcase
+
         if not any(fnmatchcase(name, pattern) for pattern in self._variables):
             raise refused(f"the environment variable {printable(name, 100)}", f"env:{name}")
 
     def check_file(self, path: str | Path) -> None:
         """Raise `ConfigError` unless a file may be read."""
-        resolved = Path(path).resolve()
+        resolved = _resolved(path)
         if not any(resolved.is_relative_to(each) for each in self._paths):
             raise refused(f"the file {printable(str(path), 200)}", f"file:{path}")
 
@@ -97,7 +101,7 @@ class Permissions:
 
     def _check_url(self, url: str) -> None:
         if url[:5].lower() == "file:":
-            self.check_file(unquote(urlsplit(url).path))
+            self.check_file(_path_in(url))
         elif not self._any_url and not self._has(url):
             shown = printable(without_login(url), 200)
             raise refused(f"the token endpoint {shown}", shown)
@@ -133,11 +137,25 @@ def _of_environment() -> list[str]:
 def _path_of(entry: str) -> str:
     """Return the path of `file:/a`, `file:///a` or `file:a`."""
     path = entry.partition(":")[2]
-    return unquote(urlsplit(entry).path) if path.startswith("//") else path
+    return _path_in(entry) if path.startswith("//") else path
+
+
+def _path_in(url: str) -> str:
+    from urllib.parse import unquote, urlsplit
+
+    return unquote(urlsplit(url).path)
+
+
+def _resolved(path: str | Path) -> Path:
+    from pathlib import Path
+
+    return Path(path).resolve()
 
 
 def _place_of(url: str) -> tuple[str, str, int | None, str]:
     """Return what has to be the same in the URL that is allowed and the one that is used."""
+    from urllib.parse import urlsplit
+
     try:
         parts = urlsplit(url)
         scheme = parts.scheme.lower()
