@@ -6,15 +6,17 @@ them. Names of other clients' options are understood at run time, but are not li
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from ssl import SSLContext
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
-from aioproducer._option_table import Acks, DeliveryErrorCallback
-from aioproducer.partitioners import Partitioner, PartitionFunction
-from aioproducer.serializers.calling import SerializerFunction
-from aioproducer.serializers.protocol import Serializer
-from aioproducer.types import OAuthToken, SaslCredentials, StreamOpener, TopicPartition
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from ssl import SSLContext
+
+    from aioproducer._option_table import Acks, DeliveryErrorCallback
+    from aioproducer.partitioners import Partitioner, PartitionFunction
+    from aioproducer.serializers.calling import SerializerFunction
+    from aioproducer.serializers.protocol import Serializer
+    from aioproducer.types import OAuthToken, SaslCredentials, StreamOpener, TopicPartition
 
 
 class ProducerOptions(TypedDict, total=False):
