@@ -25,6 +25,7 @@ What differs, on purpose:
   `consumer_group_metadata()`                       `aioproducer.ConsumerGroupMetadata`
   `AIOProducer` has threads and a second buffer     it has neither: `linger.ms` makes batches
   `AIOProducer.produce()` takes no headers          it does
+  `batch.size` is 1,000,000                         131,072: a batch's memory is allocated whole
   values and keys are text or `bytes`               `bytearray` and `memoryview` as well
   `throttle_cb` is called                           it is refused; see the metric
                                                     `produce-throttle-time-avg`

@@ -16,7 +16,7 @@ _CALLABLES: Final = ("error_cb", "stats_cb", "oauth_cb", "on_delivery", "dr_cb")
 _HERE: Final = {*_CALLABLES, "default.topic.config", "logger", "statistics.interval.ms"}
 _DEFAULTS: Final = {
     "batch_max_records": 10_000,
-    "batch_size": 1_000_000,
+    "batch_size": 131_072,  # librdkafka has 1,000,000; here each batch's memory is allocated whole
     "buffer_memory": 1_048_576 * 1024,
 }
 _MAX_RECORDS: Final = 100_000

@@ -270,6 +270,13 @@ def test_producer_with_a_wrong_password_delivers_after_it_was_changed(mechanism:
         assert delivered == [None]
 
 
+def test_batches_are_as_large_as_memory_allows() -> None:
+    assert settings_of(NOWHERE).config.batch_size == 131_072
+    small = settings_of(NOWHERE | {"queue.buffering.max.kbytes": 40}).config
+    assert small.batch_size == small.buffer_memory == 40 * 1024
+    assert settings_of(NOWHERE | {"batch.size": 1_000_000}).config.batch_size == 1_000_000
+
+
 # -- outcomes --------------------------------------------------------------------------------------
 
 
