@@ -293,6 +293,30 @@ MUTANTS = (
         "queue.topic_partition, None)\n",
     ),
     Mutant(
+        "do not look ahead after a direct answer",
+        "runtime/sender_task.py",
+        "            self._answered = True\n        if self._answered:\n",
+        "            return\n        if self._answered:\n",
+    ),
+    Mutant(
+        "forget when a directly sent record expires",
+        "runtime/direct.py",
+        "            self._on_sent(now + self._delivery_timeout)\n",
+        "            self._on_sent(now + 2 * self._delivery_timeout)\n",
+    ),
+    Mutant(
+        "use the memory of the spare batch twice",
+        "core/buffer_pool.py",
+        "            self._free.popleft()\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "append to a spare batch whose memory was taken back",
+        "runtime/direct.py",
+        "            spare.take_buffer()\n",
+        "            pass\n",
+    ),
+    Mutant(
         "let the sender sleep when a batch is opened",
         "runtime/sender_task.py",
         "        return self._alarm.until\n",

@@ -236,3 +236,51 @@ def test_who_waits_for_a_ceiling_may_leave_or_be_told_of_the_end() -> None:
     assert settled == [left]
     assert isinstance(left.error, ProducerClosedError)
     assert pool.available == 100
+
+
+def lending_pool(total: int) -> tuple[BufferPool, bytearray, list[str]]:
+    pool = BufferPool(total=total, poolable=16)
+    buffer = pool.try_allocate(16)
+    assert buffer is not None
+    pool.deallocate(buffer, 16)
+    taken_back: list[str] = []
+    lent = pool.lend(lambda: taken_back.append("taken back"))
+    assert lent is buffer
+    return pool, lent, taken_back
+
+
+def test_a_lent_buffer_counts_as_free_until_it_is_kept() -> None:
+    pool, lent, taken_back = lending_pool(64)
+    assert pool.available == 64
+    assert pool.lend(lambda: None) is None  # one at a time
+    pool.keep_lent()
+    assert pool.available == 48
+    assert pool.try_allocate(16) is not lent
+    pool.deallocate(lent, 16)
+    assert not taken_back
+
+
+@pytest.mark.parametrize("size", [16, 64])
+def test_a_lent_buffer_is_taken_back_when_nothing_else_is_free(size: int) -> None:
+    pool, _, taken_back = lending_pool(64)
+    other = pool.try_allocate(48)
+    assert other is not None
+    assert not taken_back
+    pool.deallocate(other, 48)
+    assert pool.try_allocate(size) is not None
+    assert taken_back == ["taken back"]
+    assert pool.available == 64 - size
+    pool.keep_lent()  # too late
+    assert pool.available == 64 - size
+
+
+def test_a_lent_buffer_is_the_last_free_one_to_be_used() -> None:
+    pool = BufferPool(total=64, poolable=16)
+    for buffer in [pool.try_allocate(16), pool.try_allocate(16)]:
+        assert buffer is not None
+        pool.deallocate(buffer, 16)
+    lent = pool.lend(lambda: pytest.fail("there is another one"))
+    assert lent is not None
+    assert pool.try_allocate(16) is not lent
+    pool.return_lent()
+    assert pool.try_allocate(16) is lent
