@@ -351,6 +351,8 @@ cdef class Callbacks:
     cdef call_back(self):
         cdef object callback = self.callback, context = self.context
         cdef WakeUps wake_ups
+        if callback is None:
+            return  # an interrupt had the batch call it twice
         self.callback = self.context = None
         try:
             PyContext_Enter(context)

@@ -134,6 +134,22 @@ async def test_callbacks_run_once_in_their_order_and_contexts():
     bench.end()
 
 
+async def test_batch_that_calls_its_listeners_twice_calls_callbacks_once():
+    bench, (delivery,) = await opened()
+    seen, reports = [], []
+    bench.loop.set_exception_handler(lambda loop, context: reports.append(context))
+    delivery.add_done_callback(seen.append)
+    delivery.add_done_callback(seen.append)
+    ((key, listener),) = bench.incomplete()[0].listeners.items()
+    listener(key)
+    bench.settle_oldest()
+    await turns()
+    assert seen == [delivery] * 2
+    assert not reports
+    bench.loop.set_exception_handler(None)
+    bench.end()
+
+
 async def test_removed_callbacks_leave_no_listener():
     bench, (delivery,) = await opened()
     listeners = bench.incomplete()[0].listeners
