@@ -67,7 +67,7 @@ class ElementBudget:
     __slots__ = ("left",)
 
     def __init__(self) -> None:
-        self.left = MAX_MESSAGE_ELEMENTS
+        self.left: int = MAX_MESSAGE_ELEMENTS
 
 
 def too_many_elements(pos: int) -> ProtocolError:
