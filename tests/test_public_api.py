@@ -1,0 +1,26 @@
+"""No public name, parameter or default changes unnoticed."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from pathlib import Path
+
+import pytest
+
+from aioproducer.records import IMPLEMENTATION
+
+ROOT = Path(__file__).parents[1]
+RECORDED = Path(__file__).with_name("public_api.txt")
+
+
+@pytest.mark.skipif(not (ROOT / ".ci").exists(), reason="not a checkout of the repository")
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="other Pythons word signatures anew")
+@pytest.mark.skipif(IMPLEMENTATION != "native", reason="signatures of the native core")
+def test_the_public_api_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / ".ci"))
+    from tools.public_api import text
+
+    recorded = RECORDED.read_text(encoding="utf-8").splitlines()
+    changes = "\n".join(difflib.unified_diff(recorded, text().splitlines(), lineterm="", n=1))
+    assert not changes, f"if this is meant: PYTHONPATH=.ci python -m tools.public_api\n{changes}"
