@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioproducer._extras import required
+from aioproducer._secrets import hides_arguments
 from aioproducer.compat.aiokafka import AIOKafkaProducer
 from aioproducer.compat.aiokafka._batch import BatchBuilder, serialized
 from aioproducer.compat.aiokafka._connection import Connection
@@ -47,6 +48,7 @@ Given = Producer | ProducerConfig | Mapping[str, Any] | None
 class KafkaBroker(kafka.KafkaBroker):
     """FastStream's broker with its arguments, and `producer`; see `publish_natively`."""
 
+    @hides_arguments
     def __init__(
         self,
         bootstrap_servers: Any = "localhost",
@@ -58,6 +60,7 @@ class KafkaBroker(kafka.KafkaBroker):
         publish_natively(self, producer)
 
 
+@hides_arguments
 def publish_natively(broker: AnyBroker, producer: Given = None) -> AnyBroker:
     """Let a broker of FastStream publish by this package's producer.
 
@@ -138,6 +141,7 @@ class _NativeProducer(AioKafkaFastProducerImpl):
 
     # -- private ---------------------------------------------------------------------------------
 
+    @hides_arguments
     def _new(self) -> _Native:
         given = self._given
         if isinstance(given, Producer):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -224,7 +225,7 @@ class _CsvReader:
         except csv.Error as error:
             raise SourceError(f"the CSV header cannot be read: {error}") from error
         self._text.clear()
-        twice = {name for name in columns if columns.count(name) > 1}
+        twice = [name for name, count in Counter(columns).items() if count > 1]
         if twice:
             raise SourceError(f"the CSV header names {', '.join(sorted(twice))} more than once")
         return columns

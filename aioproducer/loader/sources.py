@@ -6,10 +6,12 @@ every reading error as a `SourceError` that names file and row. Must not know: K
 
 from __future__ import annotations
 
+import lzma
 import os
 import threading
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
@@ -83,7 +85,7 @@ class FileSource:
         self._files = [str(name) for name in names]
         if not self._files:
             raise ConfigError("a load needs at least one input")
-        twice = {name for name in self._files if self._files.count(name) > 1}
+        twice = [name for name, count in Counter(self._files).items() if count > 1]
         if twice:
             raise ConfigError(f"the input {', '.join(sorted(twice))} is given more than once")
         if isinstance(format, str) and format not in formats:
@@ -239,7 +241,7 @@ def _readable(file: str) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise SourceError(f"cannot read {shown}: {reason.lower()}") from error
-    except (EOFError, zlib.error, zipfile.BadZipFile) as error:
+    except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
         raise SourceError(f"cannot read {shown}: damaged or cut off: {error}") from error
     except MemoryError as error:
         raise SourceError(f"cannot read {shown}: it takes more memory than there is") from error

@@ -26,9 +26,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from aioproducer.loader.errors import SourceError
+from aioproducer.loader.packed_member import PACKED, open_packed
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -163,6 +164,10 @@ def seekable(stream: io.BufferedIOBase, stack: ExitStack) -> io.BufferedIOBase:
 def _opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Opener:
     def open_member(stack: ExitStack) -> io.BufferedIOBase:
         try:
+            if info.compress_type in PACKED:
+                return _ungzip(open_packed(archive, info, stack), stack)
+            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise NotImplementedError("That compression method is not supported")
             member = cast("zipfile.ZipExtFile", archive.open(info))
         except (RuntimeError, NotImplementedError) as error:
             # zipfile's errors for an encrypted member and for a compression it does not know.
@@ -173,7 +178,7 @@ def _opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Opener:
 
 
 def _ungzip(
-    stream: io.BufferedReader[InputFile] | zipfile.ZipExtFile, stack: ExitStack
+    stream: io.BufferedReader[Any] | zipfile.ZipExtFile, stack: ExitStack
 ) -> io.BufferedIOBase:
     if not stream.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC):
         return stream

@@ -15,6 +15,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from aioproducer._secrets import hides_arguments
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -35,6 +37,7 @@ _HOMES = {
 __all__ = ["AioproducerSource", "BatchReport", "RowError", "batch_writer", "register"]
 
 
+@hides_arguments
 def register(spark: SparkSession, *, options: Mapping[str, str] | None = None) -> None:
     """Makes `format("aioproducer")` known to a session, Spark Connect's too.
 

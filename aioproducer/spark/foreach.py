@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aioproducer import log
+from aioproducer._secrets import hides_arguments
 from aioproducer.errors import ConfigError
 from aioproducer.runtime.native_core import missing_core, warn_once
 from aioproducer.spark.options import Guarantee, SourceOptions
@@ -55,6 +56,7 @@ class BatchReport(NamedTuple):
     seconds: float
 
 
+@hides_arguments
 def batch_writer(
     options: Mapping[str, str],
     *,
@@ -155,6 +157,7 @@ class _BatchWriter:
         _LOG.info("epoch %d written by the driver: %d rows, %d bytes", batch, *counts[:2])
         return BatchReport(batch, True, *counts, 0.0)
 
+    @hides_arguments
     def _written(self, frame: DataFrame, batch: int, batches: list[Any]) -> TaskReport | None:
         from aioproducer.spark.direct import DirectEpochs
         from aioproducer.spark.plan import JOB, SinkPlan, TaskPlace

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from aioproducer._extras import required
+from aioproducer._secrets import hides_arguments
 
 with required(__name__, "spark"):
     from pyspark.sql.datasource import (
@@ -51,6 +52,7 @@ class AioproducerSource(DataSource):
         """What `format()` is given."""
         return "aioproducer"
 
+    @hides_arguments
     def schema(self) -> str | StructType:
         """The columns of a read; Spark asks for those of a table when it is created."""
         from aioproducer.spark.options import TABLE, SourceOptions
@@ -63,6 +65,7 @@ class AioproducerSource(DataSource):
         options.refuse_secrets(given)
         return columns_of_table(options, given)
 
+    @hides_arguments
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads a topic from some offsets to others; for verification and backfills."""
         from aioproducer.spark.options import SourceOptions
@@ -71,6 +74,7 @@ class AioproducerSource(DataSource):
         options = SourceOptions.parse(self._known("read", schema), "read")
         return TopicReader(options, schema.fieldNames())
 
+    @hides_arguments
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Checks options and columns; Spark calls it once per write, before any task.
 
@@ -87,6 +91,7 @@ class AioproducerSource(DataSource):
         plan = SinkPlan.of_batch(given, _fields(schema), overwrite=overwrite)
         return BatchWriter(plan.begun())
 
+    @hides_arguments
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:

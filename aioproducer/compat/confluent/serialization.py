@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any
 
+from aioproducer._secrets import hides_arguments
 from aioproducer.compat._forwarding import forwarded
 from aioproducer.compat._kin import counterpart
 from aioproducer.compat.confluent import errors
@@ -63,6 +64,7 @@ class SerializingProducer(Producer):
     `produce()` takes the key before the value, as there.
     """
 
+    @hides_arguments
     def __init__(self, conf: Mapping[str, Any], /) -> None:
         rest = dict(conf)
         self._serializers = rest.pop("key.serializer", None), rest.pop("value.serializer", None)

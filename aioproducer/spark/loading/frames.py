@@ -13,6 +13,7 @@ Partition columns stand behind the others; Spark finds out their types.
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -138,7 +139,7 @@ def _header(spark: SparkSession, step: Step, dialect: CsvFormat) -> Sequence[str
             quoting=csv.QUOTE_NONE if dialect.quote is None else csv.QUOTE_MINIMAL,
         )
     )
-    twice = {name for name in names if names.count(name) > 1}
+    twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise SourceError(f"the CSV header names {', '.join(sorted(twice))} more than once")
     return names

@@ -152,6 +152,64 @@ def test_other_clients_interfaces_show_none_either(make: Callable[[], object]) -
     assert SECRET not in shown_by(raised.value)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"bootstrap.servers": "b:1", "sasl.password": SECRET, "linger.ms": "soon"},
+        {"bootstrap.servers": "b:1", "sasl.password": SECRET, "error_cb": 1},
+        {"bootstrap.servers": "b:1", "sasl.password": SECRET, "key.serializer": 1},
+    ],
+)
+def test_a_serializing_producer_shows_none(options: dict[str, Any]) -> None:
+    with pytest.raises(Exception) as raised:
+        confluent.SerializingProducer(options)
+    assert SECRET not in shown_by(raised.value)
+
+
+def test_faststreams_broker_shows_none() -> None:
+    pytest.importorskip("faststream.kafka", reason="FastStream is not installed")
+    import faststream.kafka
+
+    from aioproducer.contrib.faststream import KafkaBroker, publish_natively
+
+    for make in (
+        lambda: KafkaBroker("b:1", producer=login(linger_ms="soon")),
+        lambda: publish_natively(faststream.kafka.KafkaBroker("b:1"), login(linger_ms="soon")),
+    ):
+        with pytest.raises(ConfigError) as raised:
+            make()
+        assert SECRET not in shown_by(raised.value)
+
+
+def test_calls_for_spark_show_none() -> None:
+    from aioproducer.spark import batch_writer, register
+
+    options = {"kafka.bootstrap.servers": "b:1", "kafka.sasl.password": SECRET, "topic": "t"}
+    for wrong in ({"kafka.linger.ms": "soon"}, {"unknown": "x"}, {"job.id": "x"}):
+        with pytest.raises(ConfigError) as raised:
+            batch_writer(options | wrong)
+        assert SECRET not in shown_by(raised.value)
+    session: Any = object()
+    with pytest.raises(Exception) as failed:
+        register(session, options=options)
+    assert SECRET not in shown_by(failed.value)
+
+
+@pytest.mark.parametrize("method", ["schema", "reader", "writer", "streamWriter"])
+def test_the_source_for_spark_shows_none(method: str) -> None:
+    types = pytest.importorskip("pyspark.sql.types")
+    from aioproducer.spark import AioproducerSource
+
+    source = AioproducerSource(
+        {"kafka.bootstrap.servers": "b:1", "kafka.sasl.password": SECRET, "topic": "t"}
+    )
+    schema = types.StructType().add("value", "binary")
+    arguments = {"schema": (), "reader": (schema,)}.get(method, (schema, False))
+    with pytest.raises(ConfigError) as raised:
+        getattr(source, method)(*arguments)
+    assert SECRET not in shown_by(raised.value)
+
+
 # -- files -----------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,81 @@
+"""Archives and headers of some hundred bytes take neither memory nor time without bound."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aioproducer.loader import FileSource
+from aioproducer.loader.errors import SourceError
+
+PACKINGS = {"bzip2": zipfile.ZIP_BZIP2, "lzma": zipfile.ZIP_LZMA, "deflate": zipfile.ZIP_DEFLATED}
+
+
+def read(path: Path) -> list[Any]:
+    return [row for batch in FileSource(path).batches() for row in batch.fields]
+
+
+def packed(path: Path, packing: int, *parts: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", packing) as archive, archive.open("a.csv", "w") as member:
+        for part in parts:
+            member.write(part)
+    return path
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_a_member_is_unpacked_a_piece_at_a_time(tmp_path: Path, packing: str) -> None:
+    long = [b"x" * 1_000_000] * 48
+    path = packed(tmp_path / "bomb.zip", PACKINGS[packing], b'a,b\n"', *long, b'"\n')
+    assert path.stat().st_size < 100_000
+    tracemalloc.start()
+    try:
+        read(path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 24_000_000
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_members_of_each_packing_are_read_whole(tmp_path: Path, packing: str) -> None:
+    lines = [f"{number},{number * 7919 % 10007}\n".encode() for number in range(30_000)]
+    path = packed(tmp_path / "good.zip", PACKINGS[packing], b"a,b\n", *lines)
+    rows = read(path)
+    assert (len(rows), list(rows[-1])) == (30_000, ["29999", str(29_999 * 7919 % 10007)])
+    assert read(packed(tmp_path / "empty.zip", PACKINGS[packing])) == []
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_a_damaged_member_is_no_whole_one(tmp_path: Path, packing: str) -> None:
+    lines = [f"{number},{number * 7919 % 10007}\n".encode() for number in range(30_000)]
+    path = packed(tmp_path / "bad.zip", PACKINGS[packing], b"a,b\n", *lines)
+    whole = path.read_bytes()
+    for place in (len(whole) // 2, len(whole) - 150):
+        changed = bytearray(whole)
+        changed[place] ^= 0xFF
+        path.write_bytes(changed)
+        with pytest.raises(SourceError, match=r"bad\.zip"):
+            read(path)
+
+
+def test_a_dictionary_of_gigabytes_is_refused(tmp_path: Path) -> None:
+    path = packed(tmp_path / "dictionary.zip", zipfile.ZIP_LZMA, b"a,b\n1,2\n")
+    content = bytearray(path.read_bytes())
+    head = content.index(b"\x05\x00", 30 + len("a.csv"))
+    content[head + 3 : head + 7] = b"\xff\xff\xff\xff"
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match=r"dictionary\.zip.*too much memory"):
+        read(path)
+
+
+def test_a_header_of_a_million_columns_takes_linear_time(tmp_path: Path) -> None:
+    path = tmp_path / "columns.csv.gz"
+    path.write_bytes(gzip.compress(b"a," * 500_000 + b"\n"))
+    assert path.stat().st_size < 2_000
+    with pytest.raises(SourceError, match="names a more than once"):
+        read(path)
