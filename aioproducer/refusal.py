@@ -40,6 +40,7 @@ from aioproducer.errors import (
     SerializationError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
+    WouldBlockError,
 )
 from aioproducer.types import Persistence
 
@@ -113,6 +114,8 @@ def _is_misconfiguration(error: KafkaError) -> bool:
     The same without a wait is `None` as before: an error of the application.
     """
     cause: BaseException | None = error
-    while isinstance(cause, KafkaTimeoutError | NotConnectedError | BootstrapError):
+    while isinstance(
+        cause, KafkaTimeoutError | WouldBlockError | NotConnectedError | BootstrapError
+    ):
         cause = cause.__cause__
     return cause is not error and isinstance(cause, _LASTING)

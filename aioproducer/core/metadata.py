@@ -31,6 +31,7 @@ from aioproducer.core.live_topic import LiveTopic
 from aioproducer.core.reasons import NO_REASON, Reason, all_of
 from aioproducer.errors import (
     AuthenticationError,
+    InvalidPartitionError,
     KafkaError,
     ProtocolError,
     UnsupportedVersionError,
@@ -195,6 +196,17 @@ class Metadata:
         """The permanent reason a topic cannot be written to, as last answered."""
         live = self._topics.get(name)
         return None if live is None else live.failure
+
+    def absence(self, topic: str, partition: int | None) -> KafkaError | None:
+        """What the last answer had against a missing topic or partition, None before an answer."""
+        known = self.topic(topic)
+        if known is None:
+            return self.topic_error(topic)
+        if partition is None or partition < len(known.partitions):
+            return None
+        return InvalidPartitionError(
+            f"the topic has {len(known.partitions)} partition(s)", topic=topic
+        )
 
     def explain(self, topic: str, partition: int | None) -> Reason:
         """Why a topic or partition is missing or cannot be written to; empty when nothing is."""

@@ -19,7 +19,12 @@ _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def advised(
-    error: KafkaError, node: Node, bootstrap_hosts: Collection[str], *, answered: bool
+    error: KafkaError,
+    node: Node,
+    bootstrap_hosts: Collection[str],
+    *,
+    answered: bool,
+    is_bootstrap: bool = False,
 ) -> KafkaError:
     """The failure of a dial or a connection, with advice where it has none.
 
@@ -28,14 +33,21 @@ def advised(
         node: where it failed.
         bootstrap_hosts: the hosts of the bootstrap servers.
         answered: whether a broker has answered at that address before.
+        is_bootstrap: whether the address is in `bootstrap_servers` too.
     """
     if error.advice is not None or not isinstance(error, KafkaConnectionError):
         return error
-    return error.with_context(advice=_advice(error, node, bootstrap_hosts, answered=answered))
+    # An address that the user gave as well is no mistake of the broker that advertises it.
+    advertised = None if node.id < 0 or is_bootstrap else node
+    return error.with_context(advice=_advice(error, advertised, bootstrap_hosts, answered=answered))
 
 
 def _advice(
-    error: KafkaConnectionError, node: Node, bootstrap_hosts: Collection[str], *, answered: bool
+    error: KafkaConnectionError,
+    advertised: Node | None,
+    bootstrap_hosts: Collection[str],
+    *,
+    answered: bool,
 ) -> str:
     if answered:
         return ADVICE["broker-away"]
@@ -47,8 +59,8 @@ def _advice(
     if isinstance(cause, ConnectionError) and not isinstance(cause, ConnectionRefusedError):
         advice: str = getattr(cause, "advice", ADVICE["hung-up"])
         return advice
-    if node.id >= 0:
-        return advertised_advice(node, bootstrap_hosts, unresolved=unresolved)
+    if advertised is not None:
+        return advertised_advice(advertised, bootstrap_hosts, unresolved=unresolved)
     if unresolved:
         return ADVICE["name-unresolved"]
     if isinstance(error, ConnectionSetupTimeoutError):

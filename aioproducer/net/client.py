@@ -98,6 +98,7 @@ class NetworkClient:
         """The servers to start from; they get the ids -1, -2, ... in their order."""
         nodes = {-i: Node(-i, host, port) for i, (host, port) in enumerate(servers, start=1)}
         self._around.bootstrap_hosts.update(node.host for node in nodes.values())
+        self._around.bootstrap_places.update((node.host, node.port) for node in nodes.values())
         self._replace(self._bootstrap, nodes)
 
     def set_nodes(self, nodes: Mapping[int, Node], cluster_id: str | None = None) -> None:

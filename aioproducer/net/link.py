@@ -513,7 +513,13 @@ class BrokerLink:
         self, error: KafkaError, now: float, text: str, *, worth_a_warning: bool = True
     ) -> None:
         around, node = self._around, self.node
-        error = advised(error, node, around.bootstrap_hosts, answered=self._has_answered())
+        error = advised(
+            error,
+            node,
+            around.bootstrap_hosts,
+            answered=self._has_answered(),
+            is_bootstrap=(node.host, node.port) in around.bootstrap_places,
+        )
         delay = self._reconnect_backoff.delay(self._failures, around.rng)
         self._failures += 1
         self._retry_at = now + delay

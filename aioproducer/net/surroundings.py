@@ -43,5 +43,7 @@ class Surroundings:
     traffic: Traffic
     bootstrap_hosts: set[str] = field(default_factory=set)
     """The hosts of the bootstrap servers."""
+    bootstrap_places: set[tuple[str, int]] = field(default_factory=set)
+    """Their hosts and ports."""
     answered: set[tuple[str, int]] = field(default_factory=set)
     """Where brokers have answered requests beyond a handshake: no mistake in the options there."""

@@ -387,9 +387,19 @@ class RecordAppender:
         if self.refuse_unconnected is not None:
             self.refuse_unconnected()
         failure = self._metadata.topic_failure(topic)
+        absence = self._metadata.absence(topic, partition)
         self._metadata.request_topic(topic, self._loop.time())
         if failure is not None:
             raise failure.with_context()
+        if absence is not None:
+            reason = self._metadata.explain(topic, partition)
+            missing = "topic" if meta is None else "partition"
+            raise WouldBlockError(
+                f"the {missing} is not present in metadata: {reason.text}",
+                topic=topic,
+                partition=partition,
+                advice=reason.advice,
+            ) from absence
         raise WouldBlockError(
             "the topic's metadata is not known yet",
             topic=topic,

@@ -236,12 +236,7 @@ class MetadataWaiters:
             missing = "topic" if partition is None or known is None else "partition"
             reason = metadata.explain(topic, partition)
             error = MetadataTimeoutError(f"the {missing} is not present in metadata: {reason.text}")
-            if known is None:
-                error.__cause__ = metadata.topic_error(topic)
-            elif missing == "partition":
-                error.__cause__ = InvalidPartitionError(
-                    f"the topic has {len(known.partitions)} partition(s)", topic=topic
-                )
+            error.__cause__ = metadata.absence(topic, partition)
         self._finish(waiter, self._with_facts(error.with_context(advice=reason.advice), waiter))
 
     def _with_facts(self, error: KafkaError, waiter: _Waiter) -> KafkaError:

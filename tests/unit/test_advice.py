@@ -162,6 +162,21 @@ def test_a_broker_that_answered_before_is_no_matter_of_the_options() -> None:
         assert advice == ADVICE["broker-away"]
 
 
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (failure(KafkaConnectionError, ConnectionRefusedError()), "port-refused"),
+        (failure(ConnectionSetupTimeoutError, TimeoutError()), "port-silent"),
+        (failure(NameResolutionError, OSError()), "name-unresolved"),
+    ],
+)
+def test_an_advertised_address_that_the_user_gave_too_is_no_mistake_of_the_broker(
+    error: KafkaError, code: str
+) -> None:
+    found = advised(error, BROKER, {BROKER.host}, answered=False, is_bootstrap=True)
+    assert found.advice == ADVICE[code]
+
+
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
 def test_a_broker_that_advertises_this_machine_is_told_from_others(host: str) -> None:
     error = failure(KafkaConnectionError, ConnectionRefusedError())

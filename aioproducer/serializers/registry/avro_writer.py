@@ -111,7 +111,7 @@ class _Record:
     def __call__(self, out: bytearray, data: Any) -> None:
         fields = data if data.__class__ is dict else as_fields(data)
         if not isinstance(fields, Mapping):
-            raise Misfit(f"must be record {self.name}, not {type_name(data)}")
+            raise Misfit(f"must be record {self.name}, not {_given(data, [self.name])}")
         given = fields.get("-type")
         if given is not None and "-type" not in self._names and not is_named(self.name, given):
             raise Misfit(f"must be record {self.name}, not one whose `-type` is another")
@@ -324,10 +324,23 @@ class _Union:
                 if misfit.steps:
                     details.append(f"{branch.name}: {misfit.path} {misfit.reason}")
         expected = ", ".join(words(branch.schema) for branch in self._branches)
+        names = [branch.name for branch in self._branches if branch.kind in ("record", "enum")]
         raise Misfit(
-            f"must be one of {expected}, not {type_name(data)}"
+            f"must be one of {expected}, not {_given(data, names)}"
             + (f" ({'; '.join(details)})" if details else "")
         )
+
+
+def _given(data: Any, names: Sequence[str]) -> str:
+    """What was given in place of named types; more than its class, where one has the same name."""
+    kind = type_name(data)
+    if isinstance(data, Enum) and any(is_named(name, kind) for name in names):
+        return f"a member of {kind} that is none of its symbols"
+    if isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], str):
+        return f"a {kind} whose first item names none of them" if len(names) > 1 else kind
+    if as_fields(data) is None and any(is_named(name, kind) for name in names):
+        return f"an object of class {kind} that is no dict, dataclass or Pydantic model"
+    return kind
 
 
 _PLAIN: Final = frozenset({str, int, float, bool, bytes, type(None), dict, list, tuple})

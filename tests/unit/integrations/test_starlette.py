@@ -16,6 +16,7 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
+from support.waiting import until
 
 from aioproducer import Persistence, Producer, ProducerConfig
 from aioproducer.errors import (
@@ -34,6 +35,7 @@ from aioproducer.errors import (
     SerializationError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
+    WouldBlockError,
 )
 from aioproducer.fastapi import ProducerDependency
 from aioproducer.serializers import AvroSerializer, SchemaRegistry
@@ -414,3 +416,34 @@ async def test_a_producer_says_that_the_topic_is_missing_so_that_the_answer_is_5
         refusal = Refusal.of(caught)
         assert refusal is not None
         assert refusal.status == 500
+
+
+async def test_send_nowait_says_what_is_missing_once_the_cluster_has_answered() -> None:
+    async with (
+        EmbeddedCluster(1, topics={"orders": 1}) as cluster,
+        Producer(
+            bootstrap_servers=cluster.bootstrap_servers, allow_auto_create_topics=False
+        ) as producer,
+    ):
+        await producer.warm_up(["orders"])
+
+        def missing(topic: str, partition: int | None = None) -> WouldBlockError:
+            with pytest.raises(WouldBlockError) as caught:
+                producer.send_nowait(topic, b"v", partition=partition)
+            return caught.value
+
+        early = missing("nowhere")
+        assert "not known yet" in early.message
+        found = Refusal.of(early)
+        assert found is not None
+        assert found.status == 503
+        await until(lambda: "not known yet" not in missing("nowhere").message)
+        for error, words, advice in (
+            (missing("nowhere"), "the topic does not exist", "create the topic"),
+            (missing("orders", 7), "the topic has 1 partition(s)", "choose a partition"),
+        ):
+            assert words in error.message
+            assert advice in (error.advice or "")
+            found = Refusal.of(error)
+            assert found is not None
+            assert (found.status, found.retry_after_s) == (500, None)

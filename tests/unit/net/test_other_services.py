@@ -32,7 +32,19 @@ async def service(says: bytes) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("says", "name"), [(HTTP, "an HTTP server"), (SSH, "an SSH server"), (b"220 mail\r\n", "mail")]
+    ("says", "name"),
+    [
+        (HTTP, "an HTTP server"),
+        (b"<html><body>400 Bad Request</body></html>", "an HTTP server"),
+        (SSH, "an SSH server"),
+        (b"220 mail\r\n", "mail"),
+        (b"* OK IMAP4rev1 ready\r\n", "an IMAP server"),
+        (b"INFO {}\r\n", "a NATS server"),
+        (b"E\0\0\0\x8cSFATAL\0", "a PostgreSQL server"),
+        (b"\x4a\0\0\0\x0a8.0.33\0", "a MySQL or MariaDB server"),
+        (b"hello, who are you?\n", "a server with a text protocol"),
+        (b"\r\nlogin: ", "a server with a text protocol"),
+    ],
 )
 async def test_a_start_ends_at_once_where_another_service_answers(says: bytes, name: str) -> None:
     async with service(says) as address:
@@ -50,6 +62,6 @@ async def test_one_wrong_address_among_others_does_no_harm() -> None:
             assert (await producer.send_and_wait("t", b"v")).offset == 0
 
 
-@pytest.mark.parametrize("prefix", [b"\0\0\0\4", b"\0\0\1\0", b"\x05\xf5\xe1\x00"])
+@pytest.mark.parametrize("prefix", [b"\0\0\0\4", b"\0\0\1\0", b"\x05\xf5\xe1\x00", b"\x06\0\0\0"])
 def test_the_size_of_a_frame_is_no_service(prefix: bytes) -> None:
     check_kafka(prefix)

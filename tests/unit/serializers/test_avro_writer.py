@@ -411,7 +411,42 @@ class Level(Enum):
     HIGH = 3
 
 
+class Bird:
+    """A class that has a schema's name, and nothing that could be written."""
+
+
+class Breed(Enum):
+    MANX = "manx"
+
+
+BIRD = {"type": "record", "name": "shop.Bird", "fields": [{"name": "id", "type": "int"}]}
+BREED = {"type": "enum", "name": "Breed", "symbols": ["A"]}
+
 REFUSED: list[tuple[Any, Any, str]] = [
+    (
+        BIRD,
+        Bird(),
+        "must be record shop.Bird, "
+        "not an object of class Bird that is no dict, dataclass or Pydantic model",
+    ),
+    (
+        [BIRD, BREED],
+        Bird(),
+        "must be one of record shop.Bird, enum Breed (A), "
+        "not an object of class Bird that is no dict, dataclass or Pydantic model",
+    ),
+    (
+        [BIRD, BREED],
+        Breed.MANX,
+        "must be one of record shop.Bird, enum Breed (A), "
+        "not a member of Breed that is none of its symbols",
+    ),
+    (
+        [BIRD, BREED],
+        ("Dog", {"id": 1}),
+        "must be one of record shop.Bird, enum Breed (A), not a tuple whose first item names none "
+        "of them",
+    ),
     ("int", 2**31, "must be int, not int out of its range"),
     ("long", -(2**63) - 1, "must be long, not int out of its range"),
     ("int", True, "must be int, not bool"),
