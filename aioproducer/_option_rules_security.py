@@ -29,11 +29,39 @@ def check_security(values: dict[str, Any], chosen: frozenset[str]) -> None:
     Raises:
         ConfigError: as `apply_rules`.
     """
+    _check_paths(values)
     _check_protocol(chosen)
     if "SASL" in values["security_protocol"]:
         _check_sasl(values)
     if "SSL" in values["security_protocol"]:
         _check_tls(values, chosen)
+
+
+_PATHS: Final = {
+    "ssl_truststore_location": "ssl_truststore_certificates",
+    "ssl_keystore_location": "ssl_keystore_certificate_chain and ssl_keystore_key",
+    "ssl_key_location": "ssl_keystore_key",
+    "sasl_oauthbearer_assertion_file": None,
+    "sasl_oauthbearer_assertion_private_key_file": None,
+    "sasl_oauthbearer_assertion_template_file": None,
+}
+"""Options that are paths, and where the content goes instead."""
+_LONGEST_PATH: Final = 4096
+
+
+def _check_paths(values: dict[str, Any]) -> None:
+    """Refuses what is no path: errors name paths, and a private key must not be in one."""
+    for name, other in _PATHS.items():
+        path = values[name]
+        if path is None:
+            continue
+        is_pem = "-----BEGIN" in path
+        if is_pem or "\0" in path or "\n" in path or len(path) > _LONGEST_PATH:
+            what = "PEM text" if is_pem else "something else"
+            raise ConfigError(
+                f"{name} must be the path of a file, not {what}",
+                advice="give a path" + (f", or give the PEM text as {other}" if other else ""),
+            )
 
 
 def _check_protocol(chosen: frozenset[str]) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from aioproducer import log
+from aioproducer._advice import ADVICE
 from aioproducer._authorization import this_principal
 from aioproducer._option_rules_security import PASSWORD_MECHANISMS, jaas_login
 from aioproducer._secrets import cleared, hides_arguments
@@ -186,7 +187,8 @@ def _asked(function: Callable[[], object]) -> CredentialsSource:
             isinstance(text, str) for text in (given.username, given.password)
         ):
             raise AuthenticationError(
-                "sasl_credentials must return (user name, password) or SaslCredentials"
+                "sasl_credentials must return (user name, password) or SaslCredentials",
+                advice="correct the function given as sasl_credentials",
             )
         return given
 
@@ -209,7 +211,9 @@ def _calls(name: str, function: Callable[[], object]) -> Callable[[], Awaitable[
         except KafkaError:
             raise
         except OSError as error:
-            raise KafkaConnectionError(f"{name} raised {error!r}") from error
+            raise KafkaConnectionError(
+                f"{name} raised {error!r}", advice=ADVICE["credentials-unavailable"]
+            ) from error
         except Exception as error:
             cleared(error)
             if not was_logged:

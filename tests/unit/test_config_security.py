@@ -316,3 +316,31 @@ def test_security_without_a_protocol_advises_the_one_that_fits(
     with pytest.raises(ConfigError) as caught:
         config(**option)
     assert f"set security_protocol to {protocol}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ssl_truststore_location",
+        "ssl_keystore_location",
+        "ssl_key_location",
+        "sasl_oauthbearer_assertion_file",
+        "sasl_oauthbearer_assertion_private_key_file",
+        "sasl_oauthbearer_assertion_template_file",
+    ],
+)
+@pytest.mark.parametrize(
+    "content",
+    [
+        "-----BEGIN PRIVATE KEY-----\nMIIEsecret\n-----END PRIVATE KEY-----\n",
+        "-----BEGIN PRIVATE KEY-----\\nMIIEsecret\\n-----END PRIVATE KEY-----",
+        "MIIEsecret\n" * 9,
+        "MIIEsecret" * 1000,
+        "secret\0.pem",
+    ],
+)
+def test_a_secret_in_place_of_a_path_is_refused_and_not_shown(name: str, content: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ProducerConfig(bootstrap_servers="b:1", security_protocol="SASL_SSL", **{name: content})
+    assert f"{name} must be the path of a file" in str(caught.value)
+    assert "secret" not in str(caught.value)

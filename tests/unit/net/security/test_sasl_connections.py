@@ -14,6 +14,7 @@ from support.security.attempts import attempt
 from support.security.leaks import Evidence, secret
 
 from aioproducer import KafkaError, Producer, RecordMetadata, SaslCredentials
+from aioproducer._advice import ADVICE
 from aioproducer.errors import (
     AuthenticationError,
     BootstrapError,
@@ -335,6 +336,21 @@ async def test_credentials_of_a_wrong_shape_are_refused(evidence: Evidence, give
         error = await attempt(evidence, **options, max_block_ms=60_000)
     assert type(error) is AuthenticationError
     assert "sasl_credentials must return" in str(error)
+    assert error.advice == "correct the function given as sasl_credentials"
+
+
+async def test_a_source_of_credentials_that_is_down_is_not_blamed_on_the_broker(
+    evidence: Evidence,
+) -> None:
+    async def down() -> tuple[str, str]:
+        raise ConnectionError("the vault does not answer")
+
+    async with brokers() as cluster:
+        options = sasl(cluster, "PLAIN", sasl_credentials=down)
+        error = await attempt(evidence, **options, max_block_ms=300)
+    assert type(error) is BootstrapError
+    assert "sasl_credentials raised ConnectionError('the vault does not answer')" in str(error)
+    assert error.advice == ADVICE["credentials-unavailable"]
 
 
 async def test_a_function_that_never_answers_does_not_hold_start_up(evidence: Evidence) -> None:
