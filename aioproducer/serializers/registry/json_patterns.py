@@ -6,24 +6,87 @@ registry, and data from anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any, Final
 
 from aioproducer.serializers.registry.patterns import PatternError, pattern
 
 
+class ReferencesError(Exception):
+    """A check of data follows more references than fit its size."""
+
+
+_left: ContextVar[list[int] | None] = ContextVar("_left", default=None)
+_REFERENCES: Final = 10_000
+_REFERENCES_PER_BYTE: Final = 10
+
+
+@contextmanager
+def bounded_references(size: int) -> Iterator[None]:
+    """Within, a check follows references in proportion to the size of the data in bytes.
+
+    Schemas that refer to others twice, which do the same, take exponential time and memory.
+    """
+    token = _left.set([_REFERENCES + _REFERENCES_PER_BYTE * size])
+    try:
+        yield
+    finally:
+        _left.reset(token)
+
+
+@cache
 def with_bounded_patterns(kind: Any) -> Any:
-    """Return a class of validators with the keywords of this module."""
+    """Return a class of validators with the keywords of this module.
+
+    Its validators of subschemas are of such a class, too, whatever their `$schema` says.
+    """
     from jsonschema.validators import extend
 
-    return extend(
+    references = ("$ref", "$dynamicRef", "$recursiveRef")
+    made = extend(
         kind,
         {
             "pattern": _pattern,
             "patternProperties": _pattern_properties,
             "additionalProperties": _additional_properties,
+            **{
+                name: _counted(kind.VALIDATORS[name])
+                for name in references
+                if name in kind.VALIDATORS
+            },
         },
     )
+    evolve = made.evolve
+
+    def evolve_bounded(self: Any, **changes: Any) -> Any:
+        other = evolve(self, **changes)
+        if type(other) is made:
+            return other
+        other_kind: Any = type(other)
+        return with_bounded_patterns(other_kind)(
+            other.schema,
+            format_checker=other.format_checker,
+            registry=other._registry,
+            _resolver=other._resolver,
+        )
+
+    made.evolve = evolve_bounded
+    return made
+
+
+def _counted(follow: Callable[..., Any]) -> Callable[..., Any]:
+    def counted(validator: Any, reference: Any, instance: Any, schema: Any) -> Any:
+        left = _left.get()
+        if left is not None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise ReferencesError("the schema refers to schemas too often")
+        return follow(validator, reference, instance, schema)
+
+    return counted
 
 
 def check_patterns(schemas: Iterable[Any]) -> None:

@@ -23,7 +23,12 @@ from aioproducer.serializers.registry.base import (
     SchemaUse,
 )
 from aioproducer.serializers.registry.client import SchemaRegistry
-from aioproducer.serializers.registry.json_patterns import check_patterns, with_bounded_patterns
+from aioproducer.serializers.registry.json_patterns import (
+    ReferencesError,
+    bounded_references,
+    check_patterns,
+    with_bounded_patterns,
+)
 from aioproducer.serializers.registry.json_references import linked
 from aioproducer.serializers.registry.patterns import PatternError
 from aioproducer.serializers.registry.schema import Schema, SchemaReference, schema_refusal
@@ -143,8 +148,9 @@ class JsonSchemaSerializer(RegistrySerializer):
         def encode(data: Any, context: SerializationContext) -> bytes:
             made = write(data, context)
             try:
-                error = best_match(validator.iter_errors(json.loads(made)))
-            except PatternError as reason:
+                with bounded_references(len(made)):
+                    error = best_match(validator.iter_errors(json.loads(made)))
+            except (PatternError, ReferencesError) as reason:
                 raise refusal(context, f"cannot be checked: {reason}") from None
             except RecursionError:
                 raise refusal(context, "is nested too deeply") from None

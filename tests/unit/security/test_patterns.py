@@ -158,6 +158,52 @@ async def test_a_json_schema_holds_the_loop_up_for_a_bounded_time(schema: Any, d
     await asyncio.sleep(0)
 
 
+DRAFTS = [
+    "http://json-schema.org/draft-04/schema#",
+    "http://json-schema.org/draft-07/schema#",
+    "https://json-schema.org/draft/2020-12/schema",
+]
+
+
+@pytest.mark.parametrize("draft", DRAFTS)
+@pytest.mark.parametrize("place", ["allOf", "$ref", "root"])
+async def test_no_schema_in_a_schema_is_checked_by_other_code(draft: str, place: str) -> None:
+    inner = {"$schema": draft, "pattern": r"^(a+)+$"}
+    if place == "root":
+        inner["items"] = {"$ref": "#"}  # type: ignore[assignment]
+        schema: dict[str, Any] = inner
+    elif place == "allOf":
+        schema = {"items": {"allOf": [inner]}}
+    else:
+        schema = {"definitions": {"a": inner}, "items": {"$ref": "#/definitions/a"}}
+    encode = await encoder(schema)
+    began = time.process_time()
+    with pytest.raises(SerializationError):
+        encode(["a" * 26 + "!"], CONTEXT)
+    assert time.process_time() - began < 2
+    assert encode(["aaa"], CONTEXT) == b'["aaa"]'
+
+
+@pytest.mark.parametrize("word", ["allOf", "anyOf", "oneOf"])
+async def test_references_that_multiply_are_bounded(word: str) -> None:
+    levels: dict[str, Any] = {
+        f"d{level}": {word: [{"$ref": f"#/definitions/d{level + 1}"}] * 2} for level in range(18)
+    }
+    levels["d18"] = {"type": "integer" if word == "allOf" else "string"}
+    encode = await encoder({"definitions": levels, "items": {"$ref": "#/definitions/d0"}})
+    began = time.process_time()
+    with pytest.raises(SerializationError, match="refers to schemas too often"):
+        encode([1], CONTEXT)
+    assert time.process_time() - began < 6
+
+
+async def test_long_data_may_follow_many_references() -> None:
+    levels = {f"d{level}": {"$ref": f"#/definitions/d{level + 1}"} for level in range(4)}
+    schema = {"definitions": {**levels, "d4": {"type": "integer"}}}
+    encode = await encoder(schema | {"items": {"$ref": "#/definitions/d0"}})
+    assert len(encode([1] * 20_000, CONTEXT)) > 20_000
+
+
 async def test_patterns_mean_what_they_meant() -> None:
     encode = await encoder(
         {

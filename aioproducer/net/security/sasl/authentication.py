@@ -49,8 +49,12 @@ _KNOWN_MECHANISMS = (
     "OAUTHBEARER",
     "PLAIN",
 )
-_READABLE = {"PLAIN": "user name and password", "OAUTHBEARER": "the token"}
-"""What these mechanisms send as it is."""
+_READABLE = {
+    "PLAIN": "user name and password",
+    "OAUTHBEARER": "the token",
+    "AWS_MSK_IAM": "a signed request with the session token",
+}
+"""What these mechanisms send as it is, and whoever reads it can use."""
 NO_MECHANISM = "?"
 """A listener with SASL answers this by naming its mechanisms."""
 

@@ -212,6 +212,8 @@ async def test_a_broker_that_offers_plain_alone_does_not_get_it_advised(
     [
         ("PLAIN", "kafka.example", False, True),
         ("OAUTHBEARER", "10.0.0.1", False, True),
+        ("AWS_MSK_IAM", "10.0.0.1", False, True),
+        ("AWS_MSK_IAM", "10.0.0.1", True, False),
         ("PLAIN", "notlocalhost", False, True),
         ("PLAIN", "kafka.example", True, False),
         ("PLAIN", "localhost", False, False),
