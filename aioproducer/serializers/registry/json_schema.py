@@ -90,7 +90,7 @@ class JsonSchemaSerializer(RegistrySerializer):
             content = json.loads(text)
             jsonschema.validators.validator_for(content, _usual()).check_schema(content)
             check_patterns([content])
-        except (ValueError, PatternError, jsonschema.exceptions.SchemaError) as error:
+        except (ValueError, TypeError, PatternError, jsonschema.exceptions.SchemaError) as error:
             reason = error.message if hasattr(error, "message") else str(error)
             raise ConfigError(f"this is no JSON Schema: {reason}") from error
         except RecursionError:
@@ -129,7 +129,7 @@ class JsonSchemaSerializer(RegistrySerializer):
             kind = validator_for(found.content, _usual())
             kind.check_schema(found.content)
             check_patterns(found.documents.values())
-        except (ValueError, SchemaError, PatternError) as error:
+        except (ValueError, TypeError, SchemaError, PatternError) as error:
             reason = error.message if isinstance(error, SchemaError) else str(error)
             raise SchemaRegistryError(
                 f"the registered schema is no JSON Schema: {reason}"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from aioproducer.errors import ConfigError, SerializationError
+from aioproducer.errors import ConfigError, SchemaRegistryError, SerializationError
 from aioproducer.serializers import JsonSchemaSerializer, SchemaRegistry
 from aioproducer.serializers.protocol import SerializationContext
 from aioproducer.serializers.registry.patterns import Pattern, PatternError, _Machine
@@ -202,6 +202,14 @@ async def test_long_data_may_follow_many_references() -> None:
     schema = {"definitions": {**levels, "d4": {"type": "integer"}}}
     encode = await encoder(schema | {"items": {"$ref": "#/definitions/d0"}})
     assert len(encode([1] * 20_000, CONTEXT)) > 20_000
+
+
+@pytest.mark.parametrize("schema", [None, 1, 1e300, "x", [1]])
+async def test_json_that_is_no_schema_is_an_error_of_ours(schema: Any) -> None:
+    with pytest.raises(SchemaRegistryError, match="is no JSON Schema"):
+        await encoder(schema)
+    with pytest.raises(ConfigError, match="is no JSON Schema"):
+        JsonSchemaSerializer(SchemaRegistry("http://r"), json.dumps(schema))
 
 
 async def test_patterns_mean_what_they_meant() -> None:
