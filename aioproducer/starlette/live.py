@@ -152,11 +152,14 @@ class LivePage:
         origin = socket.headers.get("origin")
         if origin is None or origin in self._origins:
             return True
-        return urlsplit(origin).netloc == socket.headers.get("host")
+        return origin.partition("://")[2] == socket.headers.get("host")
 
     def _is_for_here(self, connection: HTTPConnection) -> bool:
         """Whether the page may be served under the name and to the machine of the request."""
-        name = urlsplit(f"//{connection.headers.get('host', '')}").hostname or ""
+        try:
+            name = urlsplit(f"//{connection.headers.get('host', '')}").hostname or ""
+        except ValueError:  # a bracket that is not closed
+            return False
         if name in self._hosts:
             return True
         client = connection.client

@@ -231,6 +231,7 @@ async def test_a_token_guards_what_other_machines_reach(brokers: EmbeddedCluster
     [
         ({}, "localhost:8000", "127.0.0.1", 200),
         ({}, "evil.example", "127.0.0.1", 403),
+        ({}, "[::1", "127.0.0.1", 403),
         ({}, "localhost:8000", "10.0.0.7", 403),
         ({"hosts": ["ops.example"]}, "OPS.example:8443", "10.0.0.7", 200),
         ({"hosts": ["ops.example"]}, "evil.example", "10.0.0.7", 403),
