@@ -440,12 +440,12 @@ class TransactionManager:
     def on_ended(self, identity: ProducerIdentity | None) -> None:
         """The transaction is committed or aborted; V2 brings the next identity."""
         ended = OperationKind.COMMIT if self.state is _S.COMMITTING else OperationKind.ABORT
+        self._operations.settle(ended)  # first: what an exception cuts off must not change it
         if identity is not None:
             self.identity = identity
         self._move(_S.INITIALIZING if self._needs_new_epoch else _S.READY)
         self.error, self.over = None, self.number
         self.contents.clear()
-        self._operations.settle(ended)
         self._maybe_begin()
 
     def on_refused(self, rpc: Rpc, reaction: Reaction, error: KafkaError) -> None:

@@ -131,9 +131,9 @@ class NetworkClient:
         for node_id, link in list(links.items()):
             node = nodes.get(node_id)
             if node is None or node[:3] != link.node[:3]:
+                self._retired.add(link)  # first, so that `close` finds it after an interrupt
                 del links[node_id]
                 link.retire()
-                self._retired.add(link)
         for node_id, node in nodes.items():
             if node_id not in links:
                 links[node_id] = BrokerLink(node, self._around)

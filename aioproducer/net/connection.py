@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from aioproducer import log
@@ -236,6 +236,16 @@ class Connection:
         if self.error is not None:
             return
         self.error = error
+        try:
+            self._end_input_and_output()
+        except BaseException:  # such as KeyboardInterrupt
+            self._end_input_and_output()
+            raise
+        finally:
+            self._fail_requests(error)
+
+    def _end_input_and_output(self) -> None:
+        """Ends transport, timer and tasks; may be called again."""
         self._transport.abort()
         if self._timer is not None:
             self._timer.cancel()
@@ -244,20 +254,31 @@ class Connection:
         for task in (self._reader_task, self._flush_task):
             if task is not None and task is not current:
                 task.cancel()
+
+    def _fail_requests(self, error: KafkaError) -> None:
+        requests: list[InFlightRequest] = []
+        left: Iterator[InFlightRequest] | None = None
+        try:
+            requests = self._unanswered()
+            left = iter(requests)
+            for request in left:
+                request.finish_soon(self._loop, error.with_context())
+        except BaseException:  # such as KeyboardInterrupt
+            for request in iter(self._unanswered()) if left is None else left:
+                request.finish_soon(self._loop, error.with_context())
+            raise
+        finally:
+            self._awaiting.clear()
+            self._unflushed.clear()
+            self._observer.connection_failed(self, error, len(requests))
+
+    def _unanswered(self) -> list[InFlightRequest]:
+        """The requests without an end, one whose answer was being handled included."""
         requests = [*self._awaiting, *self._unflushed]
         lost = self._answering
         if lost is not None and not lost.is_ended and lost not in requests:
             requests.insert(0, lost)
-        self._awaiting.clear()
-        self._unflushed.clear()
-        left = iter(requests)
-        try:
-            for request in left:
-                request.finish_soon(self._loop, error.with_context())
-        finally:
-            for request in left:  # after an exception such as KeyboardInterrupt
-                request.finish_soon(self._loop, error.with_context())
-            self._observer.connection_failed(self, error, len(requests))
+        return requests
 
     def drop(self) -> None:
         """Closes the socket where the loop is closed, which is what would end the transport."""

@@ -202,10 +202,11 @@ class BrokerLink:
         loop = asyncio.get_running_loop()
         self._patience = loop.call_at(now + DIAL_PATIENCE_S, self._around.on_event)
         work = self._renew if connected else self._establish
-        task = loop.create_task(self._dial(work), name=f"aioproducer-dial-{self.node.id}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        self._dial_task = task
+        self._dial_task = loop.create_task(
+            self._dial(work), name=f"aioproducer-dial-{self.node.id}"
+        )
+        self._tasks.add(self._dial_task)
+        self._dial_task.add_done_callback(self._tasks.discard)
 
     def throttle(self, until: float) -> None:
         """Mutes the broker until then."""
@@ -341,14 +342,29 @@ class BrokerLink:
             failure = KafkaConnectionError(f"connecting failed: {error!r}", node_id=self.node.id)
             failure.__cause__ = error
             self._setup_failed(failure)
+        except BaseException as interrupt:  # such as KeyboardInterrupt
+            self._setup_failed(self._farewell(f"interrupted by {interrupt!r}"), is_news=False)
+            raise
 
     async def _establish(self) -> None:
+        streams = await self._open_stream()
+        try:
+            await self._establish_on(*streams)
+        except BaseException:
+            # It may come before anything else owns the stream, or when all steps are done.
+            if self._connection is not None:
+                self._connection.abort(self._farewell("the dial failed"))
+            streams[1].transport.abort()
+            raise
+
+    async def _establish_on(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         around, node = self._around, self.node
-        reader, writer = await self._open_stream()
         self._state = NodeState.HANDSHAKING
         self._setup_failures = 0
         self._proved_useful = False
-        connection = Connection(
+        self._connection = connection = Connection(
             reader,
             writer,
             node_id=node.id,
@@ -358,7 +374,6 @@ class BrokerLink:
             traffic=around.traffic.of(node.id),
         )
         around.traffic.on_connected(around.loop_time())
-        self._connection = connection
         address = self._doubtful_address
         host = (address and address.canonical_name) or node.host
         self._session = Session(

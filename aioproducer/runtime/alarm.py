@@ -89,14 +89,15 @@ class Alarm:
             self._timer, self._timer_at = self._loop.call_at(until, self._on_timer), until
 
     def _on_timer(self) -> None:
-        self._timer, self._timer_at = None, inf
-        if self._future is None:
-            return  # in its turn, it will say how long it sleeps
         try:
+            self._timer, self._timer_at = None, inf
+            if self._future is None:
+                return  # in its turn, it will say how long it sleeps
             if self._loop.time() >= self.until:
                 self.ring()
             else:
                 self._wake_at(self.until)
         except BaseException:
+            self._timer, self._timer_at = None, inf
             self.ring()  # a signal handler's exception: one turn too many, not none
             raise

@@ -483,13 +483,15 @@ class RecordAppender:
             self._check_open(ticket)
             batch = self.placing.try_append(record)
             if batch is None:
-                buffer = await self._memory.allocate(size)
+                buffer: bytearray | None = None
                 try:
+                    buffer = await self._memory.allocate(size)
                     self._check_open(ticket)
                     # A retried batch cannot have made room, but a sticky switch may.
                     batch = self.placing.try_append(record)
                 except BaseException:
-                    self._memory.pool.deallocate(buffer, size)
+                    if buffer is not None:
+                        self._memory.pool.deallocate(buffer, size)
                     raise
                 if batch is None:
                     batch = self.placing.open(record, buffer, size)

@@ -71,16 +71,15 @@ class BufferMemory:
             self._on_wait()
             self._stats.buffer_waits += 1
             await future
+            self._stats.buffer_wait_time += self._loop.time() - started
+            if isinstance(request.error, KafkaError):
+                raise request.error.with_context()
+            if request.error is not None:
+                raise request.error
+            granted = request.buffer
+            if granted is None:  # pragma: no cover - settled means one of the two
+                raise RuntimeError("a memory request was settled with neither buffer nor error")
+            return granted
         except BaseException:
             self.pool.cancel(request)
             raise
-        finally:
-            self._stats.buffer_wait_time += self._loop.time() - started
-        if isinstance(request.error, KafkaError):
-            raise request.error.with_context()
-        if request.error is not None:
-            raise request.error
-        granted = request.buffer
-        if granted is None:  # pragma: no cover - settled means one of the two
-            raise RuntimeError("a memory request was settled with neither buffer nor error")
-        return granted

@@ -258,8 +258,10 @@ class SenderTask:
             await self._turn()
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._alarm.close()
-        self._on_end(self._cause_of_end(task))
+        try:
+            self._alarm.close()
+        finally:
+            self._on_end(self._cause_of_end(task))
 
     def _cause_of_end(self, task: asyncio.Task[None]) -> KafkaError | None:
         if self._broken is not None:
@@ -367,16 +369,20 @@ class SenderTask:
         self, node_id: int, batches: list[ProducerBatch], task: asyncio.Task[None]
     ) -> None:
         """Runs however the preparation ended, also when it was cancelled before it began."""
-        del self._preparing[task]
-        if task.cancelled():
-            error: BaseException | None = ProducerFailedError("the preparation was cancelled")
-        else:
-            error = task.exception()
-        if error is None:
-            # Finds everything encoded, unless the broker has come back as another release.
-            self._prepare(node_id, batches, self._now())
-        else:
-            self._not_dispatched(node_id, batches, error)
+        try:
+            self._preparing.pop(task, None)
+            if task.cancelled():
+                error: BaseException | None = ProducerFailedError("the preparation was cancelled")
+            else:
+                error = task.exception()
+            if error is None:
+                # Finds everything encoded, unless the broker has come back as another release.
+                self._prepare(node_id, batches, self._now())
+            else:
+                self._not_dispatched(node_id, batches, error)
+        except BaseException as interrupt:
+            self.on_interrupt(interrupt, batches)
+            raise
         self.wake()
 
     def _dispatch(
