@@ -520,7 +520,8 @@ class TransactionManager:
             if self.state not in _OPEN or self.is_prepared:
                 return None
             operation = Operation(OperationKind.COMMIT)
-        if contents.end_is_out or contents.end_in_doubt or contents.handed_out:
+        is_ending = self.state is _S.COMMITTING and (contents.end_is_out or contents.end_in_doubt)
+        if is_ending or contents.handed_out:
             outcome: KafkaError = CommitOutcomeUnknownError(
                 f"the transaction of {self.transactional_id!r} may be committed or not: "
                 f"{error.without_advice()}",

@@ -310,8 +310,10 @@ class SimCluster(ClusterState):
             self.require_keys(topic, False)
 
     def require_keys(self, topic: str, are_required: bool) -> None:
-        """Whether brokers refuse records of a topic that have no key."""
-        found = self.topics[topic]
+        """Whether brokers refuse records of a topic that have no key; a deleted one stays so."""
+        found = self.topics.get(topic)
+        if found is None:
+            return
         own = {name: value for name, value in found.config.own.items() if name != _POLICY}
         if are_required:
             own[_POLICY] = "compact"

@@ -22,6 +22,7 @@ from aioproducer.errors import (
     FatalTransactionError,
     IllegalStateError,
     InvalidTopicError,
+    KafkaError,
     KafkaTimeoutError,
     ProducerClosedError,
     ProducerFailedError,
@@ -225,6 +226,25 @@ def test_a_block_whose_producer_was_closed_inside_says_that_nothing_is_committed
                     await stage.producer.send("t", b"y")
                     await stage.producer.flush()
                 await stage.producer.close(timeout_s)
+        assert caught.value.persistence is Persistence.NOT_PERSISTED
+
+    perform(act)
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_close_whose_abort_is_not_answered_leaves_no_commit_in_doubt(failed: bool) -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"x")
+        if failed:
+            stage.faults.error(ApiKey.PRODUCE, 87)  # INVALID_RECORD
+            with pytest.raises(KafkaError):
+                await producer.send_and_wait("t", b"y")
+        stage.lose()
+        await producer.close(1)
+        with pytest.raises(ProducerClosedError) as caught:
+            await producer.commit_transaction()
         assert caught.value.persistence is Persistence.NOT_PERSISTED
 
     perform(act)
