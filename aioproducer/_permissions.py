@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 VARIABLE: Final = "AIOPRODUCER_ALLOW"
 """The environment variable by which whoever starts the process gives permissions."""
 
-EVERYTHING: Final = ("env", "file", "url")
+EVERYTHING: Final = ("env", "file", "url", "aws")
 
 FILES: Final = (
     "sasl_oauthbearer_assertion_file",
@@ -42,7 +42,8 @@ class Permissions:
     Args:
         given: Any of `env` or `env:PATTERN` (variables by name, as `env:KAFKA_*`), `file` or
             `file:PATH` (a file, or what is below a directory), `url` or the URL of a token
-            endpoint, as `https://issuer.example/token`; one without a path allows all of its paths.
+            endpoint, as `https://issuer.example/token`; one without a path allows all of its paths;
+            `aws`, the credentials that `AWS_MSK_IAM` finds as AWS tools do.
 
     Raises:
         ConfigError: One of them is something else.
@@ -52,7 +53,7 @@ class Permissions:
         self._variables: list[str] = []
         self._paths: list[Path] = []
         self._urls: list[tuple[str, str, int | None, str]] = []
-        self._any_url = False
+        self._any_url = self._aws = False
         entries = given.split(",") if isinstance(given, str) else given
         for entry in (*entries, *_of_environment()):
             self._add(entry.strip())
@@ -68,12 +69,15 @@ class Permissions:
             self._paths.append(_resolved(_path_of(entry) if colon else "/"))
         elif kind == "url" and not colon:
             self._any_url = True
+        elif kind == "aws" and not colon:
+            self._aws = True
         elif kind in _SCHEMES:
             self._urls.append(_place_of(entry))
         else:
             raise ConfigError(
                 f"{printable(entry, 100)!r} is nothing that can be allowed",
-                advice="allow env, env:PATTERN, file, file:PATH, url or a token endpoint's URL",
+                advice="allow env, env:PATTERN, file, file:PATH, url, aws, or the URL of a token "
+                "endpoint",
             )
 
     def check_variable(self, name: str) -> None:
@@ -98,6 +102,9 @@ class Permissions:
         url = options.get(ENDPOINT)
         if isinstance(url, str):
             self._check_url(url)
+        uses_aws = str(options.get("sasl_mechanism", "")).upper() == "AWS_MSK_IAM"
+        if uses_aws and options.get("sasl_credentials") is None and not self._aws:
+            raise refused("this machine's AWS credentials (AWS_MSK_IAM)", "aws")
 
     def _check_url(self, url: str) -> None:
         if url[:5].lower() == "file:":

@@ -119,8 +119,8 @@ class Connection:
             "--allow",
             metavar="WHAT",
             help="What the file of --config may read, and where it may ask for tokens: env, "
-            "env:NAME, file, file:PATH, url, or the URL of a token endpoint; may be repeated. What "
-            "-X names itself is allowed.",
+            "env:NAME, file, file:PATH, url, aws, or the URL of a token endpoint; may be repeated. "
+            "What -X names itself is allowed.",
             rich_help_panel="Connection",
         ),
     ] = None
@@ -172,6 +172,8 @@ class Connection:
                 allowed.append(value)
             elif key in FILES:
                 allowed.append(f"file:{value}")
+            elif key == "sasl_mechanism":
+                allowed.append("aws")
         return allowed
 
 

@@ -108,7 +108,7 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
                 rest[name] = ",".join(map(_with_port, rest[name].split(",")))
         times: dict[str, Any] = {name: rest.pop(name) for name in _TIME_LIMITS if name in rest}
         # A configuration dict is code here, as with confluent-kafka.
-        read = ProducerConfig.from_properties(rest, allow=("url", "file"))
+        read = ProducerConfig.from_properties(rest, allow=("url", "file", "aws"))
         options: dict[str, Any] = {
             name: value for name, value in _DEFAULTS.items() if name not in read.explicitly_set
         }

@@ -243,6 +243,17 @@ def test_the_environment_gives_permissions_too(
         WAYS[way](hostile(secrets)["https"], secrets)
 
 
+def test_credentials_of_this_machine_have_to_be_allowed() -> None:
+    properties = {"bootstrap.servers": "b:9098", "security.protocol": "SASL_SSL"}
+    properties["sasl.mechanism"] = "AWS_MSK_IAM"
+    with pytest.raises(ConfigError, match=r"AWS credentials .* allow=\['aws'\]"):
+        ProducerConfig.from_properties(properties)
+    config = ProducerConfig.from_properties(properties, allow=["aws"])
+    assert config.sasl_mechanism == "AWS_MSK_IAM"
+    code = {name.replace(".", "_"): value for name, value in properties.items()}
+    assert ProducerConfig(**code).sasl_mechanism == "AWS_MSK_IAM"
+
+
 def test_a_permission_of_no_kind_is_refused() -> None:
     for entry in ("everything", "", "ftp://x", "*", "file:", "env:", "url:x"):
         with pytest.raises(ConfigError, match="nothing that can be allowed"):
