@@ -178,7 +178,25 @@ def _words(error: Any, originals: Mapping[str, str]) -> str:
     rule = json.dumps(error.validator_value)
     for uri, original in originals.items():
         rule = rule.replace(json.dumps(uri), json.dumps(original))
-    return f"violates {error.validator}: {rule[:200]}"
+    return f"violates {error.validator}: {rule[:200]}; given is {_kind_of(error.instance)}"
+
+
+def _kind_of(value: Any) -> str:
+    """What a value is in JSON's words; not the value, which is the application's."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int():
+            return "an integer"
+        case float():
+            return "a number"
+        case str():
+            return f"a string of {len(value)} characters"
+        case list():
+            return f"an array of {len(value)} items"
+    return f"an object with {len(value)} properties"
 
 
 def _usual() -> Any:
