@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aioproducer.errors import NodeDisconnectedError, ProtocolError
+from aioproducer.errors import NodeDisconnectedError, NotKafkaError, ProtocolError
 from aioproducer.wire.framing import encode_response
 from aioproducer.wire.schema import Message
 from fuzz.guard import Target, require
@@ -46,7 +46,7 @@ async def _outcome(requests: _Requests, stream: bytes, cut: int) -> list[object]
     ]
     error = await wire.receive(pieces(stream, cut))
     require(
-        type(error) in {ProtocolError, NodeDisconnectedError},
+        type(error) in {ProtocolError, NodeDisconnectedError, NotKafkaError},
         "the connection ended with {!r}",
         error,
     )
