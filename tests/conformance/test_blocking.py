@@ -476,6 +476,7 @@ def test_a_commit_cut_off_by_a_close_in_another_thread_is_unknown_and_can_be_fou
     assert brokers.committed("t") == [b"once"]
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_a_commit_that_goes_on_after_an_interrupt_tells_how_it_ended_after_the_close(
     brokers: Brokers,
 ) -> None:
