@@ -129,15 +129,15 @@ class TokenEndpoint:
         settings, asked_at = self._settings, time.time()
         headers, form = await self._request()
         try:
-            status, body = await exchange(
-                client,
-                "POST",
-                settings.url,
-                headers=headers,
-                content=urlencode(form).encode(),
-                timeout_s=settings.connect_timeout_s + settings.read_timeout_s,
-                longest=_LONGEST_ANSWER,
-            )
+            async with asyncio.timeout(settings.connect_timeout_s + settings.read_timeout_s):
+                status, body = await exchange(
+                    client,
+                    "POST",
+                    settings.url,
+                    headers=headers,
+                    content=urlencode(form).encode(),
+                    longest=_LONGEST_ANSWER,
+                )
         except UnboundedAnswerError as error:
             raise AuthenticationError(
                 f"the token endpoint's answer is refused: {error}", advice=_ADVICE

@@ -181,8 +181,8 @@ class RegistryConnection:
         return _unreachable(what, url, error)
 
     async def _ask(self, method: str, url: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
-        client, limit = await self._open(), self._settings.request_timeout
-        async with asyncio.timeout(limit):
+        client = await self._open()
+        async with asyncio.timeout(self._settings.request_timeout):
             headers = await self._headers()
             try:
                 return await exchange(
@@ -191,7 +191,6 @@ class RegistryConnection:
                     url,
                     headers=headers,
                     content=None if body is None else json.dumps(body).encode(),
-                    timeout_s=limit,
                     longest=_LARGEST_ANSWER,
                 )
             except UnboundedAnswerError as error:
