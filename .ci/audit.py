@@ -68,7 +68,7 @@ def vulnerable() -> list[str]:
 
 
 def ask_service() -> list[str] | None:
-    """What pip-audit finds, one line each; None where it can ask nobody."""
+    """Return what pip-audit finds, one line each; None if its service cannot be reached."""
     with tempfile.TemporaryDirectory() as directory:
         venv.create(directory, with_pip=True)
         python = f"{directory}/bin/python"

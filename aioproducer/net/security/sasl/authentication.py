@@ -120,7 +120,7 @@ def exposed_to(mechanism: Mechanism | None, host: str, *, uses_tls: bool) -> str
 def _other_mechanism(offered: Sequence[str], wanted: str, session: Session) -> str:
     """What to set instead of the mechanism that is not offered.
 
-    Whoever answers may want the password, so no mechanism that hands it over is advised.
+    The server may be hostile, so no mechanism that sends the password itself is advised.
     """
     known = [name for name in _KNOWN_MECHANISMS if name in offered and name != wanted]
     safe = [name for name in known if name not in _READABLE]
