@@ -344,7 +344,7 @@ TRANSACTIONAL_MUTANTS = tuple(
         (
             "tell of a commit without an answer that it is not persisted",
             "core/transactions.py",
-            "        if contents.end_is_out or contents.end_in_doubt or contents.handed_out:\n",
+            "        if is_ending or contents.handed_out:\n",
             "        if contents.handed_out:\n",
         ),
         (
