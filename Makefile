@@ -20,7 +20,7 @@ TEST_JOBS   ?= 2
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless valgrind
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants interrupts fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs package reproducible audit newcomer screenshots clean system-deps compat
+.PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants interrupts fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs package reproducible audit quickstart screenshots clean system-deps compat
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -172,7 +172,7 @@ instructions: $(STAMP) ## Count instructions per record, beside those recorded (
 
 docs: $(STAMP) ## Build the site into build/docs/site, strictly; run every snippet of its pages
 	PYTHONPATH=.ci $(BIN)/python -m tools.site
-	$(BIN)/python -m pytest tests/test_docs.py tests/test_pages.py tests/test_guides.py tests/test_cli_guide.py \
+	$(BIN)/python -m pytest tests/test_docs.py tests/test_pages.py tests/test_snippets.py tests/test_guides.py tests/test_cli_guide.py \
 		tests/test_migration.py tests/test_site.py $(PYTEST_ARGS)
 
 # compat: which programs (all of them), a folder with checkouts of them, how long.
@@ -193,9 +193,9 @@ reproducible: $(STAMP) ## The same, built twice and compared
 audit: $(STAMP) ## Look for known vulnerabilities in the locked versions and the floors
 	$(BIN)/python .ci/audit.py
 
-newcomer: $(STAMP) ## The first steps of README.md in an empty folder, timed (builds the wheel if needed)
+quickstart: $(STAMP) ## The quickstart of README.md in an empty folder, timed (builds the wheel if needed)
 	test -n "$(wildcard dist/*.whl)" || PYTHONPATH=.ci $(BIN)/python -m tools.package
-	PYTHONPATH=.ci $(BIN)/python -m tools.package.newcomer
+	PYTHONPATH=.ci $(BIN)/python -m tools.package.quickstart
 
 screenshots: $(STAMP) ## Make the pictures of the command line in the docs anew, from real runs
 	$(BIN)/python .ci/screenshots.py

@@ -26,7 +26,7 @@ def producer() -> Iterator[MockProducer]:
 
 @pytest.fixture
 def client(producer: MockProducer) -> Iterator[TestClient]:
-    with TestClient(app) as client:  # no producer is made, as there is an override
+    with TestClient(app) as client:  # the override replaces the producer
         yield client
 
 
@@ -49,7 +49,7 @@ def test_orders_of_a_customer_keep_their_order(client: TestClient, producer: Moc
 
 
 @pytest.mark.parametrize("error", [DeliveryTimeoutError("late"), MetadataTimeoutError("late")])
-def test_without_kafka_the_client_is_asked_to_come_again(
+def test_kafka_error_is_answered_with_503_and_retry_after(
     client: TestClient, producer: MockProducer, error: Exception
 ) -> None:
     producer.errors["send"] = error
@@ -58,6 +58,6 @@ def test_without_kafka_the_client_is_asked_to_come_again(
     assert producer.history == []
 
 
-def test_what_is_no_order_is_not_published(client: TestClient, producer: MockProducer) -> None:
+def test_invalid_order_is_not_published(client: TestClient, producer: MockProducer) -> None:
     assert client.post("/orders", json={"customer": "ada"}).status_code == 422
     assert producer.history == []

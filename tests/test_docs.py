@@ -1,55 +1,19 @@
-"""The documents say what is true: snippets run, targets, commands and files named exist."""
+"""What the documents name exists: targets, commands, files and functions."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
-from support.pages import DOCS, blocks, run_block
+from support.pages import DOCS
 
-from aioproducer import Producer
 from aioproducer.cli.app import run
-from aioproducer.testing import EmbeddedCluster, ThreadedCluster
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 ARCHITECTURE = (ROOT / "aioproducer" / "ARCHITECTURE.md").read_text(encoding="utf-8")
 PACKAGE = ROOT / "aioproducer"
-
-
-def test_the_first_program_works(capsys: pytest.CaptureFixture[str]) -> None:
-    (program,) = (block for block in blocks(README) if "asyncio.run" in block)
-    with ThreadedCluster(topics={"orders": 3}) as cluster:
-        exec(program.replace("localhost:9092", cluster.bootstrap_servers), {})
-    assert re.fullmatch(r"orders \d 0\nb'{\"id\": 1}'\n", capsys.readouterr().out)
-
-
-async def test_the_first_lines_work() -> None:
-    lines, *_ = blocks(README)
-    scope: dict[str, Any] = {"Producer": Producer}
-    async with EmbeddedCluster(topics={"orders": 3}) as cluster:
-        await run_block(lines, scope, cluster.bootstrap_servers)
-    assert scope["metadata"].offset == 0
-
-
-async def test_the_snippet_about_web_applications_works() -> None:
-    (program,) = (block for block in blocks(README) if "ProducerLifespan" in block)
-    scope: dict[str, object] = {}
-    async with EmbeddedCluster(topics={"orders": 1}) as cluster:
-        exec(program.replace("localhost:9092", cluster.bootstrap_servers), scope)
-        app = scope["app"]
-        async with (
-            app.router.lifespan_context(app),  # type: ignore[attr-defined]
-            httpx.AsyncClient(
-                transport=httpx.ASGITransport(app),  # type: ignore[arg-type]
-                base_url="http://localhost",
-            ) as client,
-        ):
-            assert (await client.post("/orders", json={"id": 1})).json() == {"offset": 0}
-            assert "Kafka producer" in (await client.get("/live/")).text
 
 
 def test_make_targets_named_in_the_documents_exist() -> None:

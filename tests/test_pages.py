@@ -7,30 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import re
-from importlib.util import find_spec
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from support.pages import DOCS, blocks, page, run_block
+from support.pages import DOCS, blocks, definitions, page, run_block, run_program
 
 import aioproducer
 from aioproducer import (
     OffsetAndMetadata,
     Producer,
-    SourcePosition,
     TopicPartition,
     fastapi,
     serializers,
     testing,
 )
-from aioproducer.errors import CommitOutcomeUnknownError, PreparedTransactionEndedError
+from aioproducer.errors import CommitOutcomeUnknownError
 from aioproducer.records import IMPLEMENTATION
 from aioproducer.testing import (
     EmbeddedCluster,
-    ThreadedCluster,
-    end_offsets,
     read_topic,
 )
 from aioproducer.transaction_admin import TransactionAdmin
@@ -52,84 +50,31 @@ def test_every_page_with_snippets_is_run_by_a_test() -> None:
             assert f'"{path.stem}"' in tests or f'"{path.name}"' in tests, path.name
 
 
-def test_the_programs_of_the_tutorial_work(capsys: pytest.CaptureFixture[str]) -> None:
-    scope: dict[str, Any] = {}
-    *programs, test = blocks(page("tutorial"))
-    with ThreadedCluster(topics={"orders": 3}) as cluster:
-        for program in programs:
-            exec(program.replace("localhost:9092", cluster.bootstrap_servers), scope)
-        ends = asyncio.run(end_offsets(cluster.bootstrap_servers, "orders"))
-    said = capsys.readouterr().out
-    assert re.match(r"partition \d, offset 0\n\d 0 b'customer-7' b'{\"id\": 1}'\n0 records", said)
-    markers = 2  # of the transaction: one for each of its keys' partitions, or for one
-    assert 10_004 < sum(ends.values()) <= 10_004 + markers
-    exec(test, scope)
-    asyncio.run(scope["test_orders_arrive"]())
-
-
-async def test_the_snippets_about_sending_work(capsys: pytest.CaptureFixture[str]) -> None:
-    first, record, columns, threads, options, permissions = blocks(page("sending"))
-    async with EmbeddedCluster(topics={"orders": 3}) as cluster:
-        servers = cluster.bootstrap_servers
-        async with Producer(bootstrap_servers=servers) as producer:
-            scope: dict[str, Any] = {"producer": producer}
-            await run_block(first, scope, servers)
-            assert (scope["result"].delivered, scope["left"]) == (2, 0)
-            await run_block(record, scope, servers)
-            assert (await scope["delivery"]).partition == 2
-            await run_block(columns, scope, servers)
-            assert scope["result"].delivered == 2
-        await run_block(threads, scope, servers)
-        offsets = await asyncio.to_thread(scope["work"], servers)
-        assert len(offsets) == 100
-        await run_block(options, scope, "localhost:9092")
-        await run_block(permissions, scope, "localhost:9092")
-    assert (scope["config"].linger_ms, scope["config"].compression_type) == (20, "zstd")
-    assert capsys.readouterr().out.startswith("2 [] {TopicPartition(")
-
-
-async def test_the_snippets_about_transactions_work() -> None:
-    transaction, _, _, position, prepared = blocks(page("transactions"))
-    scope: dict[str, Any] = {
-        "Producer": Producer,
-        "SourcePosition": SourcePosition,
-        "TopicPartition": TopicPartition,
-        "TransactionAdmin": TransactionAdmin,
-    }
+async def test_programs_about_transactions_write_what_they_say(tmp_path: Path) -> None:
+    programs = [block for block in blocks(page("transactions")) if "AIOKafka" not in block]
     async with EmbeddedCluster(topics={"orders": 3, "payments": 3, "carts": 1}) as cluster:
-        servers, name, place = (
-            cluster.bootstrap_servers,
-            "orders-loader",
-            TopicPartition("carts", 0),
-        )
-        async with Producer(bootstrap_servers=servers, transactional_id="billing-1") as producer:
-            await run_block(transaction, scope | {"producer": producer}, servers)
-        assert await values(servers, "orders") == [b"shipped"]
-        assert await values(servers, "payments") == [b"charged"]
+        servers = cluster.bootstrap_servers
+        for program in programs:
+            await asyncio.to_thread(run_program, program, tmp_path, servers)
+        offsets = TopicPartition("carts", 0), TopicPartition("orders", 0)
         async with TransactionAdmin(bootstrap_servers=servers) as admin:
-            found = await admin.committed_offsets("billing", [place])
-        assert found == {place: OffsetAndMetadata(43)}
-
-        async with Producer(bootstrap_servers=servers, transactional_id=name) as producer:
-            scope["producer"] = producer
-            await run_block(position, scope, servers)
-            await run_block(prepared, scope, servers)
-            assert (scope["start"], scope["prepared"].empty) == (None, False)
-            read = await SourcePosition(name, "orders").read(producer)
-        assert read == OffsetAndMetadata(1, "orders.csv")
-        assert await values(servers, "orders") == [b"row 1", b"shipped", b"value"]
+            billing = await admin.committed_offsets("billing", offsets)
+            loader = await admin.committed_offsets("orders-loader", offsets)
+        assert billing == {offsets[0]: OffsetAndMetadata(43)}
+        assert loader == {offsets[1]: OffsetAndMetadata(3)}
+        assert await values(servers, "payments") == [b"charged"]
+        assert await values(servers, "orders") == [
+            *(b"row 1", b"row 2", b"row 3"),
+            *(b"shipped", b"shipped", b"value"),
+        ]
 
 
 @pytest.mark.parametrize("arrives", [True, False])
-async def test_the_snippet_about_a_commit_whose_outcome_is_unknown_finds_out(arrives: bool) -> None:
-    _, snippet, *_ = blocks(page("transactions"))
-    scope: dict[str, Any] = {
-        "PreparedTransactionEndedError": PreparedTransactionEndedError,
-        "TransactionAdmin": TransactionAdmin,
-    }
+async def test_program_finds_out_the_outcome_of_a_commit(arrives: bool) -> None:
+    program = next(each for each in blocks(page("transactions")) if "is_committed" in each)
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         servers = cluster.bootstrap_servers
-        await run_block(snippet, scope, servers)
+        is_committed = definitions(program, servers)["is_committed"]
         producer = Producer(bootstrap_servers=servers, transactional_id="billing-1")
         await producer.start()
         await producer.begin_transaction()
@@ -143,7 +88,7 @@ async def test_the_snippet_about_a_commit_whose_outcome_is_unknown_finds_out(arr
         with pytest.raises(CommitOutcomeUnknownError) as caught:
             await committing
         for _ in range(2):
-            assert await scope["resolve"](caught.value, servers)
+            assert await is_committed(caught.value)
         assert await values(servers, "orders") == [b"once"]
 
 
@@ -217,25 +162,33 @@ def test_names_imported_in_the_pages_are_public() -> None:
                 assert name in module.__all__
 
 
-async def test_the_snippets_about_web_applications_work() -> None:
+@asynccontextmanager
+async def serving(program: str, servers: str) -> AsyncIterator[httpx.AsyncClient]:
+    """The application that a program defines, and a client of it."""
+    scope: dict[str, Any] = {"__name__": "program"}
+    exec(program.replace("localhost:9092", servers), scope)
+    app = scope["app"]
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+    ):
+        yield client
+
+
+async def test_applications_on_the_page_about_web_applications_answer() -> None:
+    orders, probe, live = [block for block in blocks(page("web")) if "ProducerLifespan(" in block]
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
-        scope: dict[str, Any] = {}
-        for snippet in blocks(page("web")):
-            if "dependency_overrides" in snippet:  # a file of its own, see test_examples.py
-                continue
-            if "import FastStream" in snippet and find_spec("faststream") is None:
-                continue
-            exec(snippet.replace("localhost:9092", cluster.bootstrap_servers), scope)
-        app = scope["app"]
-        async with (
-            app.router.lifespan_context(app),
-            httpx.AsyncClient(
-                transport=httpx.ASGITransport(app), base_url="http://localhost"
-            ) as client,
-        ):
+        servers = cluster.bootstrap_servers
+        async with serving(orders, servers) as client:
             assert (await client.post("/orders", json={"id": 1})).json() == {"offset": 0}
-            assert "Orders" in (await client.get("/live/")).text
+        async with serving(probe, servers) as client:
+            async with asyncio.timeout(20):
+                while (await client.get("/ready")).status_code == 503:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
             assert (await client.get("/ready")).json() == {"ready": True, "error": None}
+        async with serving(live, servers) as client:
+            assert "Orders" in (await client.get("/live/")).text
 
 
 def test_the_test_file_on_the_page_about_web_applications_is_the_example() -> None:

@@ -17,7 +17,7 @@ import pytest
 from support import aiokafka_programs
 from support.clusters import ClusterUnderTest, unique_topic
 from support.confluent import read_all_confluent
-from support.pages import blocks, page
+from support.pages import blocks, definitions, page
 
 from aioproducer import Producer
 from aioproducer.compat.aiokafka import AIOKafkaProducer
@@ -194,15 +194,14 @@ async def test_the_loop_in_the_guide_to_transactions_copies_each_record_once(
     kafka: ClusterUnderTest,
 ) -> None:
     source, target = await kafka.create_topic(2), await kafka.create_topic(1)
-    names = {'"carts"': repr(source), '"orders"': repr(target), "copier": unique_topic()}
-    loop = next(each for each in blocks(page("transactions")) if "async def copy" in each)
-    for name, unique in names.items():
-        loop = loop.replace(name, unique)
-    scope: dict[str, Any] = {"Producer": Producer}
-    exec(loop, scope)
-    for values in ([b"a", b"b", b"c"], [b"d"]):  # it goes on where the group stands
+    program = next(each for each in blocks(page("transactions")) if "AIOKafkaConsumer(" in each)
+    for name, unique in {'"carts"': repr(source), '"orders"': repr(target)}.items():
+        program = program.replace(name, unique)
+    program = program.replace("copier", unique_topic())
+    main = definitions(program, kafka.bootstrap_servers)["main"]
+    for values in ([b"a", b"b", b"c"], [b"d"]):  # the second run begins at the group's offsets
         async with Producer(bootstrap_servers=kafka.bootstrap_servers) as producer:
             await producer.send_many(source, values)
-        assert await scope["copy"](kafka.bootstrap_servers, len(values)) == len(values)
+        await main()
     copied = await read_all_confluent(kafka.bootstrap_servers, target)
     assert sorted(record.value for record in copied) == [b"A", b"B", b"C", b"D"]

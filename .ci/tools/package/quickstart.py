@@ -1,10 +1,9 @@
-"""The way of a newcomer, timed: the steps of README.md, typed into an empty folder.
+"""Runs the quickstart of README.md in an empty folder and times it.
 
-    python -m tools.package.newcomer [WHEEL]
+    python -m tools.package.quickstart [WHEEL]
 
-Owns: taking the steps from README.md and running them one by one. Must not know: what they are;
-only that what pip installs by name is, before it is published, a wheel of this repository, and
-that brokers listen on a free port here.
+The steps are read from README.md and run one by one. They differ in two points from what a reader
+does: pip installs a wheel of this repository, and the brokers listen on a free port.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ _READY_S = 60.0
 
 
 def steps(readme: str) -> Iterator[tuple[str, str]]:
-    """The commands and programs between the section's heading and the next, in order."""
-    section = readme.split("## From nothing to a record", 1)[1].split("\n## ", 1)[0]
+    """The commands and programs of the section, in order."""
+    section = readme.split("## Quickstart", 1)[1].split("\n## ", 1)[0]
     for kind, block in _FENCE.findall(section):
         if kind == "python":
             yield "program", block
@@ -45,7 +44,7 @@ def main(wheel: Path) -> int:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     port = _free_port()
     begin = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder, _Shell(Path(folder)) as shell:
+    with tempfile.TemporaryDirectory() as folder, _Shell(Path(folder), port) as shell:
         for kind, text in steps(readme):
             if kind == "program":
                 (Path(folder) / "first.py").write_text(
@@ -53,7 +52,7 @@ def main(wheel: Path) -> int:
                 )
                 continue
             command = text.replace("'aioproducer[cli]'", f"'aioproducer[cli] @ {wheel.as_uri()}'")
-            shell.type(command, port)
+            shell.type(command)
             print(f"{time.monotonic() - begin:6.1f} s  {text}", flush=True)
     total = time.monotonic() - begin
     print(f"{total:6.1f} s  from an empty folder to a record read back (bar: {BAR_S:.0f} s)")
@@ -61,15 +60,16 @@ def main(wheel: Path) -> int:
 
 
 class _Shell:
-    """Types commands as somebody would: one after the other; `&` leaves one running."""
+    """Runs commands one after the other; `&` leaves one running."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, port: int) -> None:
         self._folder = folder
+        self._port = port
         self._left_running: list[subprocess.Popen[str]] = []
-        # Nothing of the environment this runs in may help.
+        # Python's variables of this process do not reach the commands.
         self._environment = {
             name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
-        } | {"PIP_QUIET": "1"}
+        } | {"PIP_QUIET": "1", "AIOPRODUCER_BOOTSTRAP_SERVERS": f"localhost:{port}"}
 
     def __enter__(self) -> _Shell:
         return self
@@ -80,14 +80,14 @@ class _Shell:
                 os.killpg(process.pid, signal.SIGINT)
             process.wait(20)
 
-    def type(self, command: str, port: int) -> None:
+    def type(self, command: str) -> None:
         """Run a command to its end, or, with `&`, until it is ready."""
         if command.startswith("source "):
             scripts = self._folder / ".venv" / "bin"
             self._environment["PATH"] = f"{scripts}{os.pathsep}{self._environment['PATH']}"
             return
         if command.endswith("&"):
-            command = command.removesuffix("&").rstrip() + f" --port {port}"
+            command = command.removesuffix("&").rstrip() + f" --port {self._port}"
             process = subprocess.Popen(
                 ["bash", "-c", f"exec {command}"],
                 cwd=self._folder,
@@ -97,7 +97,7 @@ class _Shell:
                 start_new_session=True,
             )
             self._left_running.append(process)
-            _await_listener(port)
+            _await_listener(self._port)
             return
         subprocess.run(
             ["bash", "-c", command],
