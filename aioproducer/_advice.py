@@ -155,6 +155,6 @@ ADVICE: Final[Mapping[str, str]] = {**CHECKS, **ANSWERS}
 
 
 def joined(*advices: str | None) -> str | None:
-    """One text of several, each once; None of none."""
+    """Return one text of several, each once; None of none."""
     parts = [each.rstrip(".") for each in dict.fromkeys(advices) if each]
     return "; ".join(parts) or None

@@ -9,7 +9,7 @@ from typing import SupportsIndex
 
 
 def timeout_of(timeout: float | None, name: str = "timeout") -> float | None:
-    """The seconds a call may wait, or None for no bound; infinity means None.
+    """Return the seconds a call may wait, or None for no bound; infinity means None.
 
     Raises:
         ValueError: it is negative or NaN.
@@ -25,7 +25,7 @@ def timeout_of(timeout: float | None, name: str = "timeout") -> float | None:
 
 
 def seconds_of(seconds: float, name: str) -> float:
-    """The seconds of a wait that always has a bound.
+    """Return the seconds of a wait that always has a bound.
 
     Raises:
         ValueError: it is negative, NaN or infinite.
@@ -37,7 +37,7 @@ def seconds_of(seconds: float, name: str) -> float:
 
 
 def index_of(number: SupportsIndex) -> int:
-    """A whole number, as `operator.index` has it, but not a bool.
+    """Return a whole number, as `operator.index` has it, but not a bool.
 
     Raises:
         TypeError: it is a bool, or no whole number.

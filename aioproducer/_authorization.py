@@ -68,7 +68,7 @@ def with_access(
     group: str | None = None,
     transactional_id: str | None = None,
 ) -> _Error:
-    """The error, saying who lacks which permission if that is what it is about.
+    """Return the error, saying who lacks which permission if that is what it is about.
 
     Args:
         error: What a broker answered.
@@ -102,7 +102,7 @@ def with_access(
 
 
 def request_name(request_type: type) -> str:
-    """The name of a request in Kafka's protocol, of its message's class."""
+    """Return the name of a request in Kafka's protocol, of its message's class."""
     return request_type.__name__.removesuffix("Request")
 
 

@@ -1,6 +1,6 @@
 """What can be told of a user's functions and objects before they are called.
 
-Owns: telling functions from coroutine functions. Must not know: what they are for.
+Owns: telling functions from coroutine functions. Not here: what they are for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def makes_coroutines(function: object) -> bool:
 
 
 def refuse_coroutines(hook: object, names: Iterable[str]) -> None:
-    """Looks at those of an object's methods that it has.
+    """Look at those of an object's methods that it has.
 
     Raises:
         ConfigError: one is a coroutine function.

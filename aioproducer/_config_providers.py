@@ -1,6 +1,6 @@
 """Placeholders in properties: `${env:NAME}`, `${file:PATH:KEY}`, `${dir:PATH:NAME}` (KIP-297).
 
-Owns: which providers properties declare, and looking values up. Must not know: options.
+Owns: which providers properties declare, and looking values up. Not here: options.
 
 Invariants
 - Nothing is looked up unless `config.providers` names the provider and the application allows it:
@@ -39,7 +39,7 @@ _Lookup = Callable[[str, str], str]
 
 @hides_arguments
 def with_values(properties: Mapping[str, object], permissions: Permissions) -> dict[str, object]:
-    """The properties with placeholders looked up, without those that declare the providers.
+    """Return the properties with placeholders looked up, without those that declare the providers.
 
     Args:
         properties: The properties.

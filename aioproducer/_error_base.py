@@ -1,7 +1,7 @@
 """What an error of this package is: its facts, its text, and how broker codes find their class.
 
 Owns: `KafkaError`, `BrokerError`, the families broker errors fall into, and the registry that the
-rows of `_error_table` and `_error_table_others` fill as their classes are created. Must not know:
+rows of `_error_table` and `_error_table_others` fill as their classes are created. Not here:
 any single code.
 
 Invariants: an error carries facts (topic, node, time ...) as attributes, never inside its message;
@@ -128,7 +128,7 @@ class KafkaError(Exception):
         return f"{text} -> {self.advice}" if self.advice else text
 
     def without_advice(self) -> str:
-        """The text up to the advice: what went wrong, with the facts."""
+        """Return the text up to the advice: what went wrong, with the facts."""
         known = [
             f"{label} {printable(str(fact))}"
             for label, fact in (("topic", self.topic), ("partition", self.partition))

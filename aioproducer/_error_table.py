@@ -1,7 +1,7 @@
 """The broker codes a producer or a topic admin request can meet.
 
 Owns: one class statement per code, in the order of the codes: code, family (base class), effect on
-an open transaction, message (the docstring, in our words). Must not know: what a producer does
+an open transaction, message (the docstring, in our words). Not here: what a producer does
 about them.
 
 Names, codes and families follow Kafka 4.4's `org.apache.kafka.common.protocol.Errors` and its

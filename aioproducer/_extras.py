@@ -1,7 +1,7 @@
 """Packages that only some users need.
 
 Owns: how it is said that one is missing: by a `ConfigError` where an option asks for it, by an
-`ImportError` where a module of ours is nothing without it. Must not know: what any of them is for.
+`ImportError` where a module of ours is nothing without it. Not here: what any of them is for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SCHEMA_REGISTRY = "aioproducer[schema-registry]"
 
 @contextmanager
 def needed(package: str, purpose: str, *, install: str) -> Iterator[None]:
-    """Makes an import that fails in this block a `ConfigError`.
+    """Make an import that fails in this block a `ConfigError`.
 
     Args:
         package: what is imported.
@@ -33,7 +33,7 @@ def needed(package: str, purpose: str, *, install: str) -> Iterator[None]:
 
 @contextmanager
 def required(module: str, extra: str) -> Iterator[None]:
-    """Makes an import of others' code that fails in this block say what to install.
+    """Make an import of others' code that fails in this block say what to install.
 
     Args:
         module: which of our modules imports it.

@@ -16,7 +16,7 @@ _LONGEST = 255
 
 
 def is_host(text: str) -> bool:
-    """Whether `text` is an IP address, with a zone if any, or a host name, in any script."""
+    """Return whether `text` is an IP address, with a zone if any, or a host name, in any script."""
     if _NAME.fullmatch(text):
         return True
     if len(text) > _LONGEST:
@@ -30,7 +30,7 @@ def is_host(text: str) -> bool:
 
 
 def is_this_machine(text: str) -> bool:
-    """Whether what is sent to this host stays on this machine."""
+    """Return whether what is sent to this host stays on this machine."""
     name = text.lower().rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):
         return True

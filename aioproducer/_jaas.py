@@ -1,7 +1,7 @@
 """Java's JAAS line: the login module and its options out of `sasl.jaas.config`.
 
-Owns: the syntax (as Java's JaasConfig reads it) and which options a login module has. Must not
-know: what is done with them.
+Owns: the syntax (as Java's JaasConfig reads it) and which options a login module has. Not
+here: what is done with them.
 
 Invariant: no error repeats a value of the line.
 """
@@ -68,7 +68,7 @@ class JaasLogin(Unpicklable):
 
 @hides_arguments
 def parse_jaas(line: str, mechanism: str) -> JaasLogin:
-    """Reads one line such as `...PlainLoginModule required username="me" password="...";`.
+    """Read one line such as `...PlainLoginModule required username="me" password="...";`.
 
     Raises:
         ConfigError: it is malformed, names an unknown module or option, or a module that is not the

@@ -1,7 +1,7 @@
 """Other clients' names of our options, and how their values become ours.
 
 Owns: the aliases of librdkafka, confluent-kafka, kafka-python, aiokafka and earlier versions of
-Java's producer; those of the 0.8 producer come from `_words_of_0_8`. Must not know: limits of
+Java's producer; those of the 0.8 producer come from `_words_of_0_8`. Not here: limits of
 options, where values come from.
 
 Invariant: a name that is one of ours, with dots or underscores, is not here.

@@ -2,7 +2,7 @@
 
 Owns: looking a name up. The names are Java's (producer, consumer, admin, Streams, Connect, its
 serializers and Confluent's), librdkafka's and confluent-kafka's, aiokafka's, kafka-python's and
-those of Kafka 0.8. Must not know: our own names, which are looked up first.
+those of Kafka 0.8. Not here: our own names, which are looked up first.
 
 This module is imported when a name is none of our own.
 """

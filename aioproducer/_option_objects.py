@@ -1,6 +1,6 @@
 """What text means for options whose values are objects: Java's class names, and words.
 
-Owns: the classes of Java's that have a counterpart here. Must not know: names of options elsewhere.
+Owns: the classes of Java's that have a counterpart here. Not here: names of options elsewhere.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reading options under the names of any client, from Python's values or from text.
 
 Owns: which names count, whether two of them contradict each other, the one warning about names
-without effect. Must not know: single options and names, rules between options.
+without effect. Not here: single options and names, rules between options.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rules between options: what Kafka's producer checks and adjusts once all values are known.
 
 Owns: `ProducerConfig.postProcessParsedConfig` and `KafkaProducer.configureDeliveryTimeout` in our
-words. Must not know: where values came from.
+words. Not here: where values came from.
 
 Invariant: what the user set is never changed; a contradiction between two values the user set
 raises, one with a default adjusts the default.

@@ -1,6 +1,6 @@
 """The rules between security options: what a mechanism needs, and what excludes what.
 
-Owns: refusing combinations that could not work, before anything connects. Must not know: files,
+Owns: refusing combinations that could not work, before anything connects. Not here: files,
 sockets, how a mechanism works.
 
 Invariant: no error repeats a secret.
@@ -24,7 +24,7 @@ def jaas_login(line: str | None, mechanism: str) -> JaasLogin:
 
 
 def check_security(values: dict[str, Any], chosen: frozenset[str]) -> None:
-    """Refuses security options that do not go together.
+    """Refuse security options that do not go together.
 
     Raises:
         ConfigError: as `apply_rules`.
@@ -50,7 +50,7 @@ _LONGEST_PATH: Final = 4096
 
 
 def _check_paths(values: dict[str, Any]) -> None:
-    """Refuses what is no path: errors name paths, and a private key must not be in one."""
+    """Refuse what is no path: errors name paths, and a private key must not be in one."""
     for name, other in _PATHS.items():
         path = values[name]
         if path is None:

@@ -1,6 +1,6 @@
 """The option table: everything a producer can be told, except security.
 
-Owns: one typed field per option with its default, limits, documentation and state. Must not know:
+Owns: one typed field per option with its default, limits, documentation and state. Not here:
 how options are read (`config`), rules between them (`_option_rules`), other spellings of their
 names (`_option_names`).
 

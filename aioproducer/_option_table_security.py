@@ -1,7 +1,7 @@
 """The security rows of the option table.
 
 Owns: Kafka 4.4's TLS and SASL options with their defaults and limits, and librdkafka's two for a
-user name and password and a key's file. Must not know: how a connection is secured.
+user name and password and a key's file. Not here: how a connection is secured.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What an option is: its names, type, default and limits, and how text becomes its value.
 
 Owns: the row type `Option` and the declaration `option()` that puts a row beside a typed dataclass
-field, so that the field is the only place where an option is described. Must not know: any single
+field, so that the field is the only place where an option is described. Not here: any single
 option, nor rules between two of them.
 
 Invariants: a value is checked by `Option.checked` wherever it came from; text (files, environment)

@@ -1,7 +1,7 @@
 """Reading Kafka's two text forms: properties files and `host:port` lists.
 
 Owns: the syntax of `java.util.Properties` (comments, `=`, `:` or blanks as separators, continued
-lines, escapes) in UTF-8, and of bootstrap servers. Must not know: which options exist.
+lines, escapes) in UTF-8, and of bootstrap servers. Not here: which options exist.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reading the URL of a proxy: `socks5://user:password@host:port` and its kin.
 
-Owns: the syntax, and `ProxyUrl`. Must not know: how one talks to a proxy.
+Owns: the syntax, and `ProxyUrl`. Not here: how one talks to a proxy.
 
 Invariant: no error, text or repr shows the user name or the password.
 """

@@ -1,6 +1,6 @@
 """Several things awaited at once, none of which is left behind.
 
-Owns: that. Must not know: what they are.
+Owns: that. Not here: what they are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 async def together(*works: Awaitable[Any]) -> list[Any]:
-    """The results, in order; waits for all, then raises what the first that failed did.
+    """Return the results in order; wait for all, then raise the first failure.
 
     Neither `asyncio.gather`, which leaves the others behind, nor `TaskGroup`, which cancels them.
     """

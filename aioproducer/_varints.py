@@ -1,6 +1,6 @@
 """Varints of any size, seven bits a byte, low ones first: Protobuf's, and Avro's with `zigzag`.
 
-Owns: writing them where a few are written. Must not know: `wire` and `records`, which have forms of
+Owns: writing them where a few are written. Not here: `wire` and `records`, which have forms of
 their own, bounded for Kafka and fast per record.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 def varint(number: int) -> bytes:
-    """A number from 0 on."""
+    """Return a number from 0 on."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)
@@ -23,5 +23,5 @@ def zigzag(number: int) -> int:
 
 
 def unzigzag(number: int) -> int:
-    """The number that `zigzag` took."""
+    """Return the number that `zigzag` took."""
     return number >> 1 if number % 2 == 0 else -((number + 1) >> 1)

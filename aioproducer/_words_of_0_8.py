@@ -1,6 +1,6 @@
 """The words of the 0.8 producer (`kafka.producer.ProducerConfig`), what they mean and default to.
 
-Owns: the table of its properties, and whether properties were written for it. Must not know: limits
+Owns: the table of its properties, and whether properties were written for it. Not here: limits
 of options, other producers' names (`_option_aliases`).
 
 librdkafka took several of the words over. So properties count as 0.8's when one of them is a word
@@ -76,14 +76,14 @@ _UNSPOKEN: Final = {"max.in.flight.requests.per.connection": "1"}
 
 
 def are_of_0_8(properties: Mapping[str, object]) -> bool:
-    """Whether the properties were written for the 0.8 producer."""
+    """Return whether the properties were written for the 0.8 producer."""
     if any(name in WORDS and WORDS[name].alone for name in properties):
         return True
     return "metadata.broker.list" in properties and all(name in WORDS for name in properties)
 
 
 def left_out(properties: Mapping[str, object], options: Mapping[str, object]) -> dict[str, object]:
-    """The properties that 0.8 would have added.
+    """Return the properties that 0.8 would have added.
 
     Args:
         properties: What was written.
@@ -104,6 +104,6 @@ def left_out(properties: Mapping[str, object], options: Mapping[str, object]) ->
 def patience_ms(
     *, retries: int, request_timeout_ms: int, retry_backoff_ms: int, linger_ms: int
 ) -> int:
-    """How long 0.8 could take to give up: it had no bound but its tries."""
+    """Return the longest time 0.8 took to give up, which only the number of retries bounded."""
     tries = retries + 1
     return min(linger_ms + tries * (request_timeout_ms + retry_backoff_ms), _INT_MAX)

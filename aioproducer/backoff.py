@@ -1,6 +1,6 @@
 """Exponential backoff with jitter (KIP-144, KIP-580).
 
-Owns: the one formula every retry, reconnect and connection-setup delay follows. Must not know:
+Owns: the one formula every retry, reconnect and connection-setup delay follows. Not here:
 what is being retried, nor the clock.
 Invariant: a delay is never above `maximum_s`; a maximum below the initial delay makes the maximum a
 constant delay, as `retry.backoff.max.ms` is documented.
@@ -36,7 +36,7 @@ class ExponentialBackoff:
             raise ValueError("the backoff jitter must be in [0, 1)")
 
     def delay(self, attempt: int, rng: Random) -> float:
-        """The seconds to wait after failure number `attempt`, counted from 0."""
+        """Return the seconds to wait after failure number `attempt`, counted from 0."""
         exponent = min(max(attempt, 0), _LARGEST_EXPONENT)
         plain = min(self.initial_s * self.multiplier**exponent, self.maximum_s)
         if not self.jitter:

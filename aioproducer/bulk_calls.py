@@ -1,6 +1,6 @@
 """Many records in one call.
 
-Owns: the arguments of these calls of `Producer`. Must not know: how records are encoded or lined
+Owns: the arguments of these calls of `Producer`. Not here: how records are encoded or lined
 up; `runtime` does the work.
 """
 
@@ -32,7 +32,7 @@ class BulkCalls(Life):
         *,
         partition: int | None = None,
     ) -> SendManyResult:
-        """Sends many records and waits until each is acknowledged or has failed.
+        """Send many records and wait until each is acknowledged or has failed.
 
         Args:
             topic: topic of every item that names none itself.
@@ -67,7 +67,7 @@ class BulkCalls(Life):
         timestamp: str | None = None,
         topic_column: str | None = None,
     ) -> SendManyResult:
-        """Sends the rows of a table and waits until each is acknowledged or has failed.
+        """Send the rows of a table and wait until each is acknowledged or has failed.
 
         Rows are encoded by native code, without a Python object for each; order, back-pressure,
         partitioning and guarantees are those of `send`. Serializers are not applied.

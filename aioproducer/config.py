@@ -2,8 +2,8 @@
 
 Owns: `ProducerConfig` and `OPTIONS`. The rows stand in `_option_table` and
 `_option_table_security`, one row's logic in `_options`, rules between rows in `_option_rules`, the
-reading of values by name in `_option_reading`, other clients' names in `_option_names`. Must not
-know: what the options do.
+reading of values by name in `_option_reading`, other clients' names in `_option_names`. Not
+here: what the options do.
 
 Invariants: a `ProducerConfig` that exists is valid and never changes; no option is ignored in
 silence: a name that no client has raises, one of another client's sets an option, raises or is
@@ -274,7 +274,7 @@ class ProducerConfig(SecurityOptions):
         }
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
-        """Pickles all but secrets, which belong into no file and on no wire by accident.
+        """Pickle all but secrets, which belong into no file and on no wire by accident.
 
         Raises:
             TypeError: a secret is among the options.

@@ -3,7 +3,7 @@
 Owns: the errors that arise in the client, and the public name of every error. Errors a broker
 answers are rows of `_error_table` and `_error_table_others`; where a client-side error has the
 meaning of a broker code (`RecordTooLargeError`, `InvalidTopicError`, `UnsupportedVersionError`) the
-row is the class. Must not know: any other room.
+row is the class. Not here: any other room.
 
 Invariants: user mistakes are `ConfigError`, `SerializationError`, `RecordTooLargeError` and
 `IllegalStateError`, raised by the call; a time limit that ran out is a `KafkaTimeoutError`; every

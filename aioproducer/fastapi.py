@@ -1,6 +1,6 @@
 """A producer in a FastAPI application.
 
-Owns: the dependency. Must not know: anything else; `aioproducer.starlette` does the work, and its
+Owns: the dependency. Not here: anything else; `aioproducer.starlette` does the work, and its
 names are here too. Needs the extra `aioproducer[fastapi]`.
 
     app = FastAPI(lifespan=ProducerLifespan(bootstrap_servers="localhost:9092"))

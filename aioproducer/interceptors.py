@@ -1,6 +1,6 @@
 """Interceptors: objects that see every record before it is sent, and what became of it (KIP-42).
 
-Owns: the protocol for users, `ClusterInfo`, and what a usable interceptor is. Must not know: when
+Owns: the protocol for users, `ClusterInfo`, and what a usable interceptor is. Not here: when
 they are called.
 
 Every method is optional and a plain function, called in the event loop: it must be quick and must
@@ -45,7 +45,7 @@ class Interceptor(Protocol):
     """The methods an interceptor may have; any one of them will do."""
 
     def on_send(self, record: Record) -> Record | None:
-        """A record as it was given to `send`, before serialization; `topic` is always set.
+        """Return a record as it was given to `send`, before serialization; `topic` is always set.
 
         Returns the record to be sent instead, or None to leave it as it is. With several
         interceptors each sees what the one before it returned.
@@ -68,7 +68,7 @@ class Interceptor(Protocol):
 
 
 def check_interceptors(interceptors: Iterable[object]) -> None:
-    """Looks at them before anything is sent.
+    """Look at them before anything is sent.
 
     Raises:
         ConfigError: one is a class instead of an object, has no method of an interceptor, or one

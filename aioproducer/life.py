@@ -1,7 +1,7 @@
 """The life of a producer: from `start()` to `close()`, and who may call it when.
 
-Owns: the states, the guards against misuse (wrong loop, fork, before start, after close). Must not
-know: what is sent.
+Owns: the states, the guards against misuse (wrong loop, fork, before start, after close). Not
+here: what is sent.
 
     new --start()--> running --close()--> closed
      \\-- start() raises --> closed
@@ -72,7 +72,7 @@ class Life:
         return self._loop
 
     async def start(self, *, init_transactions: bool = True, wait: bool = True) -> None:
-        """Connects to the cluster; returns when a broker has answered.
+        """Connect to the cluster; return when a broker has answered.
 
         With `wait=False` it returns at once and the producer connects in the background, however
         long that takes. Until then `send()` accepts records within `buffer_memory`, which are
@@ -124,7 +124,7 @@ class Life:
             )
 
     async def close(self, timeout: float | None = None) -> None:
-        """Delivers what was accepted, then releases everything; safe to call again.
+        """Deliver what was accepted, then release everything; safe to call again.
 
         An open transaction is aborted, unless it is prepared; a commit under way is waited for, at
         most `max_block_ms`. Where the producer's event loop is closed already, nothing can be

@@ -1,6 +1,6 @@
 """Logging: one logger per layer, and a limit for lines that a broken cluster repeats.
 
-Owns: the loggers' names and the limit. Must not know: what is logged, handlers; an application
+Owns: the loggers' names and the limit. Not here: what is logged, handlers; an application
 configures those through the standard `logging` module. Without any configuration Python writes
 warnings and errors to standard error.
 

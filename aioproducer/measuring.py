@@ -1,6 +1,6 @@
 """What a producer tells of itself: health, metrics, statistics, its id as a source of telemetry.
 
-Owns: these calls of `Producer`, and the registry of the application's own metrics. Must not know:
+Owns: these calls of `Producer`, and the registry of the application's own metrics. Not here:
 how anything is counted; `runtime` does.
 
 Everything but `client_instance_id` may be called in any state, needs no loop and never waits.
@@ -49,7 +49,7 @@ class MeasuringCalls(Life):
         return self._registry.collect(self._engine)
 
     def register_metric(self, metric: ApplicationMetric) -> None:
-        """Adds a metric of the application to `all_metrics` and to telemetry (KIP-1076).
+        """Add a metric of the application to `all_metrics` and to telemetry (KIP-1076).
 
         One with the same group, name and tags is replaced.
 
@@ -59,11 +59,11 @@ class MeasuringCalls(Life):
         self._registry.register(metric)
 
     def unregister_metric(self, metric: ApplicationMetric) -> None:
-        """Takes a metric of the application away."""
+        """Take a metric of the application away."""
         self._registry.unregister(metric)
 
     async def client_instance_id(self, timeout: float | None = None) -> UUID:
-        """The id under which this producer's telemetry reaches the brokers (KIP-714).
+        """Return the id under which this producer's telemetry reaches the brokers (KIP-714).
 
         Args:
             timeout: seconds to wait for the broker that gives it; `max_block_ms` when left out

@@ -1,7 +1,7 @@
 """Partitioners: how a record without an explicit partition gets one.
 
 Owns: the `Partitioner` protocol for users, the built-in ones and their names in the `partitioner`
-option. Must not know: the accumulator; what "sticky" means (returning None asks for it).
+option. Not here: the accumulator; what "sticky" means (returning None asks for it).
 Invariants: the same key goes to the same partition as in the Java client (`murmur2`) or in
 librdkafka (`consistent`) as long as the number of partitions stays the same; a partitioner without
 keys prefers partitions that have a leader.
@@ -57,7 +57,7 @@ class Partitioner(Protocol):
     def partition(
         self, topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata
     ) -> int | None:
-        """Chooses a partition of `cluster.partitions`; None leaves it to the sticky partitioner.
+        """Choose a partition of `cluster.partitions`; None leaves it to the sticky partitioner.
 
         Called once per record, on the event loop: it must not block. `cluster.available` lists the
         partitions that have a leader at the moment.
@@ -77,7 +77,7 @@ class Murmur2Partitioner:
     def partition(
         self, topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata
     ) -> int:
-        """Hashes the key."""
+        """Hash the key."""
         if key is None and self._rng is not None:
             return uniform_partition(cluster, self._rng)
         return key_partition(key or b"", cluster)
@@ -96,7 +96,7 @@ class Crc32Partitioner:
     def partition(
         self, topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata
     ) -> int:
-        """Hashes the key."""
+        """Hash the key."""
         if not key and self._rng is not None:
             return uniform_partition(cluster, self._rng)
         return crc32_partition(key or b"", len(cluster.partitions))
@@ -111,7 +111,7 @@ class RandomPartitioner:
     def partition(
         self, topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata
     ) -> int:
-        """Draws a partition."""
+        """Draw a partition."""
         return uniform_partition(cluster, self._rng)
 
 
@@ -124,7 +124,7 @@ class RoundRobinPartitioner:
     def partition(
         self, topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata
     ) -> int:
-        """Takes the next partition that has a leader, the next of all when none has."""
+        """Take the next partition that has a leader, the next of all when none has."""
         counter = self._counters.get(topic, 0)
         self._counters[topic] = counter + 1
         choice = cluster.available or range(len(cluster.partitions))
@@ -144,7 +144,7 @@ class JavaHashPartitioner:
     def partition(
         self, topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata
     ) -> int | None:
-        """Hashes the key."""
+        """Hash the key."""
         return None if key is None else self._hash_partition(key, len(cluster.partitions))
 
 

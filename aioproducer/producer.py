@@ -1,6 +1,6 @@
 """Producer: what a user touches.
 
-Owns: sending one record, through serializers and interceptors. Must not know: batches, requests,
+Owns: sending one record, through serializers and interceptors. Not here: batches, requests,
 connections; `runtime` does the work.
 """
 
@@ -79,7 +79,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Appends a record; returns as soon as it is accepted, before it is sent.
+        """Append a record; return as soon as it is accepted, before it is sent.
 
         Awaiting `send` is the back-pressure: it waits, at most `max_block_ms`, for the topic's
         metadata (not before a cluster that `start(wait=False)` connects to has answered) and for
@@ -168,7 +168,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
         return await (await self._append(topic, value, key, headers, partition, timestamp_ms))
 
     async def flush(self, timeout: float | None = None, *, raise_failures: bool = False) -> int:
-        """Sends what was accepted so far without lingering, and waits for the outcomes.
+        """Send what was accepted so far without lingering, and waits for the outcomes.
 
         Records accepted after the call are not waited for, so those that callbacks send do not
         hold it up. A callback cannot wait: it starts a task that flushes (KIP-1118).
@@ -194,7 +194,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
         return await engine.flush(timeout, raise_failures=raise_failures)
 
     def purge(self, *, queued: bool = True, in_flight: bool = False) -> int:
-        """Gives up records that wait: their deliveries fail with `RecordsPurgedError`.
+        """Give up records that wait: their deliveries fail with `RecordsPurgedError`.
 
         Args:
             queued: those not sent yet, and those that wait to be sent again.
@@ -209,13 +209,13 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
     # -- looking ---------------------------------------------------------------------------------
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The topic's partitions, waiting at most `max_block_ms` for its metadata."""
+        """Return the topic's partitions, waiting at most `max_block_ms` for its metadata."""
         engine = self._usable()
         await engine.metadata_task.wait_for_topic(topic, self._block_deadline(engine))
         return engine.metadata.cluster.partition_infos(topic)
 
     async def warm_up(self, topics: Sequence[str]) -> None:
-        """Fetches the topics' metadata and connects to their leaders before the first `send`.
+        """Fetch the topics' metadata and connect to their leaders before the first `send`.
 
         Raises:
             MetadataTimeoutError: within `max_block_ms` some topic was not known.
@@ -246,7 +246,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
         return ProducerEngine(self._config, loop, registry=self._registry)
 
     def _opened(self, engine: ProducerEngine) -> None:
-        """Lets records that need neither a serializer nor a wait past everything here."""
+        """Let records that need neither a serializer nor a wait past everything here."""
         if self._serializers is not None or self._config.producer_type == "sync":
             return
         if engine.interception.sees_records:
@@ -330,7 +330,7 @@ SHORTENED: Final = (("send", Producer.send, False), ("send_and_wait", Producer.s
 
 
 def _would_wait(record: UnfinishedRecord | UnfinishedParts, topic: str | None) -> WouldBlockError:
-    """Gives a record up whose serializer waits where nothing can."""
+    """Give a record up whose serializer waits where nothing can."""
     record.close()
     return WouldBlockError(
         f"the {record.part}_serializer has to wait", topic=topic, advice="use send(), which waits"

@@ -1,6 +1,6 @@
 """What a client of an application is told when Kafka cannot take its record.
 
-Owns: which errors are answers to a request and with which status. Must not know: web frameworks,
+Owns: which errors are answers to a request and with which status. Not here: web frameworks,
 what applications send.
 
 | error | status | |
@@ -95,7 +95,7 @@ class Refusal:
         return None
 
     def headers(self) -> Mapping[str, str]:
-        """Those of the HTTP response."""
+        """Return the headers of the HTTP response."""
         return {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
 
     def body(self) -> dict[str, str]:
@@ -109,7 +109,7 @@ def _is_operators(error: SerializationError) -> bool:
 
 
 def _is_misconfiguration(error: KafkaError) -> bool:
-    """Whether a wait reached its bound, or the cluster is out of reach, for what lasts.
+    """Return whether a wait reached its bound, or the cluster is out of reach, for what lasts.
 
     The same without a wait is `None` as before: an error of the application.
     """

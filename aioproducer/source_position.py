@@ -1,6 +1,6 @@
 """How far a source was read, kept by Kafka in the same transaction as what was made of it.
 
-Owns: where such a position lives and in which order it is used. Must not know: sources, requests.
+Owns: where such a position lives and in which order it is used. Not here: sources, requests.
 
     start the producer   fences a predecessor of the same transactional id, ends its transaction
     read                 the position; nobody else can change it any more
@@ -51,7 +51,7 @@ class SourcePosition:
     partition: int = 0
 
     async def read(self, producer: Producer) -> OffsetAndMetadata | None:
-        """The position the last committed transaction wrote; None where there is none.
+        """Return the position that the last committed transaction wrote; None if there is none.
 
         Args:
             producer: initialized for transactions, so that no predecessor moves the position.
@@ -69,7 +69,7 @@ class SourcePosition:
     async def write(
         self, transaction: Transaction, offset: int, metadata: str | None = None
     ) -> None:
-        """Makes a new position part of the transaction.
+        """Make a new position part of the transaction.
 
         Args:
             transaction: the open one.

@@ -1,6 +1,6 @@
 """Transactions seen from outside: ending prepared and orphaned ones, positions of groups.
 
-Owns: the calls that need no producer, and what an answer means to their caller. Must not know:
+Owns: the calls that need no producer, and what an answer means to their caller. Not here:
 requests, connections; `runtime.coordinator_client` asks.
 
 Invariants
@@ -85,7 +85,7 @@ class TransactionAdmin:
         await self.close()
 
     async def close(self) -> None:
-        """Closes the connections; safe to call again."""
+        """Close the connections; safe to call again."""
         client, self._client = self._client, None
         if client is not None:
             await client.close()
@@ -93,7 +93,7 @@ class TransactionAdmin:
     # -- prepared transactions -------------------------------------------------------------------
 
     async def finish(self, prepared: PreparedTransaction, *, commit: bool) -> None:
-        """Commits or aborts a prepared transaction; returns once that is decided for good.
+        """Commit or abort a prepared transaction; return once that is decided for good.
 
         To repeat it is safe: the same end is a success as long as the coordinator can tell, which
         it can until the transactional id is used again. Takes `max_block_ms` at most, and as long
@@ -119,7 +119,7 @@ class TransactionAdmin:
                 raise _refusal(prepared, fate) from error
 
     async def still_prepared(self, prepared: PreparedTransaction) -> bool:
-        """Whether the transaction is open still, so that it can be committed and aborted.
+        """Return whether the transaction is open still, so that it can be committed and aborted.
 
         An empty one always can. Needs brokers from Kafka 3.0 on.
         """
@@ -134,7 +134,7 @@ class TransactionAdmin:
     async def open_transactions(
         self, prefix: str = "", *, older_than_ms: int | None = None
     ) -> list[TransactionDescription]:
-        """The open transactions whose ids begin with `prefix`, by id (Kafka 3.0).
+        """Return the open transactions whose ids begin with `prefix`, by id (Kafka 3.0).
 
         Args:
             prefix: the beginning of the transactional ids.
@@ -152,7 +152,7 @@ class TransactionAdmin:
         keep: Collection[str] = (),
         older_than_ms: int | None = None,
     ) -> list[TransactionDescription]:
-        """Aborts open transactions that nobody will end, and shuts out their producers.
+        """Abort open transactions that nobody will end, and shuts out their producers.
 
         Until the broker's timeout they would hold up read_committed consumers.
 
@@ -175,7 +175,7 @@ class TransactionAdmin:
     async def committed_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """A group's positions with their metadata; a partition without one is left out.
+        """Return a group's positions with their metadata; a partition without one is left out.
 
         Waits for open transactions that may change them (require_stable, KIP-447, Kafka 2.5).
         """
@@ -185,7 +185,7 @@ class TransactionAdmin:
     # -- private ---------------------------------------------------------------------------------
 
     def _new_client(self) -> CoordinatorClient:
-        """The connections; a simulation gives it another network."""
+        """Return the connections; a simulation gives it another network."""
         return CoordinatorClient(self._config)
 
     def _asks(self) -> CoordinatorClient:

@@ -1,7 +1,7 @@
 """Transactions as users see them: the calls, the `async with` block, consumers' positions.
 
 Owns: argument checks, reading group metadata off other clients' consumers, what leaving the block
-does. Must not know: coordinators, requests; `runtime` does the work.
+does. Not here: coordinators, requests; `runtime` does the work.
 
 Leaving an `async with producer.transaction()` block
 
@@ -56,7 +56,7 @@ class TransactionalCalls(Life):
     """The transactional part of `Producer`; needs `transactional_id`."""
 
     async def init_transactions(self) -> None:
-        """Gets ready for transactions and fences older producers of the same transactional id.
+        """Get ready for transactions and fence older producers of the same transactional id.
 
         `start()` does this unless told otherwise. Transactions such a producer left open are
         aborted.
@@ -73,7 +73,7 @@ class TransactionalCalls(Life):
             await self._engine.init_transactions(transactions)
 
     async def begin_transaction(self) -> None:
-        """Begins a transaction; every record sent until its end belongs to it.
+        """Begin a transaction; every record sent until its end belongs to it.
 
         Raises:
             IllegalStateError: one is open already, or the producer is not initialized.
@@ -83,7 +83,7 @@ class TransactionalCalls(Life):
         await self._begin()
 
     async def prepare_transaction(self) -> PreparedTransaction:
-        """Sends what is left, waits for every record, and leaves the transaction open.
+        """Send what is left, wait for every record, and leaves the transaction open.
 
         What it returns ends the transaction from any process, by `finish_transaction`; so do
         `commit_transaction()` and `abort_transaction()` here. Nothing more can be sent, and
@@ -104,7 +104,7 @@ class TransactionalCalls(Life):
         return await self._transactions().prepare()
 
     async def commit_transaction(self) -> None:
-        """Sends what is left without lingering, waits for every record, and commits.
+        """Send what is left without lingering, wait for every record, and commits.
 
         Raises:
             TransactionAbortableError: some record or offset failed, awaited or not: nothing of the
@@ -121,7 +121,7 @@ class TransactionalCalls(Life):
         await self._committing().commit()
 
     async def abort_transaction(self) -> None:
-        """Aborts; records that were not sent yet fail with `TransactionAbortedError`.
+        """Abort; records that were not sent yet fail with `TransactionAbortedError`.
 
         Raises:
             KafkaTimeoutError: no outcome within `max_block_ms`; call it again to go on waiting.
@@ -133,7 +133,7 @@ class TransactionalCalls(Life):
     async def send_offsets_to_transaction(
         self, offsets: OffsetsInput, group_metadata: GroupInput
     ) -> None:
-        """Makes a consumer group's positions part of the transaction (KIP-447).
+        """Make a consumer group's positions part of the transaction (KIP-447).
 
         Args:
             offsets: per partition the offset to read next; aiokafka's and confluent-kafka's
@@ -151,7 +151,7 @@ class TransactionalCalls(Life):
         await transactions.send_offsets(offsets_of(offsets), group_metadata_of(group_metadata))
 
     def transaction(self) -> Transaction:
-        """A block whose records become visible together, or not at all.
+        """Return a block whose records become visible together, or not at all.
 
         One is open at a time; what any task sends meanwhile belongs to it. Left normally it
         commits, and raises what `commit_transaction` raises; left by an exception it aborts.
@@ -230,7 +230,7 @@ class Transaction:
             await self._abort(exc)
 
     def told_at_the_end(self) -> bool:
-        """Whether the producer is at its end and nothing is left to do for this transaction.
+        """Return whether the producer is at its end and nothing is left to do for this transaction.
 
         Raises:
             KafkaError: the transaction is not committed, or nobody knows; see `commit_transaction`.
@@ -271,7 +271,7 @@ class Transaction:
             raise
 
     async def _abort(self, first: BaseException) -> None:
-        """Aborts; what goes wrong with that must not hide why."""
+        """Abort; what goes wrong with that must not hide why."""
         try:
             transactions = self._producer._transactions()
             if transactions.is_open(self._number):

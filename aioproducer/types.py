@@ -1,6 +1,6 @@
 """Plain value types shared by every room and by users.
 
-Owns: names and shapes. Must not know: anything else of the package.
+Owns: names and shapes. Not here: anything else of the package.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class PreparedTransaction:
             raise ValueError("no producer prepares such a transaction")
 
     def as_dict(self) -> dict[str, Any]:
-        """Its fields, as JSON knows them."""
+        """Return its fields, for JSON."""
         return asdict(self)
 
     @classmethod

@@ -6,7 +6,7 @@
         handle = producer.send("orders", b"value", key=b"key")
         print(handle.result(timeout=10).offset)
 
-Owns: the thread, the bounded hand-over to it, waiting in threads. Must not know: batches, requests,
+Owns: the thread, the bounded hand-over to it, waiting in threads. Not here: batches, requests,
 connections; `aioproducer.Producer` does the work.
 """
 

@@ -1,7 +1,7 @@
 """DeliveryHandle: one record's outcome, for threads.
 
 Owns: waiting for a delivery outside its loop, callbacks, records that were refused after they had
-been handed over. Must not know: how records are handed over.
+been handed over. Not here: how records are handed over.
 
 Invariants
 - Making one costs one small object; a lock is made for those that somebody waits for.
@@ -40,12 +40,12 @@ class DeliveryHandle:
         self._watchers: list[Callable[[], object]] | None = None
 
     def done(self) -> bool:
-        """Whether the outcome is known."""
+        """Return whether the outcome is known."""
         delivery = self._delivery
         return delivery is not None and delivery.done()
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Where the record stands.
+        """Return the record's partition and offset.
 
         Args:
             timeout: seconds to wait; None or infinity waits as long as the record's own time
@@ -61,11 +61,11 @@ class DeliveryHandle:
         return self._wait(timeout).result()
 
     def exception(self, timeout: float | None = None) -> KafkaError | None:
-        """Why the delivery failed; None if it did not. Waits and raises as `result`."""
+        """Return why the delivery failed, or None. Wait and raise as `result`."""
         return self._wait(timeout).exception()
 
     def add_done_callback(self, callback: Callable[[DeliveryHandle], object]) -> None:
-        """Calls `callback(handle)` once the outcome is known, in the thread of the loop.
+        """Call `callback(handle)` once the outcome is known, in the thread of the loop.
 
         It must not wait: its `send()` raises `WouldBlockError` where another one would wait, the
         calls that always wait raise `IllegalStateError`. When the outcome is known already it is
@@ -112,7 +112,7 @@ class DeliveryHandle:
             self._thread.check_alive()
 
     def _done_event(self) -> threading.Event:
-        """One for all who wait: a loop of impatient ones must not leave a listener each."""
+        """Return the one shared future of all waiters, so that repeated waits add no listeners."""
         self._thread.check_may_wait()
         with self._thread.lock:
             event: threading.Event | None = getattr(self, "_event", None)
@@ -162,7 +162,7 @@ class RefusedGroup:
         self._report = report
 
     def refuse(self, error: KafkaError) -> Refused:
-        """One more record of the group."""
+        """Return one more record of the group."""
         self.count += 1
         self.last_error = error
         return Refused(error, self)
@@ -188,18 +188,18 @@ class Refused:
         return True
 
     def exception(self) -> KafkaError:
-        """Why it was refused."""
+        """Return why it was refused."""
         if not self._seen:
             self._seen = True
             self._group.retrieved += 1
         return self._error
 
     def result(self) -> RecordMetadata:
-        """Raises why it was refused."""
+        """Raise why it was refused."""
         raise self.exception()
 
     def add_done_callback(self, callback: Callable[[Refused], object]) -> None:
-        """Calls it in the loop, soon."""
+        """Call it in the loop, soon."""
         if not self._group.post(lambda: callback(self)):
             callback(self)
 

@@ -1,7 +1,7 @@
 """The part of the blocking producer that runs in the loop.
 
-Owns: the asynchronous producer, the intake in front of it, the order between the two. Must not
-know: who waits for what.
+Owns: the asynchronous producer, the intake in front of it, the order between the two. Not
+here: who waits for what.
 
 Invariants
 - Everything here runs in the loop's thread; what other threads look at is set before they may look.
@@ -39,7 +39,7 @@ class Inside:
         self._producer = producer
 
     async def append(self, entry: Entry) -> DeliveryHandle:
-        """Appends one record as `send()` does, and learns of its topic."""
+        """Append one record as `send()` does, and learns of its topic."""
         handle, topic, value, key, pairs, partition, timestamp_ms = entry
         engine = self._producer._usable()
         delivery = await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
@@ -57,7 +57,7 @@ class Inside:
         partition: int | None,
         timestamp_ms: int | None,
     ) -> DeliveryHandle:
-        """Appends a record whose serializer waits, or that comes after such a one."""
+        """Append a record whose serializer waits, or that comes after such a one."""
         with place:
             await self.intake.drained()
             key, value, pairs = await self.engine.appender.finish(place, made)
@@ -73,7 +73,7 @@ class Inside:
         partition: int | None,
         timestamp_ms: int | None,
     ) -> DeliveryHandle:
-        """Sends one record as the asynchronous producer does, with all it does before."""
+        """Send one record as the asynchronous producer does, with all it does before."""
         handle.hand_over(
             await self._producer.send(
                 topic, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
@@ -82,7 +82,7 @@ class Inside:
         return handle
 
     async def in_order(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Runs a call after what was handed over."""
+        """Run a call after what was handed over."""
         await self.intake.drained()
         return await work()
 

@@ -1,7 +1,7 @@
 """The hand-over: records from any thread into the producer's lanes.
 
 Owns: the bounded list that threads fill and the loop takes as a whole, who waits for room in it,
-what becomes of a record that is refused after it was taken. Must not know: how a record is checked
+what becomes of a record that is refused after it was taken. Not here: how a record is checked
 or batched.
 
 Invariants
@@ -94,7 +94,7 @@ class Intake:
     # -- any thread ------------------------------------------------------------------------------
 
     def put(self, entry: Entry, size: int) -> None:
-        """Hands a record over, waiting at most `max_block_ms` for room.
+        """Hand a record over, waiting at most `max_block_ms` for room.
 
         Raises:
             BufferExhaustedError: there was none in time.
@@ -155,7 +155,7 @@ class Intake:
     # -- the loop --------------------------------------------------------------------------------
 
     async def drained(self) -> None:
-        """Returns when every record handed over before has been appended or refused."""
+        """Return when every record handed over before has been appended or refused."""
         with self._thread.lock:
             rounds = bool(self._in_hand) + bool(self._pending)
         if rounds and not self._task.done():
@@ -165,7 +165,7 @@ class Intake:
             await done
 
     def undrained(self) -> int:
-        """How many records have been handed over and neither appended nor refused."""
+        """Return how many records have been handed over and neither appended nor refused."""
         with self._thread.lock:
             return len(self._pending) + sum(not entry[0].is_handed_over for entry in self._in_hand)
 
@@ -178,7 +178,7 @@ class Intake:
         self._more.set()
 
     async def ended(self, timeout: float | None) -> None:
-        """Returns when everything taken has its delivery or refusal, after `refuse_new`."""
+        """Return when everything taken has its delivery or refusal, after `refuse_new`."""
         await asyncio.wait((self._task,), timeout=timeout)
 
     async def _run(self) -> None:
@@ -200,7 +200,7 @@ class Intake:
                     future.set_result(None)
 
     def _take(self) -> None:
-        """Takes all there is, and lets those who wait into the room it leaves."""
+        """Take all there is, and lets those who wait into the room it leaves."""
         with self._thread.lock:
             self._more.clear()
             self._in_hand, self._pending = self._pending, []

@@ -1,6 +1,6 @@
 """The producers that live in this process: what a fork and the interpreter's exit do to them.
 
-Owns: the list of those that were started and not closed. Must not know: how one is closed.
+Owns: the list of those that were started and not closed. Not here: how one is closed.
 
 Invariant: at exit all close at the same time, each within its `exit_timeout`, so that the longest
 one bounds them all; closing runs after all threads but daemons have ended, so that no record that
@@ -24,7 +24,7 @@ class Living(Protocol):
         """Seconds it may take at exit."""
 
     def begin_close(self, timeout: float | None) -> Callable[[], None]:
-        """Begins to end it, in its own thread; what is returned waits for the end."""
+        """Begin to end it, in its own thread; what is returned waits for the end."""
 
     def after_fork_in_child(self) -> None:
         """It is the parent's from now on."""

@@ -1,7 +1,7 @@
 """One event loop in a daemon thread.
 
 Owns: the thread, its start and end, how other threads call coroutines in it, the guards against
-waiting where that would never end. Must not know: records.
+waiting where that would never end. Not here: records.
 
 Invariants
 - Every wait looks every `_LOOK_S` whether the thread still lives: a loop that died hangs nobody.
@@ -49,7 +49,7 @@ class LoopThread:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Returns when the loop runs."""
+        """Return when the loop runs."""
         # Made here: after a fork CPython takes every thread that existed for one that has ended.
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._thread.start()
@@ -57,7 +57,7 @@ class LoopThread:
             self.check_alive()
 
     def stop(self, timeout: float) -> None:
-        """Ends the loop and waits for the thread, at most `timeout` seconds."""
+        """End the loop and wait for the thread, at most `timeout` seconds."""
         if self._end is not None:
             self.post(self._end.set)
         if self._thread is not None:
@@ -69,7 +69,7 @@ class LoopThread:
         return threading.get_ident() == self._ident and not self.forked
 
     def post(self, callback: Callable[[], object]) -> bool:
-        """Runs a callback in the loop, soon; False when the loop has ended."""
+        """Run a callback in the loop, soon; False when the loop has ended."""
         if self._loop is None or self.forked:
             return False
         try:
@@ -86,7 +86,7 @@ class LoopThread:
         beside: Callable[[], object] | None = None,
         on_end: Callable[[], object] | None = None,
     ) -> T:
-        """Runs a coroutine in the loop and waits for its end.
+        """Run a coroutine in the loop and wait for its end.
 
         Args:
             work: has time limits of its own.
@@ -107,13 +107,13 @@ class LoopThread:
             raise
 
     def outcome_of(self, future: Future[T]) -> T:
-        """Waits for what was begun; raises if the thread ends before."""
+        """Wait for what was begun; raise if the thread ends before."""
         while not wait_for_futures((future,), _LOOK_S).done:
             self.check_alive()
         return future.result()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Runs a coroutine in the loop; `outcome_of` waits for its end."""
+        """Run a coroutine in the loop; `outcome_of` waits for its end."""
         try:
             self.check_may_wait()
             self.check_alive()
@@ -125,7 +125,7 @@ class LoopThread:
             raise
 
     def end_after(self, work: Coroutine[Any, Any, object]) -> None:
-        """Runs a coroutine, then ends the loop; waits for neither. Call it in any thread."""
+        """Run a coroutine, then end the loop; wait for neither. Call it in any thread."""
 
         def begin() -> None:
             self._last = asyncio.ensure_future(work)
@@ -135,11 +135,11 @@ class LoopThread:
             work.close()
 
     def wait(self, waiting: Callable[[float], bool], timeout: float | None) -> bool:
-        """Waits once with `waiting(seconds)`, at most until it is time to look around."""
+        """Wait once with `waiting(seconds)`, at most until it is time to look around."""
         return waiting(_LOOK_S if timeout is None else max(0.0, min(timeout, _LOOK_S)))
 
     def check_alive(self) -> None:
-        """Raises when the thread will never answer."""
+        """Raise when the thread will never answer."""
         if self.forked:
             raise ForkedError(
                 "this producer was started before fork(); its thread is the parent's",
@@ -149,7 +149,7 @@ class LoopThread:
             raise _ended()
 
     def check_may_wait(self) -> None:
-        """Raises in the loop's own thread; warns once where another loop would be held up."""
+        """Raise in the loop's own thread; warns once where another loop would be held up."""
         if self.is_here:
             raise IllegalStateError(
                 "a callback of the producer cannot wait for it: both run in the same thread",

@@ -1,7 +1,7 @@
 """Producer for synchronous callers.
 
 Owns: the public calls, the checks that let a mistake be raised by the call that made it, the life
-of the thread, fork and the interpreter's exit. Must not know: batches, requests, connections.
+of the thread, fork and the interpreter's exit. Not here: batches, requests, connections.
 
     new --start()--> running --close()--> closed
 
@@ -132,7 +132,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
     # -- life ------------------------------------------------------------------------------------
 
     def start(self, *, init_transactions: bool = True, wait: bool = True) -> None:
-        """Connects to the cluster; waits and raises as `aioproducer.Producer.start`."""
+        """Connect to the cluster; wait and raise as `aioproducer.Producer.start`."""
         self._thread.check_may_wait()
         with self._life:
             if self._state is not _State.NEW:
@@ -153,7 +153,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
             self._state = _State.RUNNING
 
     def close(self, timeout: float | None = None) -> None:
-        """Delivers what was handed over, then releases everything; safe to call again.
+        """Deliver what was handed over, then release everything; safe to call again.
 
         An open transaction is aborted, unless it is prepared. A `send()` that waits for room
         meanwhile raises `ProducerClosedError`.
@@ -217,7 +217,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> DeliveryHandle:
-        """Hands a record over; returns before it is sent.
+        """Hand a record over; return before it is sent.
 
         Waits, at most `max_block_ms`, when `buffer_memory` is used up, and for the metadata of a
         new topic. Records of one thread keep their order per partition. Ask the handle for the
@@ -297,7 +297,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
     def send_many(
         self, topic: str, items: Iterable[Item], *, partition: int | None = None
     ) -> SendManyResult:
-        """Sends many records and waits until each is acknowledged or has failed.
+        """Send many records and wait until each is acknowledged or has failed.
 
         As `aioproducer.Producer.send_many`; the items are read in this thread, lazily, some
         thousand ahead of the sending. Serializers run in the thread of the loop.
@@ -329,7 +329,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         timestamp: str | None = None,
         topic_column: str | None = None,
     ) -> SendManyResult:
-        """Sends the rows of a table; arguments, result and errors of the asynchronous one.
+        """Send the rows of a table; arguments, result and errors of the asynchronous one.
 
         A stream (a reader of pyarrow's, say) is read in a thread beside this one.
         """
@@ -347,7 +347,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         )
 
     def flush(self, timeout: float | None = None, *, raise_failures: bool = False) -> int:
-        """Sends what was handed over so far without lingering, and waits for the outcomes.
+        """Send what was handed over so far without lingering, and waits for the outcomes.
 
         Args:
             timeout: seconds; None or infinity waits as long as the records' own time limits allow.
@@ -364,7 +364,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         return self._thread.call(self._usable().flush(timeout, raise_failures=raise_failures))
 
     def purge(self, *, queued: bool = True, in_flight: bool = False) -> int:
-        """Gives up records that wait; see `aioproducer.Producer.purge`."""
+        """Give up records that wait; see `aioproducer.Producer.purge`."""
 
         async def purge() -> int:
             return self._producer.purge(queued=queued, in_flight=in_flight)
@@ -374,11 +374,11 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
     # -- looking ---------------------------------------------------------------------------------
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The topic's partitions, waiting at most `max_block_ms` for its metadata."""
+        """Return the topic's partitions, waiting at most `max_block_ms` for its metadata."""
         return self.run(lambda: self._producer.partitions_for(topic))
 
     def warm_up(self, topics: Sequence[str]) -> None:
-        """Fetches the topics' metadata and connects to their leaders before the first `send`."""
+        """Fetch the topics' metadata and connect to their leaders before the first `send`."""
         self.run(lambda: self._producer.warm_up(topics))
 
     def health(self) -> Health:
@@ -402,7 +402,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         self._look(lambda: self._producer.register_metric(metric))
 
     def unregister_metric(self, metric: ApplicationMetric) -> None:
-        """Takes a metric of the application away."""
+        """Take a metric of the application away."""
         self._look(lambda: self._producer.unregister_metric(metric))
 
     def client_instance_id(self, timeout: float | None = None) -> UUID:
@@ -410,7 +410,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         return self.run(lambda: self._producer.client_instance_id(timeout))
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Runs a call of the asynchronous producer in its loop, after what was handed over.
+        """Run a call of the asynchronous producer in its loop, after what was handed over.
 
         For what this class does not offer; `work` must have a time limit of its own.
         """
@@ -419,7 +419,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
     # -- private ---------------------------------------------------------------------------------
 
     def _usable(self) -> Inside:
-        """Raises what a call must raise now; thread-safe, since it only looks."""
+        """Raise what a call must raise now; thread-safe, since it only looks."""
         if self._state is not _State.RUNNING or self._started is None:
             self._refuse()
         inside = self._started.inside
@@ -461,7 +461,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         partition: int | None,
         timestamp_ms: int | None,
     ) -> DeliveryHandle:
-        """Sends a record whose serializer waits, or that comes after such a one of its topic."""
+        """Send a record whose serializer waits, or that comes after such a one of its topic."""
         serializing = inside.engine.appender.serializing
         if self._thread.is_here:
             if isinstance(made, tuple):
@@ -492,7 +492,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         return self._thread.call(inside.in_order(lambda: inside.send(handle, *record)))
 
     def _send_through_loop(self, inside: Inside, entry: Entry) -> DeliveryHandle:
-        """Appends before it returns, so that whatever is wrong is raised here."""
+        """Append before it returns, so that whatever is wrong is raised here."""
         if self._thread.is_here:
             raise WouldBlockError(
                 "the record's topic or partition is new, and a callback cannot wait for it",

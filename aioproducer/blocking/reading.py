@@ -1,6 +1,6 @@
 """Items that the calling thread reads and the loop sends, some at a time.
 
-Owns: the two blocks that may be under way. Must not know: what an item is.
+Owns: the two blocks that may be under way. Not here: what an item is.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class BlockReader:
         self._ended = False
 
     def read(self) -> None:
-        """Reads until the items or the sending end; in the caller's thread."""
+        """Read until the items or the sending end; in the caller's thread."""
         end: Exception | None = None
         source = iter(self._items)
         while end is None and not self._ended:
@@ -50,7 +50,7 @@ class BlockReader:
         self._room.release()
 
     async def blocks(self) -> AsyncIterator[list[Item]]:
-        """The blocks; raises what the items raised."""
+        """Yield the blocks; raise what the items raise."""
         while isinstance(block := await self._blocks.get(), list):
             yield block
             self._room.release()

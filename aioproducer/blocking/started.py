@@ -42,11 +42,11 @@ class Started(Generic[AnyInside]):
         lives.live.add(self)
 
     def close(self, timeout: float | None = None) -> None:
-        """Delivers what was handed over, and ends the thread; may be called again."""
+        """Deliver what was handed over, and ends the thread; may be called again."""
         self.begin_close(timeout)()
 
     def begin_close(self, timeout: float | None) -> Callable[[], None]:
-        """Begins `close`; what is returned waits for its end."""
+        """Begin `close`; what is returned waits for its end."""
         closing: Future[None] | None = None
         with suppress(ProducerClosedError):  # the thread has ended: nothing is left to do
             closing = self._thread.begin(self.inside.close(timeout))
@@ -61,7 +61,7 @@ class Started(Generic[AnyInside]):
         return end
 
     def close_soon(self) -> None:
-        """Does the same in the thread, while the caller goes on; from any thread."""
+        """Do the same in the thread, while the caller goes on; from any thread."""
 
         async def close() -> None:
             try:

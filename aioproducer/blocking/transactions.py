@@ -1,6 +1,6 @@
 """Transactions for threads: the calls of `aioproducer.Producer`, and a `with` block.
 
-Owns: what leaving the block does. Must not know: loops, threads, how a call is made.
+Owns: what leaving the block does. Not here: loops, threads, how a call is made.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TransactionalCalls:
     _thread: LoopThread
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Runs a call of the asynchronous producer in its loop, after what was handed over."""
+        """Run a call of the asynchronous producer in its loop, after what was handed over."""
         raise NotImplementedError
 
     def init_transactions(self) -> None:
@@ -36,15 +36,15 @@ class TransactionalCalls:
         self.run(self._producer.init_transactions)
 
     def begin_transaction(self) -> None:
-        """Begins a transaction; what any thread sends until its end belongs to it."""
+        """Begin a transaction; what any thread sends until its end belongs to it."""
         self.run(self._producer.begin_transaction)
 
     def prepare_transaction(self) -> PreparedTransaction:
-        """Waits for every record and leaves the transaction open, to be ended from anywhere."""
+        """Wait for every record and leave the transaction open, to be ended from anywhere."""
         return self.run(self._producer.prepare_transaction)
 
     def commit_transaction(self) -> None:
-        """Sends what is left without lingering, waits for every record, and commits.
+        """Send what is left without lingering, wait for every record, and commits.
 
         Called again it tells how an earlier call has ended, also while and after the producer is
         closed.
@@ -56,17 +56,17 @@ class TransactionalCalls:
             self._thread.call(self._producer.commit_transaction())
 
     def abort_transaction(self) -> None:
-        """Aborts; records that were not sent yet fail with `TransactionAbortedError`."""
+        """Abort; records that were not sent yet fail with `TransactionAbortedError`."""
         self.run(self._producer.abort_transaction)
 
     def send_offsets_to_transaction(
         self, offsets: OffsetsInput, group_metadata: GroupInput
     ) -> None:
-        """Makes a consumer group's positions part of the transaction (KIP-447)."""
+        """Make a consumer group's positions part of the transaction (KIP-447)."""
         self.run(lambda: self._producer.send_offsets_to_transaction(offsets, group_metadata))
 
     def transaction(self) -> Transaction:
-        """A block whose records become visible together, or not at all.
+        """Return a block whose records become visible together, or not at all.
 
         Left normally it commits, left by an exception it aborts.
 

@@ -1,7 +1,7 @@
 """The command line, `aioproducer` or `python -m aioproducer`.
 
-Owns: the entry point, and the message when the packages it needs are not installed. Must not know:
-the commands, which are in `app`; nothing else of the package imports this room.
+Owns: the entry point, and the message when the packages it needs are not installed. Not here: the
+commands, which are in `app`; nothing else of the package imports `cli`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _NEEDED = ("typer", "click", "rich")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the process's exit code (see `exit_codes`)."""
+    """Run one command; return the process's exit code (see `exit_codes`)."""
     try:
         from aioproducer.cli.app import run
     except ModuleNotFoundError as error:

@@ -1,7 +1,7 @@
 """The commands put together, and how every error ends one.
 
-Owns: the typer application, the way from any exception to a message and an exit code. Must not
-know: what commands do.
+Owns: the typer application, and the conversion of any exception to a message and an exit code. Not
+here: what commands do.
 
 Invariant: people see one or two lines, never a traceback, unless `AIOPRODUCER_DEBUG` is set.
 """
@@ -66,12 +66,12 @@ def aioproducer(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command; returns its exit code."""
+    """Run one command; return its exit code."""
     try:
         return int(_invoke(list(arguments)) or 0)
     except OutputClosedError:
         abandon_stdout()
-        say("nobody reads the output any more (broken pipe)")
+        say("standard output was closed (broken pipe)")
         return ExitCode.BROKEN_PIPE
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
@@ -86,8 +86,8 @@ def _invoke(arguments: list[str]) -> Any:
     try:
         return app(arguments, prog_name="aioproducer", standalone_mode=False)
     except Exception as error:
-        # Click's own errors know how to show themselves; typer may carry a click of its own, so
-        # they are told by what they can do.
+        # Click's own errors have a method `show`; typer may contain another click, so they are
+        # recognized by that method.
         show = getattr(error, "show", None)
         if show is None:
             raise

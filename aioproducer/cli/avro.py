@@ -1,6 +1,6 @@
-"""`--value-avro`: which schema values are written by.
+"""`--value-avro`: the schema of the values.
 
-Owns: what the option's texts mean, the one question to the registry. Must not know: rows.
+Owns: what the option's texts mean, the one request to the registry. Not here: rows.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def avro_encoder(
     ignore_rules: bool = False,
     given: Mapping[str, str] | None = None,
 ) -> AvroValues | None:
-    """What makes values of rows; None where Avro is not asked for.
+    """Return the encoder of rows; None where Avro is not requested.
 
     `given` has the registry's options in the configuration, see `registry_login`.
 
     Raises:
         ConfigError: an option is missing, has no meaning here, or names no schema.
-        SchemaRegistryError: the registry does not know the schema, or cannot be asked.
+        SchemaRegistryError: the registry has no such schema, or cannot be reached.
     """
     if wanted is None:
         if url is not None or register or ignore_rules:

@@ -1,6 +1,6 @@
 """`aioproducer cluster`: a Kafka cluster to try things on, until Ctrl-C.
 
-Owns: the command's options and the ready line. Must not know: how brokers work; `testing` has both
+Owns: the command's options and the ready line. Not here: how brokers work; `testing` has both
 engines.
 
 The first line on standard output, printed once every broker serves, is
@@ -52,7 +52,7 @@ EXAMPLES = options.examples(
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """What the cluster is made of."""
+    """The options of the cluster."""
 
     brokers: Annotated[
         int, typer.Option("--brokers", metavar="COUNT", min=1, max=100, help="How many brokers.")
@@ -92,7 +92,7 @@ class EngineOptions:
     ] = None
 
     def maker(self) -> tuple[_Engine, str]:
-        """What makes the cluster, and what it is called.
+        """Return the function that makes the cluster, and the cluster's description.
 
         Raises:
             ConfigError: an option is none of the engine's.
@@ -125,7 +125,7 @@ def cluster(
         bool, typer.Option("--json", help="Print the ready line as JSON, for scripts.")
     ] = False,
 ) -> int:
-    """Run a Kafka cluster for development until Ctrl-C; data lives as long as the command.
+    """Run a Kafka cluster for development until Ctrl-C, which deletes its data.
 
     The first line of output, printed once every broker serves, names the bootstrap servers.
     """
@@ -133,8 +133,8 @@ def cluster(
     make, where = given.maker()
     if not _is_loopback(given.host):
         say(
-            f"warning: brokers at {printable(given.host)} take records of everybody who reaches "
-            "this machine, and show them all: there is neither TLS nor authentication",
+            f"warning: brokers at {printable(given.host)} serve every client that reaches this "
+            "machine, and show it all records: there is neither TLS nor authentication",
             style="yellow",
         )
     return run_command(partial(_serve, make, where, topics, as_json=as_json))
@@ -168,7 +168,7 @@ async def _serve(
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a listener at this address; a name is looked up nowhere."""
+    """Return whether only this machine reaches a listener at this address; no name is resolved."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -1,6 +1,6 @@
 """The classes of the commands: help without a placeholder for the value of a flag.
 
-Owns: what typer's help is told about parameters. Must not know: any command.
+Owns: the parameters as typer's help sees them. Not here: any command.
 """
 
 from __future__ import annotations

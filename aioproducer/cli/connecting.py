@@ -1,9 +1,9 @@
 """A started producer for one command.
 
-Owns: the quick first look whether anybody listens, start and close. Must not know: commands.
+Owns: the quick first check for a listening server, start and close. Not here: commands.
 
 Invariants
-- Nobody listening is told within `_LISTENING_S`, long before `max_block_ms` would end.
+- If no server listens, that is reported within `_LISTENING_S`, long before `max_block_ms` ends.
 - An aborted command does not wait for deliveries; any other end does.
 """
 
@@ -41,7 +41,7 @@ async def started_producer(config: ProducerConfig) -> AsyncIterator[Producer]:
 
 
 async def wait_for_listener(config: ProducerConfig, *, within_s: float = _LISTENING_S) -> None:
-    """Returns once one of the servers accepts a connection; raises `BootstrapError`."""
+    """Return once one of the servers accepts a connection; raise `BootstrapError`."""
     dialer, servers = make_plain_dialer(config), config.bootstrap
     reasons: dict[str, str] = {}
     try:

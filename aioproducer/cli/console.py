@@ -1,6 +1,6 @@
-"""What people see: messages, tables, numbers.
+"""Output for people: messages, tables, numbers.
 
-Owns: the two consoles, their behaviour when nobody reads them any more. Must not know: commands.
+Owns: the two consoles, their behaviour once they are closed. Not here: commands.
 
 Invariants
 - Results go to standard output, everything else to standard error.
@@ -31,7 +31,7 @@ _HANGING = 6
 
 
 class OutputClosedError(Exception):
-    """Nobody reads standard output any more. No `OSError`, for which click exits on its own."""
+    """Standard output was closed. No `OSError`, for which click exits on its own."""
 
 
 class FileError(KafkaError):
@@ -135,5 +135,5 @@ def abandon_stdout() -> None:
 
 
 def megabytes(size: float) -> str:
-    """Bytes as MB (10^6)."""
+    """Return bytes as MB (10^6)."""
     return f"{size / 1e6:,.1f} MB"

@@ -1,7 +1,7 @@
 """The progress of a load: a bar on a terminal, a line now and then elsewhere.
 
-Owns: how a `Progress` looks. Must not know: how it comes about. A display that nobody reads any
-more goes silent; the load goes on.
+Owns: the presentation of a `Progress`. Not here: its origin. A display whose stream was closed goes
+silent; the load continues.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Display:
         return
 
     def show(self, progress: Progress) -> None:
-        """Shows this moment."""
+        """Show this moment."""
 
 
 class LineDisplay(Display):
@@ -51,7 +51,7 @@ class BarDisplay(Display):
     """A bar with rate, ETA and counts."""
 
     def __init__(self, title: str) -> None:
-        # Drawn when the load reports, never from a thread of its own.
+        # Drawn when the load reports, never from another thread.
         self._bar = Bar(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
@@ -89,14 +89,14 @@ class BarDisplay(Display):
 
 
 def display_for(title: str, *, quiet: bool) -> Display:
-    """The display that fits standard error."""
+    """Return the display that fits standard error."""
     if quiet:
         return Display()
     return BarDisplay(title) if err().is_terminal else LineDisplay(title)
 
 
 def eta(progress: Progress) -> str:
-    """The time the rest will take, at the rate so far."""
+    """Return the remaining time, at the rate so far."""
     fraction = progress.fraction
     if not fraction or progress.elapsed_s <= 0:
         return "-"

@@ -1,6 +1,6 @@
 """`aioproducer doctor`: what is wrong between here and a cluster, and what to do about it.
 
-Owns: the command's options, how findings are shown. Must not know: how anything is examined.
+Owns: the command's options, how findings are shown. Not here: how anything is examined.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def doctor(
             "--topic",
             "-t",
             metavar="TOPIC",
-            help="A topic to look at: its partitions and replicas, and whether you may write to "
+            help="A topic to examine: its partitions and replicas, and whether you may write to "
             "it; without: none.",
         ),
     ] = None,
@@ -74,8 +74,8 @@ def doctor(
 ) -> int:
     """Find out what is wrong between here and a cluster, and what to do about it.
 
-    Goes the way a producer goes, step by step: names, ports, TLS, versions, SASL, the addresses
-    that brokers advertise, the topic, the permission to write, the clock. Nothing is changed or
+    Follows the steps of a producer: names, ports, TLS, versions, SASL, the addresses that brokers
+    advertise, the topic, the permission to write, the clock. Nothing is changed or
     written unless --write asks for it. Ends with the exit code of the first failure; warnings
     leave it at 0.
     """
@@ -119,5 +119,5 @@ def _summary(findings: list[Finding], status: Status) -> Text:
     warned = sum(each.status is Status.WARN for each in findings)
     if status is Status.OK:
         return Text("all is well", _STYLES[status])
-    counts = [f"{failed} failed" if failed else "", f"{warned} to look at" if warned else ""]
+    counts = [f"{failed} failed" if failed else "", f"{warned} to check" if warned else ""]
     return Text(", ".join(filter(None, counts)), _STYLES[status])

@@ -1,10 +1,10 @@
-"""Which engine a load runs on: this process, or Spark.
+"""The choice of a load's engine: this process, or Spark.
 
-Owns: the choice and the reason that is given for it. Must not know: how either loads.
+Owns: the choice and the reason that is given for it. Not here: how either loads.
 
     a load that only one of them can do    that one
     folders, patterns, other file systems  Spark
-    large inputs that Spark can divide     Spark: it starts in some ten seconds, which they repay
+    large inputs that Spark can divide     Spark: it takes some ten seconds to start
     everything else                        this process
 """
 
@@ -28,7 +28,7 @@ _WITHOUT_SPARK: Final = "pip install 'aioproducer[spark]'"
 
 
 class Engine(Enum):
-    """What `--engine` may be."""
+    """The values of `--engine`."""
 
     AUTO = "auto"
     LOCAL = "local"
@@ -45,7 +45,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a command says that the choice depends on.
+    """The facts of a command that the choice depends on.
 
     Attributes:
         files: the inputs.
@@ -61,7 +61,7 @@ class Wanted:
 
 
 def choose(engine: str, wanted: Wanted) -> Choice:
-    """The engine of a load.
+    """Return the engine of a load.
 
     Raises:
         ConfigError: there is no such engine, it cannot do this load, or it is not installed.
@@ -102,7 +102,7 @@ def _by_size(wanted: Wanted) -> Choice:
 
 
 def _only_local(wanted: Wanted) -> str:
-    """Why Spark cannot do it; empty if it can."""
+    """Return why Spark cannot do it; empty if it can."""
     if "-" in wanted.files:
         return "standard input is read in this process"
     if wanted.member is not None or any(name.lower().endswith(".zip") for name in wanted.files):
@@ -113,7 +113,7 @@ def _only_local(wanted: Wanted) -> str:
 
 
 def _only_spark(wanted: Wanted) -> str:
-    """Why this process cannot do it; empty if it can."""
+    """Return why this process cannot do it; empty if it can."""
     if wanted.master is not None:
         return f"--master {wanted.master} is Spark's"
     for name in wanted.files:
@@ -127,7 +127,7 @@ def _only_spark(wanted: Wanted) -> str:
 
 
 def _divisible(wanted: Wanted) -> bool:
-    """Whether several of Spark's tasks can read one file; compressed text is one stream."""
+    """Return whether several of Spark's tasks can read one file; compressed text is one stream."""
     kind = wanted.format or format_named(wanted.files[0])
     return kind in {"parquet", "orc", "ndjson", "lines"}
 

@@ -1,6 +1,6 @@
 """The exit codes of every command: one table, for scripts to rely on.
 
-Owns: the codes, what they mean, which error ends a command with which. Must not know: commands.
+Owns: the codes, what they mean, which error ends a command with which. Not here: commands.
 
 Invariant: a code keeps its meaning; `aioproducer --help` and the documentation show this table.
 """
@@ -21,12 +21,12 @@ from aioproducer.loader import (
 
 
 class ExitCode(IntEnum):
-    """What a command's exit code means."""
+    """The meaning of a command's exit code."""
 
     meaning: str
 
     def __new__(cls, value: int, meaning: str) -> ExitCode:
-        """A code and its meaning."""
+        """Return a code and its meaning."""
         code = int.__new__(cls, value)
         code._value_ = value
         code.meaning = meaning
@@ -67,5 +67,5 @@ _BY_ERROR: tuple[tuple[type[Exception], ExitCode], ...] = (
 
 
 def exit_code_for(error: BaseException) -> ExitCode:
-    """The exit code an error ends a command with."""
+    """Return the exit code an error ends a command with."""
     return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), ExitCode.BUG)

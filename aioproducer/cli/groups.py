@@ -1,7 +1,7 @@
 """Groups of options: dataclasses that commands take as one argument each.
 
-Owns: taking groups apart for typer, which knows only functions of single options, and putting them
-together again. Must not know: any option.
+Owns: splitting groups for typer, which only supports functions of single options, and joining them
+again. Not here: any option.
 
     @dataclass(frozen=True, kw_only=True)
     class Connection:
@@ -23,7 +23,7 @@ Command = Callable[..., int]
 
 
 def grouped(command: Command) -> Command:
-    """The command as a function of single options."""
+    """Return the command as a function of single options."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
 

@@ -1,6 +1,6 @@
 """Ctrl-C, once and twice.
 
-Owns: SIGINT and SIGTERM while a command's coroutine runs. Must not know: commands.
+Owns: SIGINT and SIGTERM while a command's coroutine runs. Not here: commands.
 
     running --1st--> stopping (delivers what was accepted) --2nd--> aborting --3rd--> gone
 
@@ -36,14 +36,14 @@ class Interrupts:
         self._task: asyncio.Task[int] | None = None
 
     def on_stop(self, stop: Callable[[], None], *, message: str | None = None) -> None:
-        """Says what the first signal calls instead of aborting."""
+        """Say what the first signal calls instead of aborting."""
         self._stop = stop
         if message is not None:
             self._stopping = message
 
     @contextmanager
     def caught(self, task: asyncio.Task[int]) -> Iterator[None]:
-        """Catches the signals while the task runs."""
+        """Catch the signals while the task runs."""
         loop = asyncio.get_running_loop()
         self._task = task
         for number in _CODES:
@@ -68,7 +68,7 @@ class Interrupts:
 
 
 def run_command(command: Callable[[Interrupts], Coroutine[Any, Any, int]]) -> int:
-    """Runs a command's coroutine; returns its exit code, or the signal's when it was aborted."""
+    """Run a command's coroutine; return its exit code, or the signal's when it was aborted."""
     interrupts = Interrupts()
 
     async def supervised() -> int:

@@ -1,6 +1,6 @@
 """`aioproducer load`: files into a topic.
 
-Owns: the command's options and their way into the loader. Must not know: how loading works.
+Owns: the command's options and their conversion for the loader. Not here: how loading works.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def load(
     Folders, file systems of others and large inputs are loaded by Spark.
 
     Bad rows go to the --dead-letter file; without one the first ends the load. Ctrl-C ends the
-    reading, delivers what was accepted and says how to go on. Delivery is at least once; with
+    reading, delivers what was accepted and prints how to resume. Delivery is at least once; with
     --exactly-once the rows are committed with their position, so that read_committed consumers see
-    each once however often a load dies and is run again.
+    each once however often a load crashes and is run again.
     """
     config = connection.config(**PRODUCER_DEFAULTS)
     named = transactional(config, files, topic) if run.exactly_once else config
@@ -131,9 +131,9 @@ def _for_spark(
 
 
 def transactional(config: ProducerConfig, files: Sequence[str], topic: str) -> ProducerConfig:
-    """The configuration of a load that is exactly once.
+    """Return the configuration of an exactly-once load.
 
-    Its transactional id stands for the load: the same files into the same topic, unless given.
+    Its transactional id names the load: the same files into the same topic, unless given.
 
     Raises:
         ConfigError: an option excludes transactions.

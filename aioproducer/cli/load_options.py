@@ -1,6 +1,6 @@
 """The options of `aioproducer load`, in groups.
 
-Owns: their names, help and translation into the loader's terms. Must not know: how loading works,
+Owns: their names, help and translation into the loader's terms. Not here: how loading works,
 which engine does it.
 """
 
@@ -48,19 +48,19 @@ _UNITS = ("s", "ms", "us", "ns")
 
 @dataclass(frozen=True, kw_only=True)
 class RecordOptions:
-    """What becomes of a row."""
+    """The mapping of a row."""
 
     key: Annotated[
         Text, _record("--key", "-k", metavar="COLUMNS", help="The key: a column, or columns a+b.")
     ] = None
     key_join: Annotated[
-        str, _record("--key-join", metavar="TEXT", help="Stands between a key's columns.")
+        str, _record("--key-join", metavar="TEXT", help="Separator of a key's columns.")
     ] = "+"
     value: Annotated[
         Text, _record("--value", metavar="COLUMN", help="The value; without: the row as JSON.")
     ] = None
     raw: Annotated[
-        bool, _record("--raw", help="The value is the row's own text, as it stands in the input.")
+        bool, _record("--raw", help="The value is the row's own text, unchanged from the input.")
     ] = False
     value_json: Annotated[bool, _record("--value-json", help="The row as JSON (default).")] = False
     value_avro: Annotated[
@@ -76,7 +76,7 @@ class RecordOptions:
         _record(
             "--schema-registry",
             metavar="URL",
-            help="Where --value-avro's schema lives; else schema.registry.url in the file of "
+            help="The registry with --value-avro's schema; else schema.registry.url in the file of "
             "--config, or AIOPRODUCER_SCHEMA_REGISTRY_URL. Credentials: "
             "schema.registry.basic.auth.user.info or schema.registry.bearer.auth.token there, or "
             "AIOPRODUCER_SCHEMA_REGISTRY_USER_INFO or _TOKEN.",
@@ -133,7 +133,7 @@ class RecordOptions:
     ] = None
 
     def mapping(self, topic: str, registry: Mapping[str, str] | None = None) -> RecordMapping:
-        """As the loader knows it; `registry` has the configuration's options of a registry.
+        """Return it for the loader; `registry` has the configuration's options of a registry.
 
         Raises:
             ConfigError: options exclude each other.
@@ -164,7 +164,7 @@ class RecordOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class InputOptions:
-    """What the files hold."""
+    """The content of the files."""
 
     format_: Annotated[
         Text,
@@ -185,7 +185,7 @@ class InputOptions:
         _input(
             "--delimiter",
             metavar="CHARACTER",
-            help="CSV: what stands between fields.",
+            help="CSV: the separator of fields.",
             show_default="comma; tab for tsv",
         ),
     ] = None
@@ -209,7 +209,7 @@ class InputOptions:
     ] = MAX_ROW_BYTES
 
     def formats(self) -> Mapping[str, Format]:
-        """How each format is read."""
+        """Return how each format is read."""
         table = CsvFormat(
             columns=options.names(self.columns) or None,
             encoding=self.encoding,
@@ -219,13 +219,13 @@ class InputOptions:
         return _formats(table, self.delimiter)
 
     def source(self, files: Sequence[str]) -> FileSource:
-        """As the loader knows it."""
+        """Return it for the loader."""
         return FileSource(files, format=self.format_, formats=self.formats(), member=self.member)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How the load goes on, and what it leaves."""
+    """The course of the load, and the files it leaves."""
 
     dead_letter: Annotated[
         File,
@@ -271,7 +271,7 @@ class RunOptions:
     def load_options(
         self, files: Sequence[str], topic: str, mapping: RecordMapping, topic_timeout_s: float
     ) -> LoadOptions:
-        """As the loader knows it."""
+        """Return it for the loader."""
         state = self.state
         if state is None and not self.exactly_once:
             state = _default_state(files, topic)
@@ -289,7 +289,7 @@ class RunOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """What does the work."""
+    """The engine of the load."""
 
     engine: Annotated[
         str,
@@ -331,7 +331,7 @@ def _header_columns(texts: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
 
 
 def _default_state(files: Sequence[str], topic: str) -> Path | None:
-    """A file in the working directory; none where nothing can be written and nobody asked."""
+    """Return a file in the working directory; none if not writable and not requested."""
     if not os.access(Path(), os.W_OK):
         return None
     name = "stdin" if files[0] == "-" else Path(files[0]).name

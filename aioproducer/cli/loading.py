@@ -1,9 +1,9 @@
 """Running a load for people: progress while it runs, a summary and an exit code at its end.
 
-Owns: what `load` and `produce` have in common. Must not know: command-line options.
+Owns: what `load` and `produce` have in common. Not here: command-line options.
 
 Invariant: whatever ends the load, the summary says how many records were acknowledged, and the
-state file stays while there is something to go on with.
+state file stays while a later run can resume from it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from aioproducer.loader import FileSource, Loader, LoadOptions, LoadState, Progr
 
 @dataclass(frozen=True, slots=True)
 class LoadJob:
-    """What to load and how to talk about it.
+    """The load, and how to report it.
 
     Attributes:
         connection: The options that `config` was made of, for the commands that messages name.
@@ -49,7 +49,7 @@ class LoadJob:
 
 
 async def run_load(job: LoadJob, interrupts: Interrupts) -> int:
-    """Loads, reports, returns the exit code."""
+    """Load, report, return the exit code."""
     job.source.check()
     if job.options.exactly_once and job.source.total_bytes is None:
         raise ConfigError("--exactly-once needs inputs that can be read again: regular files")
@@ -78,21 +78,21 @@ async def run_load(job: LoadJob, interrupts: Interrupts) -> int:
 
 
 def _remark_on_an_unfinished_load(options: LoadOptions) -> None:
-    """Says that a load starts over where it could go on; a file of something else is refused."""
+    """Say that a load starts over where it could go on; a file of something else is refused."""
     if options.resume or options.exactly_once or options.state is None:
         return
     before = LoadState.read(options.state)
     if before is not None and not before.complete and before.settled.rows:
         say(
-            f"starting over, though {options.state} tells of {before.settled.rows:,} rows that "
-            f"are done, up to {before.position}; --resume goes on there",
+            f"starting over, though {options.state} has {before.settled.rows:,} rows that "
+            f"are done, up to {before.position}; --resume continues there",
             style="yellow",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a load ended, in words."""
+    """The end of a load, as text."""
 
     job: LoadJob
     progress: Progress
@@ -112,13 +112,13 @@ class Outcome:
         return ExitCode.SOME_FAILED if bad else ExitCode.OK
 
     def tidy(self) -> None:
-        """Removes the state of a complete load that nobody asked to keep."""
+        """Remove the state of a complete load, unless asked to keep it."""
         path = self.job.options.state
         if self.state.complete and not self.job.keep_state and path is not None:
             Path(path).unlink(missing_ok=True)
 
     def report(self) -> None:
-        """Says it all; raises `OutputClosedError` when nobody reads standard output."""
+        """Print all of it; raise `OutputClosedError` once standard output is closed."""
         for remark in self._remarks():
             say(remark)
         try:
@@ -134,7 +134,7 @@ class Outcome:
             print_facts(f"{self.job.source.name} -> {self.job.topic}", self._facts())
 
     def as_dict(self) -> dict[str, Any]:
-        """The summary as data."""
+        """Return the summary as data."""
         progress, position = self.progress, self.state.position
         return {
             "input": self.job.source.name,
@@ -187,7 +187,7 @@ class Outcome:
         if progress.rejected + progress.failed and options.dead_letter is not None:
             yield f"rejected rows and their reasons are in {options.dead_letter}"
         if not self.state.complete and options.state is not None and self._has_begun:
-            yield f"go on behind {self.state.position or 'the start'} with --resume"
+            yield f"resume after {self.state.position or 'the start'} with --resume"
         yield from self._remarks_on_transactions()
 
     def _remarks_on_transactions(self) -> Iterator[str]:
@@ -195,7 +195,7 @@ class Outcome:
             return
         if not self.state.complete:
             if self._has_begun:
-                yield f"the same command goes on behind {self.state.position or 'the start'}"
+                yield f"the same command resumes after {self.state.position or 'the start'}"
         elif not self.progress.read:
             yield "it was loaded before; -X transactional.id=NAME makes it another load"
 
@@ -210,7 +210,7 @@ _METRICS = {
 
 
 def one_or_two_lines(error: BaseException) -> str:
-    """An error for people: what happened, and on a second line what to do."""
+    """Return an error for people: what happened, and on a second line what to do."""
     what, advice = str(error), getattr(error, "advice", None) or ""
     what = what.removesuffix(f" -> {advice}") if advice else what
     headline = " ".join(what.split()) or type(error).__name__
@@ -225,11 +225,11 @@ def _counted(progress: Progress) -> str:
     if progress.rejected:
         parts.append(f"{progress.rejected:,} rejected")
     if progress.outstanding:
-        parts.append(f"{progress.outstanding:,} with an unknown fate")
+        parts.append(f"{progress.outstanding:,} with an unknown outcome")
     return ", ".join(parts)
 
 
 def _say_aborted(job: LoadJob, progress: Progress) -> None:
     say(f"aborted: {_counted(progress)}")
     if job.options.state is not None and progress.acknowledged:
-        say("--resume sends those with an unknown fate again")
+        say("--resume sends those with an unknown outcome again")

@@ -1,7 +1,6 @@
-"""What commands say of a topic that is not there.
+"""Errors of commands about a topic that does not exist.
 
-Owns: the short wait for it, the question to the cluster why it is not known. Must not know:
-commands.
+Owns: the short wait for it, the request to the cluster why it is missing. Not here: commands.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _ASKING_S = 5.0
 async def known_topic(
     producer: Producer, topic: str, connection: Connection, within_s: float
 ) -> None:
-    """Return once the cluster knows the topic; the error says what to do if it does not."""
+    """Return once the topic exists; the error says what to do if it does not."""
     try:
         await wait_for_topic(producer, topic, within_s)
     except KafkaError as error:
@@ -32,7 +31,7 @@ async def known_topic(
 async def check_topic(
     config: ProducerConfig, topic: str, connection: Connection, within_s: float
 ) -> None:
-    """As `known_topic`, by a producer of its own."""
+    """As `known_topic`, by a new producer."""
     async with started_producer(config.replace(transactional_id=None)) as producer:
         await known_topic(producer, topic, connection, within_s)
 

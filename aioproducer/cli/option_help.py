@@ -1,6 +1,6 @@
 """`aioproducer options`: the producer's options, and what other clients' names mean here.
 
-Owns: the command's options, how rows of the option table are shown. Must not know: single options.
+Owns: the command's options, how rows of the option table are shown. Not here: single options.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXAMPLES = options.examples(
 )
 _INDENT = 4
 _EVERY = "*"
-"""Stands for a part of an option's name in the table of other clients' names."""
+"""Return a placeholder for a part of an option's name in the table of other clients' names."""
 
 
 def _known_names(incomplete: str) -> list[str]:
@@ -72,7 +72,7 @@ def show_options(
 
 
 def _meaning_of(name: str) -> dict[str, Any]:
-    """What a name of any client means here.
+    """Return the meaning of a name of any client.
 
     Raises:
         ConfigError: No client has an option of this name.
@@ -169,7 +169,7 @@ def _facts(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _shown(row: Mapping[str, Any]) -> str:
-    """A default as properties files have it."""
+    """Return a default as properties files have it."""
     default = row["default"]
     if default is None:
         return "none"

@@ -1,6 +1,6 @@
-"""Options that several commands share, and what they become.
+"""Options that several commands share, and their conversion.
 
-Owns: how the producer is configured from the command line, the texts `name=value`. Must not know:
+Owns: how the producer is configured from the command line, the texts `name=value`. Not here:
 single commands.
 
 The order of precedence: `-X`, then `--bootstrap-server`, then `--config`, then the command's own
@@ -78,7 +78,7 @@ def choices(*values: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:
-    """Where the cluster is, and all that can be said about the producer."""
+    """The address of the cluster, and all options of the producer."""
 
     bootstrap_server: Annotated[
         Text,
@@ -126,7 +126,7 @@ class Connection:
     ] = None
 
     def config(self, **defaults: Any) -> ProducerConfig:
-        """The producer's configuration; `defaults` hold where the user chose nothing.
+        """Return the producer's configuration; `defaults` hold where the user chose nothing.
 
         Raises:
             ConfigError: an option is wrong, or the file cannot be read.
@@ -138,11 +138,11 @@ class Connection:
         )
 
     def given(self) -> dict[str, str]:
-        """The producer's options as they were given, by Kafka's names."""
+        """Return the producer's options as they were given, by Kafka's names."""
         return {name: value for name, value in self._given().items() if not is_of_registry(name)}
 
     def registry(self) -> dict[str, str]:
-        """The options of a schema registry that the file and the arguments have.
+        """Return the options of a schema registry that the file and the arguments have.
 
         Raises:
             ConfigError: the file cannot be read, or a placeholder cannot be looked up.
@@ -199,7 +199,7 @@ def _property(text: str) -> tuple[str, str]:
 
 
 def wants_json(format_: str, *, as_json: bool) -> bool:
-    """Whether `--format` or `--json` asks for JSON.
+    """Return whether `--format` or `--json` asks for JSON.
 
     Raises:
         ConfigError: there is no such format.
@@ -231,5 +231,5 @@ def headers(texts: Sequence[str] | None) -> tuple[tuple[str, bytes | None], ...]
 
 
 def examples(*lines: str) -> str:
-    """An epilog for a command's help: a heading and each example on a line of its own."""
+    """Return an epilog for a command's help: a heading, then one line per example."""
     return "\n".join(["Examples:", *(f"  {line}" for line in lines)])

@@ -1,7 +1,7 @@
 """`aioproducer perf`: how fast this machine, this configuration and this cluster are together.
 
-Owns: the command's options, the figures at the end. Must not know: how records are sent
-(`perf_run`), how a run looks meanwhile (`perf_display`).
+Owns: the command's options, the figures at the end. Not here: how records are sent (`perf_run`),
+how a run is displayed (`perf_display`).
 """
 
 from __future__ import annotations

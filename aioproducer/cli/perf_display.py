@@ -1,7 +1,7 @@
-"""How a performance run looks while it goes on, and its latencies as a picture.
+"""The display of a performance run, and its latencies as a picture.
 
-Owns: the live table on a terminal, the lines elsewhere, the histogram. Must not know: how anything
-is measured. A display that nobody reads any more goes silent; the run goes on.
+Owns: the live table on a terminal, the lines elsewhere, the histogram. Not here: how anything is
+measured. A display whose stream was closed goes silent; the run continues.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PerfDisplay:
         return
 
     def show(self, interval: Interval) -> None:
-        """Shows what was seen since the last time."""
+        """Show what was seen since the last time."""
 
 
 class PerfLines(PerfDisplay):
@@ -73,7 +73,7 @@ class PerfTable(PerfDisplay):
     def __init__(self, plan: PerfPlan) -> None:
         super().__init__(plan)
         self._intervals: deque[Interval] = deque(maxlen=_ROWS)
-        # Drawn when the run reports, never from a thread of its own.
+        # Drawn when the run reports, never from another thread.
         self._live = Live(console=err(), auto_refresh=False, transient=True)
         self._is_read = True
 
@@ -90,7 +90,7 @@ class PerfTable(PerfDisplay):
         self._guarded(lambda: self._live.update(self.table(), refresh=True))
 
     def table(self) -> Table:
-        """The last seconds, each a row."""
+        """Return the latest seconds, a row each."""
         title = f"{self._plan.size} byte records -> {self._plan.topic}; latencies in ms"
         table = Table(title=title, title_justify="left", box=None, padding=(0, 2))
         for column in ("seconds", "records/s", "data/s", *_COLUMNS, "failed"):
@@ -115,7 +115,7 @@ class PerfTable(PerfDisplay):
 
 
 def perf_display_for(plan: PerfPlan, *, quiet: bool) -> PerfDisplay:
-    """The display that fits standard error."""
+    """Return the display that fits standard error."""
     if quiet:
         return PerfDisplay(plan)
     return PerfTable(plan) if err().is_terminal else PerfLines(plan)
@@ -129,7 +129,7 @@ def _ms(latencies: Mapping[str, float], name: str) -> str:
 
 
 def check_picture(path: Path) -> None:
-    """Finds out before a run whether its histogram can be drawn.
+    """Find out before a run whether its histogram can be drawn.
 
     Raises:
         ConfigError: a package is missing, or the name is no PNG file's.
@@ -151,7 +151,7 @@ def check_picture(path: Path) -> None:
 
 
 def _may_be_replaced(path: Path) -> bool:
-    """Whether there is no such file, or a picture as an earlier run has drawn."""
+    """Return whether there is no such file, or a picture that an earlier run has drawn."""
     if path.is_symlink():
         return False
     try:
@@ -166,7 +166,7 @@ def _may_be_replaced(path: Path) -> bool:
 def draw_picture(
     path: Path, plan: PerfPlan, latencies_s: Sequence[float], percentiles: Mapping[str, float]
 ) -> None:
-    """Draws how many records took how long, on a logarithmic scale.
+    """Draw how many records took how long, on a logarithmic scale.
 
     Raises:
         FileError: the file cannot be written.

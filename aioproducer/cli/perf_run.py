@@ -1,10 +1,10 @@
-"""The sending behind `aioproducer perf`, and what was seen of it.
+"""The sending that `aioproducer perf` measures, and its figures.
 
-Owns: the paced sending of generated records, the latency figures. Must not know: the terminal, the
+Owns: the paced sending of generated records, the latency figures. Not here: the terminal, the
 producer's insides.
 
-A record's latency is the time from the call of `send()` to its acknowledgement, waiting for room
-included; it is taken of every record, or of evenly spaced ones when there are more than
+A record's latency is the time from the call of `send()` to its acknowledgement, including the wait
+for buffer memory; it is taken of every record, or of evenly spaced ones when there are more than
 `_SAMPLES`.
 """
 
@@ -26,7 +26,7 @@ _RECORDS_PER_TURN = 100
 
 @dataclass(frozen=True, slots=True)
 class PerfPlan:
-    """What to send; `throughput` is records per second, 0 for as fast as it goes."""
+    """The work of a run; `throughput` is records per second, 0 for as fast as it goes."""
 
     topic: str
     records: int
@@ -47,7 +47,7 @@ def percentiles_ms(latencies_s: Sequence[float]) -> Iterator[tuple[str, float]]:
 
 @dataclass(slots=True)
 class Measurement:
-    """What was seen so far."""
+    """The figures so far."""
 
     sent: int = 0
     acknowledged: int = 0
@@ -63,7 +63,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """What was seen between two looks.
+    """The figures between two reports.
 
     Attributes:
         until_s: When it ended, in seconds since the start.
@@ -102,12 +102,12 @@ class PerfRun:
         self._looked_upon = (0, 0)
 
     def stop(self) -> None:
-        """Sends no more."""
+        """Send no more."""
         self._stopped = True
 
     async def run(self) -> None:
-        """Sends everything and waits for the acknowledgements."""
-        # Random bytes, the same in every run: no codec makes them look smaller than they are.
+        """Send everything and wait for the acknowledgements."""
+        # Random bytes, the same in every run: codecs cannot shrink them.
         value = random.Random(0).randbytes(self._plan.size)
         self._started_at = self._looked_at = self._loop.time()
         for start in range(0, self._plan.records, _RECORDS_PER_TURN):

@@ -1,6 +1,6 @@
-"""Which errors `aioproducer doctor` explains, and how to ask it.
+"""The errors that `aioproducer doctor` explains, and its command line.
 
-Owns: the choice of errors, the command line that is shown. Must not know: commands.
+Owns: the choice of errors, the command line that is shown. Not here: commands.
 
 Invariant: no secret is shown, whichever client's name it was given under.
 """
@@ -36,17 +36,17 @@ _USER_IN_URL = re.compile(r"://[^/@\s]+@")
 
 
 def doctor_command(connection: Connection) -> str:
-    """The command that examines the way to the same cluster, for a shell."""
+    """Return the shell command that examines the connection to the same cluster."""
     return shlex.join(["aioproducer", "doctor", *_arguments(connection)])
 
 
 def create_command(connection: Connection, topic: str) -> str:
-    """The command that creates a topic in the same cluster, for a shell."""
+    """Return the shell command that creates a topic in the same cluster."""
     return shlex.join(["aioproducer", "topics", "create", topic, *_arguments(connection)])
 
 
 def pointed_to_doctor(error: errors.KafkaError, command: str) -> errors.KafkaError:
-    """The error, with a note of what examines its cause, if `doctor` can."""
+    """Return the error, with a note on the `doctor` command if that can examine its cause."""
     is_timeout = type(error) is errors.KafkaTimeoutError
     if command and (is_timeout or isinstance(error, _FOR_DOCTOR)):
         note = f"to find the cause step by step: {command}"
@@ -58,7 +58,7 @@ def pointed_to_doctor(error: errors.KafkaError, command: str) -> errors.KafkaErr
 def run_connected(
     command: Callable[[Interrupts], Coroutine[Any, Any, int]], connection: Connection
 ) -> int:
-    """Runs a command's coroutine as `run_command`; its errors point to `doctor`."""
+    """Run a command's coroutine as `run_command`; its errors point to `doctor`."""
     try:
         return run_command(command)
     except errors.KafkaError as error:
@@ -82,11 +82,11 @@ def _pairs(texts: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Whether a value is not shown: that of an option that is one, or of none that is known."""
+    """Return whether a value is hidden: that of a pointer to a secret, or of an unknown option."""
     if _USER_IN_URL.search(value):
         return True
     row = option_set_by(name, ROWS)
     if row is not None:
         return row.secret
-    # Another client's name that sets nothing here may be for a secret of its own.
+    # Another client's name that sets nothing here may be for a secret.
     return isinstance(verdict_on(name), WithoutEffect)

@@ -1,6 +1,6 @@
 """`aioproducer produce`: lines of standard input into a topic.
 
-Owns: the command's options. Must not know: how loading works; a line is a row like any other.
+Owns: the command's options. Not here: how loading works; a line is a row like any other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where the command line finds a schema registry and its credentials.
+"""The command line's schema registry and its credentials.
 
-They stand in the file of `--config` (or `-X`) or in environment variables, so that no password has
-to be an argument, which every user of the machine can see.
+They are in the file of `--config` (or `-X`) or in environment variables, so that no password has to
+be an argument, which every user of the machine can see.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ VARIABLES: Final = {
     _USER_INFO[0]: "AIOPRODUCER_SCHEMA_REGISTRY_USER_INFO",
     _TOKEN[0]: "AIOPRODUCER_SCHEMA_REGISTRY_TOKEN",
 }
-"""Environment variables, by the key in a file that they stand for."""
+"""Environment variables, by the equivalent key in a file."""
 
 
 def is_of_registry(name: str) -> bool:
-    """Whether a key is one of a schema registry that the command line understands."""
+    """Return whether a key is one of a schema registry that the command line supports."""
     return name.replace("_", ".") in _NAMES
 
 
@@ -40,7 +40,7 @@ def is_of_registry(name: str) -> bool:
 def registry_options(
     url: str | None, given: Mapping[str, str], environ: Mapping[str, str] = os.environ
 ) -> tuple[str | None, dict[str, Any]]:
-    """The registry's address, and the arguments of `SchemaRegistry` for its credentials.
+    """Return the registry's address, and the arguments of `SchemaRegistry` for its credentials.
 
     Args:
         url: The argument, which overrules what is written elsewhere.

@@ -1,9 +1,9 @@
 """Connections to single brokers, dialed and authenticated as the producer's are.
 
-Owns: sessions that nobody observes, links for the tools that look at a cluster from outside. Must
-not know: what is asked.
+Owns: sessions without listeners, links for the tools that inspect a cluster from outside. Not here:
+what is requested.
 
-Invariant: a session that fails leaves no connection behind.
+Invariant: a session that fails leaves no open connection.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from aioproducer.types import Node
 from aioproducer.wire.schema import Message
 
 _NOBODY = -1
-"""Whoever answers at an address; who that is does not matter."""
+"""The server at an address, whatever its identity."""
 
 
 class _Unobserved:
-    """An observer of a connection for whom nothing is news."""
+    """A connection listener that ignores every event."""
 
     def response_received(self, kind: type[Message], version: int, response: Message) -> None:
         return
@@ -41,7 +41,7 @@ class _Unobserved:
 
 
 def session_on(streams: Streams, settings: NetSettings, host: str, within_s: float) -> Session:
-    """A session on an open stream, with so much time for its first steps."""
+    """Return a session on an open stream, with so much time for its first steps."""
     loop_time = asyncio.get_running_loop().time
     connection = Connection(*streams, node_id=_NOBODY, observer=_Unobserved(), loop_time=loop_time)
     check = ClusterCheck(enabled=False, cluster_id=None)
@@ -49,13 +49,13 @@ def session_on(streams: Streams, settings: NetSettings, host: str, within_s: flo
 
 
 async def end(session: Session) -> None:
-    """Closes a session's connection; nothing of it is left on the loop."""
+    """Close a session's connection; nothing of it is left on the loop."""
     session.connection.abort(NodeDisconnectedError("the session was closed"))
     await session.connection.wait_closed()
 
 
 async def hang_up(writer: asyncio.StreamWriter) -> None:
-    """Ends a connection without a session at once."""
+    """End a connection without a session at once."""
     writer.transport.abort()
     with suppress(OSError):
         await writer.wait_closed()
@@ -84,7 +84,7 @@ class _SessionLink:
 
 
 def link_opener(config: ProducerConfig) -> OpenLink:
-    """What connects as the producer would with these options: proxy, TLS, SASL.
+    """Return the dialer that connects as the producer would with these options: proxy, TLS, SASL.
 
     Raises:
         ConfigError: a store of certificates or a library is of no use.

@@ -1,9 +1,9 @@
 """Running a load on Spark for people: progress, a summary, an exit code.
 
-Owns: the session's life, what is said. Must not know: command-line options.
+Owns: the session's lifetime, what is printed. Not here: command-line options.
 
 Invariant: whatever ends the load, the summary says how many records were written, and the state
-file stays while there is something to go on with.
+file stays while a later run can resume from it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SparkJob:
-    """What to load by Spark and how to talk about it.
+    """A load by Spark, and how to report it.
 
     Attributes:
         config: the producer's, to see whether there is a cluster before Spark starts.
@@ -55,7 +55,7 @@ class SparkJob:
 
     @property
     def name(self) -> str:
-        """What people call the input."""
+        """The name of the input for people."""
         first, more = Path(self.options.inputs[0]).name, len(self.options.inputs) - 1
         return f"{first} and {more} more" if more else first
 
@@ -67,7 +67,7 @@ def without_identity(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 async def run_spark_load(job: SparkJob, interrupts: Interrupts) -> int:
-    """Loads, reports, returns the exit code."""
+    """Load, report, return the exit code."""
     await check_topic(job.config, job.options.topic, job.connection, job.options.topic_timeout_s)
     display = display_for(job.name, quiet=job.quiet)
     running = _Running(job, display)
@@ -78,7 +78,7 @@ async def run_spark_load(job: SparkJob, interrupts: Interrupts) -> int:
 
 
 class _Running:
-    """A load in a thread of its own: Spark's calls wait."""
+    """A load in another thread: Spark's calls block."""
 
     def __init__(self, job: SparkJob, display: Display) -> None:
         self.result: SparkLoadResult | None = None
@@ -89,18 +89,18 @@ class _Running:
         self._is_stopped = False
 
     def stop(self) -> None:
-        """Ends it; from another thread."""
+        """End it; from another thread."""
         self._is_stopped = True
         if self._load is not None:
             self._load.stop()
 
     def run(self) -> None:
-        """Loads; `result` and `error` tell how it ended."""
+        """Load; `result` and `error` have the outcome."""
         from aioproducer.spark.loading.load import SparkLoad
 
         job = self._job
-        # Of what goes wrong the error tells, of what PySpark's next release does differently nobody
-        # who runs a command wants to know.
+        # The error covers what goes wrong; PySpark's warnings about its next release are of no use
+        # to the user of a command.
         warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
         settings = {"spark.log.level": "FATAL", **job.settings}
         spark = session_at(job.master, f"aioproducer load {job.name}", settings)
@@ -147,9 +147,9 @@ def _remarks(job: SparkJob, result: SparkLoadResult, *, complete: bool) -> Itera
     if not complete and state.steps > 0:
         yield f"{state.done} of {state.steps} steps are loaded"
         if options.load_id is not None:
-            yield "the same command goes on behind them"
+            yield "the same command resumes after them"
         elif options.state is not None:
-            yield "go on behind them with --resume"
+            yield "resume after them with --resume"
     elif complete and not result.progress.read and options.load_id is not None:
         yield "it was loaded before; -X transactional.id=NAME makes it another load"
 

@@ -1,6 +1,6 @@
-"""`aioproducer topics read`: the records of a topic, to look at or for a pipe.
+"""`aioproducer topics read`: print the records of a topic, for people or for a pipe.
 
-Owns: the command's options, how a record is printed. Must not know: how a topic is read.
+Owns: the command's options, how a record is printed. Not here: how a topic is read.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _place(text: str) -> ReadFrom:
 
 
 def _at(timestamp_ms: int) -> ReadFrom:
-    # Negative ones have meanings of their own in Kafka.
+    # Negative ones have special meanings in Kafka.
     if timestamp_ms < 0:
         raise ConfigError("--from takes no time before 1970")
     return ReadFrom(Start.TIME, timestamp_ms)

@@ -1,7 +1,7 @@
 """`aioproducer topics`: list, create, describe, delete; `topic_reading` has read.
 
-Owns: the commands' options and tables. Must not know: the wire; `testing` has the small client for
-looking at a cluster from outside.
+Owns: the commands' options and tables. Not here: the wire; `testing` has the small client for
+inspecting a cluster from outside.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def create(
     as_json: options.AsJson = False,
     connection: options.Connection,
 ) -> int:
-    """Create a topic and wait until every broker knows it."""
+    """Create a topic and wait until every broker has it."""
     configs = dict(options.pair(text, "--topic-config") for text in settings or ())
 
     async def act(cluster: Cluster) -> None:
@@ -147,7 +147,7 @@ def delete(
     as_json: options.AsJson = False,
     connection: options.Connection,
 ) -> int:
-    """Delete a topic and wait until no broker knows it."""
+    """Delete a topic and wait until no broker has it."""
 
     async def act(cluster: Cluster) -> None:
         deleted = True
@@ -180,7 +180,7 @@ class Cluster:
     open_link: OpenLink
 
     async def topics(self, names: Iterable[str] | None) -> list[MetadataResponseTopic]:
-        """What the cluster says of topics, or of all of them."""
+        """Return the cluster's description of topics, or of all of them."""
         async with WireClient(
             self.servers, timeout_s=_TIMEOUT_S, open_link=self.open_link
         ) as client:
@@ -188,7 +188,7 @@ class Cluster:
 
 
 def run_on(connection: options.Connection, act: Callable[[Cluster], Awaitable[None]]) -> int:
-    """Runs a command that asks a cluster; returns its exit code."""
+    """Run a command that asks a cluster; return its exit code."""
     config = connection.config()
 
     async def command(_: Interrupts) -> int:

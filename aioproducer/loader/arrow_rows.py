@@ -1,6 +1,6 @@
 """Rows out of Arrow's record batches, and pyarrow itself, imported when used (the extra `arrow`).
 
-Owns: how columns become rows, what is said without pyarrow. Must not know: files, Kafka.
+Owns: how columns become rows, the error without pyarrow. Not here: files, Kafka.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _MAX_VALUES = 4 << 20
 
 
 def fields_of(batch: Any) -> list[tuple[Any, ...]]:
-    """The rows of a `pyarrow.RecordBatch`, as Python's own values."""
+    """Return the rows of a `pyarrow.RecordBatch`, as Python's own values."""
     values = (column.to_pylist() for column in batch.columns)
     return list(zip(*values, strict=True)) if batch.num_columns else [()] * batch.num_rows
 
 
 def chunks_behind(skip: int, batches: Iterable[Any], first_row: int = 1) -> Iterator[Chunk]:
-    """The rows of record batches behind the first `skip` ones.
+    """Yield the rows of record batches after the first `skip`.
 
     Args:
         skip: how many rows are left out.
@@ -43,7 +43,7 @@ def chunks_behind(skip: int, batches: Iterable[Any], first_row: int = 1) -> Iter
 
 
 def rows_at_once(columns: int) -> int:
-    """How many rows of a file are read together, where each has so many columns.
+    """Return how many rows of a file with so many columns are read together.
 
     Raises:
         SourceError: there are no columns, so that any number of rows takes no bytes.
@@ -54,7 +54,7 @@ def rows_at_once(columns: int) -> int:
 
 
 def _parts(batch: Any) -> Iterator[Any]:
-    """The rows of a batch in parts that do not become too many of Python's values."""
+    """Yield the rows of a batch in parts of a bounded number of Python values."""
     rows = batch.num_rows
     if sum(_values_in(column) for column in batch.columns) <= _MAX_VALUES:
         yield batch
@@ -66,7 +66,7 @@ def _parts(batch: Any) -> Iterator[Any]:
 
 
 def _values_in(column: Any) -> int:
-    """How many values a column has, those in its lists and structs among them."""
+    """Return how many values a column has, those in its lists and structs among them."""
     inner: list[Any] = []
     if hasattr(column, "keys"):  # a map; its keys and items are those of the unsliced column
         first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()

@@ -1,6 +1,6 @@
 """Avro container files, decoded with fastavro (the extra `schema-registry`), imported when used.
 
-Owns: records of an Avro stream. Must not know: files, Kafka, registries: a container file brings
+Owns: records of an Avro stream. Not here: files, Kafka, registries: a container file brings
 its schema.
 
 Invariants
@@ -37,7 +37,7 @@ _MAX_EMPTY_ROWS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class AvroFormat:
-    """Apache Avro container files whose schema is a record, any codec fastavro reads."""
+    """Apache Avro container files with a schema of a record, in any codec fastavro reads."""
 
     def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
         """See `Format`."""
@@ -91,7 +91,7 @@ def _decoder(fastavro: Any, schema: Any, bounds: Bounds) -> _Decode:
     # Reading uses no defaults, and they may be without end.
     try:
         parsed = fastavro.parse_schema(_with_our_decimals(without_defaults(schema)))
-    except Exception as error:  # of its own, and others
+    except Exception as error:  # fastavro's, and others
         raise SourceError(f"not readable as Avro: its schema is malformed: {error}") from error
     reading = importlib.import_module("fastavro._read_py" if bounds.recursive else "fastavro.read")
     for kind in ("bytes", "fixed"):
@@ -101,7 +101,7 @@ def _decoder(fastavro: Any, schema: Any, bounds: Bounds) -> _Decode:
 
 
 def _with_our_decimals(schema: Any) -> Any:
-    """A schema whose decimals fastavro gives to `_decimal`, by its custom logical types."""
+    """Return a schema whose decimals fastavro gives to `_decimal`, by its custom logical types."""
     if isinstance(schema, list):
         return [_with_our_decimals(each) for each in schema]
     if not isinstance(schema, dict):
@@ -116,7 +116,7 @@ def _with_our_decimals(schema: Any) -> Any:
 
 
 def _decimal(data: bytes, schema: dict[str, Any], _: object = None) -> Decimal:
-    """The decimal that bytes are; a long one would take quadratic time."""
+    """Return the decimal that bytes are; a long one would take quadratic time."""
     if len(data) > _MAX_DECIMAL_BYTES:
         raise ValueError(f"a decimal of {len(data)} bytes")
     context = Context(prec=_MAX_DECIMAL_DIGITS)

@@ -157,7 +157,7 @@ def _zstandard(data: bytes) -> bytes:
 def _snappy(data: bytes) -> bytes:
     import cramjam
 
-    body = data[:-4]  # behind it a checksum
+    body = data[:-4]  # a checksum follows
     size = shift = 0
     for byte in body[:5]:
         size |= (byte & 0x7F) << shift

@@ -1,13 +1,13 @@
 """Rows as Avro, by a schema of a registry.
 
-Owns: how a row is made to fit a schema, the schema's place in front of the value. Must not know:
+Owns: how a row is made to fit a schema, the schema's place in front of the value. Not here:
 HTTP, where rows come from. Avro itself is done by fastavro (the extra `schema-registry`).
 
 Invariants
 - Columns that the schema has no field for are left out; a row that lacks one rejects that row,
   unless the field has a default.
 - Texts become what the schema wants, since CSV has nothing else; nothing else is converted.
-- It pickles: whoever has asked the registry can hand it to other processes.
+- It pickles: other processes can use a schema that one has fetched.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class AvroValues:
     Attributes:
         schema_id: the schema's id in the registry.
         schema: its text; a record.
-        references: the texts of the schemas it builds on, each behind those that it uses.
+        references: the texts of the schemas it builds on, each after those that it uses.
     """
 
     schema_id: int
@@ -69,7 +69,7 @@ class AvroValues:
             raise ConfigError("rows become Avro records, and this schema is none")
 
     def __call__(self, row: Mapping[str, Any]) -> bytes:
-        """The value of a row.
+        """Return the value of a row.
 
         Raises:
             ValueError: the row does not fit.
@@ -91,10 +91,10 @@ async def avro_values(
     register: bool = False,
     ignore_rules: bool = False,
 ) -> AvroValues:
-    """What the registry has for the values of a topic.
+    """Return an encoder with the registry's schema for the values of a topic.
 
     Args:
-        registry: is asked.
+        registry: the client to use.
         topic: the subject is `<topic>-value`.
         schema: the schema's text; None for the newest one.
         register: whether it is registered if the subject does not have it.
@@ -103,7 +103,7 @@ async def avro_values(
 
     Raises:
         ConfigError: it is no schema of a record, or fastavro is not installed.
-        SchemaRegistryError: the registry does not know it, or cannot be asked; or it has rules.
+        SchemaRegistryError: the registry has no such schema, or cannot be reached; or it has rules.
     """
     subject = f"{topic}-value"
     if schema is None:
@@ -143,7 +143,7 @@ def _parsed(schema: str, references: tuple[str, ...]) -> tuple[Any, AvroWriter]:
 
 
 def _fitted(value: Any, schema: Any, path: str) -> Any:
-    """A value with texts as the schema wants them."""
+    """Return a value with texts as the schema wants them."""
     if isinstance(schema, list):
         return _fitted_to_one(value, schema, path)
     kind = schema.get("type") if isinstance(schema, dict) else schema

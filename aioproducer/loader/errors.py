@@ -1,7 +1,7 @@
-"""What can go wrong with a load besides Kafka itself.
+"""Errors of a load, besides Kafka's.
 
-Owns: the loader's error classes. They join the package's one hierarchy under `KafkaError`, so a
-caller who catches that catches these too. Must not know: the terminal, exit codes.
+Owns: the loader's error classes. They join the package's one hierarchy under `KafkaError`, which
+catches these too. Not here: the terminal, exit codes.
 """
 
 from __future__ import annotations

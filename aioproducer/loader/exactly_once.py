@@ -1,14 +1,14 @@
-"""Transactions of a load: rows become visible together with the position behind them, or not.
+"""Transactions of a load: rows become visible together with the position after them, or not.
 
-Owns: when a transaction ends, and the position a load goes on from, kept by Kafka as metadata of a
-group's offset. Must not know: reading, rows, the window.
+Owns: when a transaction ends, and the position to resume from, kept by Kafka as metadata of a
+group's offset. Not here: reading, rows, the window.
 
     read position --> [ begin --> rows --> position --> commit ] ...
 
 Invariants
-- A commit that was begun is waited for, whoever cancels its caller: otherwise nobody would know
-  which position holds.
-- Nothing is committed without the position behind it, and no position without its rows.
+- A commit that was begun is waited for even if its caller is cancelled: otherwise it would be
+  unknown which position holds.
+- Nothing is committed without the position after it, and no position without its rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _RUN_AGAIN = (
-    "Run the load again: it reads from Kafka whether this commit has worked, and goes on behind it."
+    "Run the load again: it reads from Kafka whether this commit has worked, and resumes after it."
 )
 _SHARE_OF_TIMEOUT = 0.25
 """The rest is for what is under way when a transaction is due; at the timeout it is aborted."""
@@ -74,7 +74,7 @@ class LoadTransactions:
         """Whether another transaction can be begun."""
 
     async def read(self) -> LoadState | None:
-        """How far a load of this name has committed; None for not at all."""
+        """Return the progress that a load of this name has committed; None for not at all."""
         found = await self._position.read(self._producer)
         if found is None:
             return None
@@ -109,7 +109,7 @@ class LoadTransactions:
         self._rows += rows
 
     async def commit(self, state: LoadState) -> None:
-        """Commits what was sent, and `state` as the position behind it; nothing may be under way.
+        """Commit what was sent, and `state` as the position after it; nothing may be under way.
 
         Raises:
             KafkaError: see `Producer.commit_transaction`; only `abort()` is left then. Whether the
@@ -120,13 +120,13 @@ class LoadTransactions:
         await self.settled()
 
     async def settled(self) -> None:
-        """Returns when a commit that was begun has its outcome."""
+        """Return when a commit that was begun has its outcome."""
         if self._committing is not None:
             await asyncio.shield(self._committing)
             self._committing = None
 
     async def abort(self, because: BaseException) -> BaseException:
-        """Gives up what is open; returns why, which another loader may explain better."""
+        """Give up what is open; return why, which another loader may explain better."""
         self._committing = None
         if self._transaction is None:
             return because

@@ -1,9 +1,9 @@
 """Text formats: CSV, NDJSON, plain lines.
 
-Owns: how bytes become rows, and what makes a row bad. Must not know: files, compression, Kafka.
+Owns: how bytes become rows, and what makes a row bad. Not here: files, compression, Kafka.
 
 Invariants
-- A row that cannot be read never stops the rows behind it and never disappears: it is a `BadRow`
+- A row that cannot be read never stops the rows after it and never disappears: it is a `BadRow`
   with its text.
 - Rows come in chunks as they arrive; no chunk waits for input once it holds a complete row.
 - `skip` counts rows, good and bad; an input with fewer rows is not the one it was.
@@ -42,10 +42,10 @@ class Chunk:
 
 
 class Format(Protocol):
-    """How one stream becomes rows."""
+    """A way to turn one stream into rows."""
 
     def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
-        """The rows behind the first `skip` ones; `stack` closes what is opened besides."""
+        """Return the rows after the first `skip`; `stack` closes what is opened for them."""
         ...
 
 
@@ -137,14 +137,14 @@ _JSON = json.JSONDecoder(parse_constant=_refuse_constant)
 
 @dataclass(frozen=True, slots=True)
 class CsvFormat:
-    """Comma-separated values (RFC 4180); a value may be quoted and then hold line feeds.
+    """Comma-separated values (RFC 4180); a quoted value may contain line feeds.
 
     Attributes:
         delimiter: One character.
         quote: One character, None when nothing is quoted.
         columns: The columns' names; None when the first row names them.
         encoding: Any encoding in which a line feed is one byte.
-        null: The text that stands for null, None when nothing does.
+        null: The text for null, None when there is none.
         max_row_bytes: A longer row is a bad one.
     """
 
@@ -231,7 +231,7 @@ class _CsvReader:
         return columns
 
     def _row(self, width: int) -> Fields | BadRow | None:
-        """One row; an empty one for a blank line, None at the end."""
+        """Return one row; an empty one for a blank line, None at the end."""
         try:
             fields = next(self._records)
         except csv.Error as error:
@@ -280,5 +280,5 @@ def _behind(skip: int, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
 
 
 def too_few_rows(seen: int, skip: int) -> SourceError:
-    """The input ends before the place to go on from."""
+    """Return the error of an input that ends before the position to resume from."""
     return SourceError(f"it has {seen:,} rows where at least {skip:,} were read before")

@@ -1,6 +1,6 @@
 """Bytes cut into lines, with bounded memory.
 
-Owns: line feeds, the byte order mark, the limit on a line's length. Must not know: what a line
+Owns: line feeds, the byte order mark, the limit on a line's length. Not here: what a line
 means (the carriage return of a CRLF stays in it: in CSV it may be part of a quoted value).
 
 Invariants
@@ -33,7 +33,7 @@ class Readable(Protocol):
 
 
 def read_lines(stream: Readable, max_line_bytes: int) -> Iterator[list[bytes]]:
-    """The lines of a stream, without their line feed, one non-empty list per chunk read."""
+    """Yield the lines of a stream, without their line feed, one non-empty list per chunk read."""
     rest = b""
     skipping = False
     first = True

@@ -1,6 +1,6 @@
 """The load itself: rows in, records out, every one accounted for.
 
-Owns: the order of a load's steps, back-pressure, what ends a load. Must not know: the terminal,
+Owns: the order of a load's steps, back-pressure, what ends a load. Not here: the terminal,
 formats, how the producer delivers.
 
     read + map (thread) --> send (awaits room in the producer) --> window --> settled
@@ -10,7 +10,7 @@ formats, how the producer delivers.
 Invariants
 - A load that is exactly once reports as acknowledged what is committed, and aborts what is not when
   it fails. Rows that Kafka refuses are then left out, and what follows the last commit is read and
-  sent again: every attempt knows of one more such row.
+  sent again: every attempt leaves out one more such row.
 - However a load ends (end of input, `stop()`, an error, cancellation), what the producer accepted
   is flushed, counted, and covered by the state file; only cancellation does not wait for it.
 - At most `max_outstanding` rows are unsettled; their memory is the bound of the load's.
@@ -50,7 +50,7 @@ _ROWS_PER_TURN = 500
 class Loader:
     """Loads one source into one topic; runs once.
 
-    Delivery is at least once: a resumed load sends again what was acknowledged behind a row whose
+    Delivery is at least once: a resumed load sends again what was acknowledged after a row whose
     own acknowledgement had not come. With `exactly_once` it is that, for read_committed consumers.
     """
 
@@ -67,7 +67,7 @@ class Loader:
         self._options = options or LoadOptions()
         self._options.check_paths(getattr(source, "paths", ()))
         self._on_progress = self._options.on_progress
-        # A few rows between two looks at the window and at the loop's other business.
+        # A few rows between two checks of the window and of the loop's other work.
         self._rows_per_turn = min(_ROWS_PER_TURN, max(1, self._options.max_outstanding // 4))
         self._progress = self._progress_committed = Progress(input_total=source.total_bytes)
         self._before = LoadState(topic)
@@ -94,7 +94,7 @@ class Loader:
 
     @property
     def state(self) -> LoadState:
-        """How far everything is settled, and committed, at this moment."""
+        """The position up to which all is settled, and committed, at this moment."""
         if self._transactions is not None:
             return self._transactions.committed or self._before
         return self._settled()
@@ -104,13 +104,13 @@ class Loader:
         return replace(self._window.state(), complete=whole)
 
     def stop(self) -> None:
-        """Ends the reading at once; `run()` then flushes what was accepted and returns."""
+        """End the reading at once; `run()` then flushes what was accepted and return."""
         self._stopped = True
         if self._sending is not None:
             self._sending.cancel()
 
     async def run(self) -> LoadResult:
-        """Loads until the input ends, `stop()` is called or something fails.
+        """Load until the input ends, `stop()` is called or something fails.
 
         Raises:
             LoaderError: The input, the mapping, the state or the dead-letter file failed, or a row
@@ -176,14 +176,14 @@ class Loader:
                 raise failure
 
     def _begin_again(self) -> bool:
-        """Goes back to the last commit, where rows can be left out that were not known before."""
+        """Go back to the last commit, where rows can be left out that were not known before."""
         transactions, dead_letter = self._transactions, self._dead_letter
         if self._stopped or transactions is None or not transactions.is_usable:
             return False
         if dead_letter is None or not dead_letter.can_go_back:
             return False
         if not self._refusals.add(self._window.refused):
-            return False  # Left out already, or nobody's own fault.
+            return False  # Left out already, or refused because of another row.
         state = self.state
         dead_letter.go_back(state.settled.dead_letter_bytes)
         self._window = self._new_window(state)
@@ -191,7 +191,7 @@ class Loader:
         return True
 
     async def _attempt(self) -> BaseException | None:
-        """Sends what follows the settled rows; returns why it could not."""
+        """Send what follows the settled rows; return why it could not."""
         self._sending = asyncio.create_task(self._send_all())
         if self._stopped:
             self._sending.cancel()
@@ -212,7 +212,7 @@ class Loader:
     async def _end_transactions(
         self, transactions: LoadTransactions, failure: BaseException | None
     ) -> BaseException | None:
-        """Commits what is left, or aborts it; returns why it could not."""
+        """Commit what is left, or aborts it; return why it could not."""
         if failure is None:
             try:
                 await transactions.settled()
@@ -222,7 +222,7 @@ class Loader:
         return None if failure is None else await transactions.abort(failure)
 
     async def _commit(self, transactions: LoadTransactions) -> None:
-        """Makes all that was sent visible, with the position behind it."""
+        """Make all that was sent visible, with the position after it."""
         failure = await self._flush()
         if self._window.failure is not None:
             raise self._window.failure
@@ -265,7 +265,7 @@ class Loader:
     async def _send_or_fail(
         self, batch: RowBatch, records: Sequence[MappedRecord | BadRow]
     ) -> None:
-        """Sends a batch; where Kafka ends that, rows that were not accepted may count as failed.
+        """Send a batch; where Kafka ends that, rows that were not accepted may count as failed.
 
         They do for a topic that is missing, and where the input is not read again.
         """
@@ -338,7 +338,7 @@ class Loader:
                 raise _RowRefusedError
 
     async def _make_room(self) -> None:
-        """Settles what can be; waits while too much is open; lets the loop do other things."""
+        """Settle what can be; wait while too much is open; let the loop do other things."""
         window = self._window
         window.settle()
         room = self._options.max_outstanding - self._rows_per_turn
@@ -350,7 +350,7 @@ class Loader:
         await asyncio.sleep(0)
 
     async def _flush(self) -> Exception | None:
-        """Waits until every accepted record's fate is known; returns why it could not."""
+        """Wait until every accepted record has its outcome; return why it could not."""
         failure: Exception | None = None
         try:
             await self._producer.flush()
@@ -404,11 +404,11 @@ class Loader:
 
 
 class _RowRefusedError(Exception):
-    """Ends the sending at a row that may not be left out; the window knows row and reason."""
+    """End the sending at a row that may not be left out; the window has row and reason."""
 
 
 async def _known(delivery: DeliveryLike | None) -> None:
-    """Returns when a delivery is done, however it ended."""
+    """Return when a delivery is done, however it ended."""
     if delivery is None:
         return
     try:

@@ -1,6 +1,6 @@
 """From a row to a record: which columns become key, value, headers, timestamp and partition.
 
-Owns: the choice and its compilation for one set of columns. Must not know: where rows come from,
+Owns: the choice and its compilation for one set of columns. Not here: where rows come from,
 how records are sent.
 
 Invariants
@@ -39,7 +39,7 @@ _Getter = Callable[[Any], Any]
 
 
 class MappedRecord(NamedTuple):
-    """What `Producer.send` is called with, besides the topic."""
+    """The arguments of `Producer.send`, besides the topic."""
 
     value: bytes | None
     key: bytes | None
@@ -50,14 +50,14 @@ class MappedRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordMapping:
-    """Which columns become what.
+    """The columns that become key, value, headers, timestamp and partition.
 
     Attributes:
         key: Columns whose texts, joined by `key_join`, are the key; none for null keys. A row in
             which every one of them is null has a null key.
-        key_join: What stands between the columns of a key.
+        key_join: The separator of the columns of a key.
         value: One column that alone is the value; None for the whole row in `value_format`.
-        value_format: The whole row as JSON, or `raw`: the line as it stands in the input (CSV
+        value_format: The whole row as JSON, or `raw`: the line as it is in the input (CSV
             fields joined again; Parquet rows as JSON). Plain lines are always raw, and a line of
             NDJSON is passed on as it is.
         headers: Headers every record gets.
@@ -66,7 +66,7 @@ class RecordMapping:
         timestamp_unit: What such a number counts.
         partition: The column with the partition's number.
         partition_by: Columns whose hash chooses the partition, in place of the key's.
-        value_encoder: Makes the value of the whole row, in place of `value_format`; it is given the
+        value_encoder: Makes the value of the whole row, in place of `value_format`; it gets the
             row's fields by name, and raises ValueError for a row that it cannot do.
     """
 
@@ -103,7 +103,7 @@ class RowMapper:
         self._compiled: dict[tuple[str, ...] | None, _CompiledMapping] = {}
 
     def map(self, batch: RowBatch) -> list[MappedRecord | BadRow]:
-        """One record or one rejection per row, in the rows' order."""
+        """Return one record or one rejection per row, in the rows' order."""
         compiled = self._compiled.get(batch.columns)
         if compiled is None:
             compiled = _CompiledMapping(self._mapping, batch.columns, self._partitions)
@@ -135,7 +135,7 @@ class _CompiledMapping:
         self._partitions = partitions
 
     def takes_lines(self, batch: RowBatch) -> bool:
-        """Whether the lines themselves are the values."""
+        """Return whether the lines themselves are the values."""
         encoded = self._mapping.value_encoder is not None
         if self._value is not None or batch.lines is None or encoded:
             return False
@@ -226,14 +226,14 @@ class _CompiledMapping:
 
 
 def _json_of_texts(columns: Sequence[str]) -> Callable[[Fields], str]:
-    """What `to_json` gives for a row of texts alone, three times as fast; else `TypeError`."""
+    """Return what `to_json` does, for rows of texts alone, three times as fast, or `TypeError`."""
     pairs = (encode_basestring(name).replace("%", "%%") + ":%s" for name in columns)
     template = "{" + ",".join(pairs) + "}"
     return lambda fields: template % tuple(map(encode_basestring, fields))
 
 
 def row_text(batch: RowBatch, index: int) -> bytes:
-    """A row's text for a dead letter: its line, its fields as CSV, or its JSON."""
+    """Return a row's text for a dead letter: its line, its fields as CSV, or its JSON."""
     fields = batch.fields[index]
     if isinstance(fields, BadRow):
         return fields.raw

@@ -1,6 +1,6 @@
-"""How a load runs, and what it needs of a producer.
+"""The options of a load, and the producer interface it needs.
 
-Owns: the options of a load and their limits. Must not know: how a load goes on.
+Owns: the options of a load and their limits. Not here: how a load proceeds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aioproducer.types import HeadersInput
 
 
 class ProducerLike(Protocol):
-    """What the loader needs of a `Producer`."""
+    """The part of `Producer` that the loader needs."""
 
     async def send(
         self,
@@ -31,37 +31,37 @@ class ProducerLike(Protocol):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> DeliveryLike:
-        """Accepts one record, waiting for room."""
+        """Accept one record; wait for buffer memory."""
         ...
 
     async def flush(self, timeout: float | None = None) -> object:
-        """Returns when every accepted record's fate is known."""
+        """Return when every accepted record has its outcome."""
         ...
 
     async def partitions_for(self, topic: str) -> Sequence[object]:
-        """The topic's partitions."""
+        """Return the topic's partitions."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """How a load runs.
+    """The options of a load.
 
     Attributes:
-        mapping: Which columns become what.
-        dead_letter: Where rejected rows go; None makes the first one end the load.
+        mapping: The columns that become key, value, headers and so on.
+        dead_letter: The file of rejected rows; None makes the first one end the load.
         state: The state file; None keeps none.
-        resume: Go on where the state file says; without one, begin at the start.
+        resume: Resume from the state file; without one, begin at the start.
         max_outstanding: Rows that may be unsettled at a time.
         on_progress: Called on the event loop now and then, and at the end.
         progress_interval_s: How often.
         state_interval_s: How often the state file is written.
-        exactly_once: Load in transactions that keep the position with the rows, and go on where
+        exactly_once: Load in transactions that keep the position with the rows, and resume where
             the last one of the same transactional id committed. Takes a transactional `Producer`
             and a source that gives the same rows again: also in the same run, which
             gives up a transaction with a record that Kafka refuses, and does it again without that.
-        topic_timeout_s: How long a topic that the cluster does not know is waited for; None for as
-            long as the producer's `max_block_ms`.
+        topic_timeout_s: How long to wait for a topic that does not exist; None for as long as
+            the producer's `max_block_ms`.
         unsent_fail: Count rows that were read, but not accepted when an error of Kafka's ends the
             load, as failed: for inputs that cannot be read again.
         transaction_rows: After how many rows a transaction ends.
@@ -84,7 +84,7 @@ class LoadOptions:
     transaction_s: float = 2.0
 
     def check_paths(self, inputs: Sequence[Path]) -> None:
-        """Refuses a load that would write over what it reads, or one file for two purposes.
+        """Refuse a load that would write over what it reads, or one file for two purposes.
 
         Raises:
             ConfigError: two of the paths are the same file, maybe by a link.

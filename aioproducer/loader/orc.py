@@ -1,6 +1,6 @@
 """ORC, read with pyarrow.
 
-Owns: stripes of an ORC stream. Must not know: files, Kafka.
+Owns: stripes of an ORC stream. Not here: files, Kafka.
 
 Invariant: memory is bounded by one stripe plus one batch of rows.
 """

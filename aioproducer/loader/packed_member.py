@@ -42,7 +42,7 @@ def open_packed(
 
 
 class _Member(io.RawIOBase):
-    """What a member holds; no more is unpacked than is asked for."""
+    """The content of a member; no more is unpacked than is requested."""
 
     def __init__(
         self,

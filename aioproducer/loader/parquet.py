@@ -1,10 +1,10 @@
 """Parquet, read with pyarrow.
 
-Owns: row groups and batches of a Parquet stream. Must not know: files, Kafka.
+Owns: row groups and batches of a Parquet stream. Not here: files, Kafka.
 
 Invariants
 - Memory is bounded by one row group's chosen columns plus one batch of rows.
-- Row groups that lie wholly before the wanted row are not read at all.
+- Row groups wholly before the wanted row are not read at all.
 """
 
 from __future__ import annotations

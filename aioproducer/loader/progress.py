@@ -1,6 +1,6 @@
-"""What a load reports while it runs and when it is over.
+"""The report of a load, while it runs and when it is over.
 
-Owns: the counts and what follows from them. Must not know: how they are shown.
+Owns: the counts and what follows from them. Not here: how they are shown.
 
 Invariants (whenever a `Progress` can be seen)
 - read = sent + rejected
@@ -42,7 +42,7 @@ class Progress:
 
     @property
     def outstanding(self) -> int:
-        """Records sent whose fate is open."""
+        """Records sent and without an outcome yet."""
         return self.sent - self.acknowledged - self.failed
 
     @property
@@ -52,7 +52,7 @@ class Progress:
 
     @property
     def fraction(self) -> float | None:
-        """How much of the input was read, 0 to 1; None when its size is not known."""
+        """The share of the input that was read, 0 to 1; None when its size is not known."""
         if not self.input_total:
             return None
         return min(1.0, self.input_bytes / self.input_total)
@@ -67,7 +67,7 @@ class BatchCounts:
     bytes_sent: int = 0
 
     def added_to(self, progress: Progress, elapsed_s: float) -> Progress:
-        """The progress with these rows."""
+        """Return the progress with these rows."""
         return replace(
             progress,
             read=progress.read + self.rejected + self.sent,
@@ -80,11 +80,11 @@ class BatchCounts:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """How a load ended.
+    """The result of a load.
 
     Attributes:
         progress: The counts of this run.
-        state: How far everything is settled, over all runs that were resumed.
+        state: The position up to which all is settled, over all runs that were resumed.
     """
 
     progress: Progress

@@ -1,6 +1,6 @@
-"""A source at work in a thread of its own, seen from the event loop.
+"""A source that is read in its own thread, seen from the event loop.
 
-Owns: the thread, the batch read ahead, the end of both. Must not know: Kafka.
+Owns: the thread, the batch read ahead, the end of both. Not here: Kafka.
 
 Invariants
 - Reading and mapping never run on the loop; one batch is read ahead while another is being sent.
@@ -32,22 +32,22 @@ class SourceReader:
         self._ahead: Future[MappedBatch | None] | None = None
 
     async def next(self) -> MappedBatch | None:
-        """The next batch, None at the end; raises what the source raises."""
+        """Return the next batch, None at the end; raise what the source raises."""
         wanted = self._ahead or self._thread.submit(self._read)
         batch = await asyncio.wrap_future(wanted)
         self._ahead = None if batch is None else self._thread.submit(self._read)
         return batch
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Runs something that may block in the reading thread, behind the batch read ahead."""
+        """Run something that may block in the reading thread, after the batch read ahead."""
         return await asyncio.wrap_future(self._thread.submit(work))
 
     def interrupt(self) -> None:
-        """Ends a read that waits for input."""
+        """End a read that waits for input."""
         self._source.interrupt()
 
     async def close(self, *, interrupt: bool = True) -> None:
-        """Ends the reading, closes the source's files and the thread.
+        """End the reading, close the source's files and the thread.
 
         Args:
             interrupt: whether a read that waits for input is ended; the source can then not be

@@ -1,6 +1,6 @@
 """Rows that Kafka refused in a transaction, which is done again without them.
 
-Owns: which rows these are, and whether the source has given them again. Must not know:
+Owns: which rows these are, and whether the source has given them again. Not here:
 transactions, files, why a row was refused.
 """
 
@@ -39,14 +39,14 @@ class Refusals:
         return len(self._rows) > known
 
     def of(self, position: Position) -> LeftOut | None:
-        """Why the row at this position is left out, if it is."""
+        """Return why the row at this position is left out, if it is."""
         found = self._rows.get(position)
         if found is not None:
             self._met.add(position)
         return found
 
     def touch(self, positions: Iterable[Position]) -> bool:
-        """Whether any of these rows is left out, or one before them was since the last commit."""
+        """Return whether one of these rows is left out, or one before since the last commit."""
         return bool(self._met) or any(position in self._rows for position in positions)
 
     def on_commit(self) -> None:

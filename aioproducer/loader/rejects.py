@@ -1,13 +1,13 @@
 """The dead-letter file: one JSON object per row that did not get into Kafka.
 
-Owns: the file and its format. Must not know: why a row was refused.
+Owns: the file and its format. Not here: why a row was refused.
 
 Each line is `{"file", "member", "row", "stage", "reason", "raw"}`: `stage` is `row` for a row that
 could not become a record and `delivery` for a record Kafka did not take; text that is not valid
-UTF-8 stands in `raw_base64` instead of `raw`.
+UTF-8 is in `raw_base64` instead of `raw`.
 
 Invariants
-- Rows stand in input order. `size` is the length of what was written, so that a resumed load
+- Rows are in input order. `size` is the length of what was written, so that a resumed load
   cuts off what belongs to rows it will read again.
 - `sync()` returns when everything written is on disk; the state file is written only after it.
 """
@@ -59,7 +59,7 @@ class DeadLetterFile:
         self.size: int = min(keep_bytes, self._file.tell()) if self._on_disk else 0
 
     def write(self, position: Position, stage: Stage, reason: str, raw: bytes) -> None:
-        """Appends one rejected row."""
+        """Append one rejected row."""
         entry = {**position._asdict(), "stage": stage, "reason": reason, **_text(raw)}
         line = json.dumps(entry).encode("ascii") + b"\n"
         with self._writing():
@@ -72,21 +72,21 @@ class DeadLetterFile:
         return self._on_disk
 
     def go_back(self, size: int) -> None:
-        """Takes back what was written behind so many bytes."""
+        """Remove what was written after so many bytes."""
         with self._writing():
             self._file.flush()
             self._file.truncate(size)
         self.size = size
 
     def sync(self) -> None:
-        """Puts everything written on disk."""
+        """Put everything written on disk."""
         with self._writing():
             self._file.flush()
             if self._on_disk:
                 os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Writes what is still in memory and closes the file."""
+        """Write what is still in memory and close the file."""
         with self._writing():
             self._file.close()
 

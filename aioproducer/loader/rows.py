@@ -1,13 +1,13 @@
-"""Rows, and where they stand in the input.
+"""Rows, and their positions in the input.
 
-Owns: the shapes a source hands to the loader. Must not know: files, Kafka, asyncio.
+Owns: the shapes a source hands to the loader. Not here: files, Kafka, asyncio.
 
 Invariants
 - Rows travel in batches, so that nothing is paid per row that can be paid per batch.
 - Row numbers count from 1 in each member of each file; a bad row has a number like any other, a
   CSV header and blank lines have none. Reading the same input again gives the same numbers.
-- `RowBatch.fields`, and `lines` where there are any, are equally long; a `BadRow` stands in
-  `fields` in the place of the row that could not be read.
+- `RowBatch.fields`, and `lines` where there are any, are equally long; a `BadRow` takes the place
+  in `fields` of the row that could not be read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that is no row: why, and its text as it stood in the input."""
+    """A row that cannot be read: why, and its text in the input."""
 
     reason: str
     raw: bytes
@@ -70,16 +70,16 @@ class RowBatch:
     progress: int = 0
 
     def position(self, index: int) -> Position:
-        """Where row `index` of this batch stands in the input."""
+        """Return the position of row `index` of this batch in the input."""
         return Position(self.file, self.member, self.first_row + index)
 
 
 class Source(Protocol):
-    """Where rows come from. `batches` runs in a thread of its own, off the event loop."""
+    """A source of rows. `batches` runs in its own thread, off the event loop."""
 
     @property
     def name(self) -> str:
-        """What people call this input."""
+        """The name of this input for people."""
         ...
 
     @property
@@ -88,9 +88,9 @@ class Source(Protocol):
         ...
 
     def batches(self, after: Position | None = None) -> Iterator[RowBatch]:
-        """The rows behind `after`, or all of them; raises `SourceError`."""
+        """Return the rows after `after`, or all of them; raise `SourceError`."""
         ...
 
     def interrupt(self) -> None:
-        """Ends a read that waits for input, from any thread; the iterator then ends normally."""
+        """End a read that waits for input, from any thread; the iterator then ends normally."""
         ...

@@ -1,7 +1,7 @@
-"""Where rows come from: files in every format the loader knows, and rows already in memory.
+"""Sources of rows: files in every supported format, and rows already in memory.
 
-Owns: the choice of a format by name, the walk over files and members, positions and where to go on,
-every reading error as a `SourceError` that names file and row. Must not know: Kafka, asyncio.
+Owns: the choice of a format by name, the walk over files and members, positions to resume from,
+every reading error as a `SourceError` that names file and row. Not here: Kafka, asyncio.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ROWS_PER_BATCH = 500
 
 
 def format_named(name: str) -> str | None:
-    """The format that a file's name tells; None if it tells none."""
+    """Return the format of a file's name; None if it has none."""
     return _FORMAT_BY_SUFFIX.get(PurePosixPath(name).suffix.lower())
 
 
@@ -66,7 +66,7 @@ class FileSource:
 
     Args:
         files: Paths, or `-` for standard input. Each may be gzipped or a zip archive, whose members
-            are read in the order they stand there.
+            are read in their order.
         format: A `Format`, or a name in `FORMATS`; None takes it from each name's suffix (in an
             archive, members with an unknown one, and plain text, are then left out).
         formats: What the names mean, to read CSV in another dialect for instance.
@@ -91,7 +91,7 @@ class FileSource:
         if isinstance(format, str) and format not in formats:
             raise ConfigError(f"unknown format {format!r}; known are {', '.join(formats)}")
         if format is None and STDIN in self._files:
-            raise ConfigError(f"standard input has no name to tell its format: {_NAME_IT}")
+            raise ConfigError(f"standard input has no name to infer a format from: {_NAME_IT}")
         self._format = formats[format] if isinstance(format, str) else format
         self._formats = formats
         self._member = member
@@ -121,7 +121,7 @@ class FileSource:
         self._interrupt.set()
 
     def check(self) -> None:
-        """Raises `SourceError` if a file is missing or may not be read."""
+        """Raise `SourceError` if a file is missing or may not be read."""
         for file in self._files:
             if file != STDIN and not os.access(file, os.R_OK):
                 known = Path(file).exists()
@@ -131,7 +131,7 @@ class FileSource:
     def batches(self, after: Position | None = None) -> Iterator[RowBatch]:
         """See `Source`."""
         if after is not None and after.file not in self._files:
-            raise SourceError(f"cannot go on behind {after}: {after.file} is not among the inputs")
+            raise SourceError(f"cannot resume after {after}: {after.file} is not among the inputs")
         done = 0 if after is None else self._files.index(after.file)
         before = sum(_size(file) or 0 for file in self._files[:done])
         for file in self._files[done:]:
@@ -156,15 +156,15 @@ class FileSource:
             after = None
             yield from _member_batches(member, format_, skip, before)
         if not read_any:
-            raise SourceError("no member has a name that tells its format", advice=_NAME_IT)
+            raise SourceError("no format is known for the name of any member", advice=_NAME_IT)
         if after is not None:
-            raise SourceError(f"cannot go on behind {after}: there is no such member")
+            raise SourceError(f"cannot resume after {after}: there is no such member")
 
     def _format_by_name(self, member: Member) -> Format | None:
         name = format_named(member.format_name)
         if member.name is None:
             if name is None:
-                raise SourceError("its name does not tell its format", advice=_NAME_IT)
+                raise SourceError("no format is known for its name", advice=_NAME_IT)
             return self._formats[name]
         # A text member is as likely a note about the data as data.
         return None if name is None or name == "lines" else self._formats[name]
@@ -176,7 +176,7 @@ _NAME_IT = f"name the format: {', '.join(FORMATS)}"
 class RowsSource:
     """Rows that are in memory or made by a generator, each a mapping from name to value.
 
-    Going on behind a position draws the rows before it again and drops them: `rows` must give the
+    Resuming after a position draws the rows before it again and drops them: `rows` must give the
     same rows in the same order.
     """
 

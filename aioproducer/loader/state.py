@@ -1,9 +1,9 @@
-"""The state file of a load: how far everything is settled, so that a later run goes on there.
+"""The state file of a load: the position up to which all is settled, where a later run resumes.
 
-Owns: the file's format. Must not know: Kafka, the terminal, how files are written.
+Owns: the file's format. Not here: Kafka, the terminal, how files are written.
 
-Invariant: every row up to `position` is acknowledged by Kafka or stands in the dead-letter file.
-Rows behind it may have been acknowledged too: a resumed load sends them again (at least once).
+Invariant: every row up to `position` is acknowledged by Kafka or is in the dead-letter file. Rows
+after it may have been acknowledged too: a resumed load sends them again (at least once).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """How many rows up to a position ended how."""
+    """Counts of the rows up to a position, by outcome."""
 
     acknowledged: int = 0
     rejected: int = 0
@@ -30,16 +30,16 @@ class Settled:
 
     @property
     def rows(self) -> int:
-        """How many in all."""
+        """The total."""
         return self.acknowledged + self.rejected + self.failed
 
 
 @dataclass(frozen=True, slots=True)
 class LoadState:
-    """What a load has settled.
+    """The settled part of a load.
 
     Attributes:
-        topic: Where it loads to.
+        topic: The destination.
         position: The last row of the settled ones; None before the first.
         complete: The input was read to its end and all of it is settled.
         settled: The counts up to `position`, over all runs.
@@ -51,22 +51,22 @@ class LoadState:
     settled: Settled = field(default_factory=Settled)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Replaces the file at `path` atomically; raises `StateError`."""
+        """Replace the file at `path` atomically; raise `StateError`."""
         write_state(path, self.as_dict())
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> LoadState | None:
-        """The state at `path`, None where there is no file; raises `StateError`."""
+        """Return the state at `path`, None where there is no file; raise `StateError`."""
         return read_state(path, cls.from_dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Its facts, as JSON knows them."""
+        """Return its attributes for JSON."""
         position = None if self.position is None else self.position._asdict()
         return {"version": _VERSION, **asdict(self), "position": position}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> LoadState:
-        """What `as_dict` gave; raises ValueError, TypeError or KeyError for anything else."""
+        """Return the state from `as_dict`; raise ValueError, TypeError or KeyError for others."""
         if content["version"] != _VERSION:
             raise ValueError("another version")
         position = content["position"]

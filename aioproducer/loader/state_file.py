@@ -1,9 +1,8 @@
-"""A JSON file that says how far something has come.
+"""A JSON file with the progress of something.
 
-Owns: its atomic replacement, what is said of a file that cannot be read. Must not know: what it
-says.
+Owns: its atomic replacement, the error for a file that cannot be read. Not here: the content.
 
-Invariant: the file is always a whole one: written beside its place, put on disk, then renamed.
+Invariant: the file is always complete: written beside its place, flushed to disk, then renamed.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 def write_state(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
-    """Replaces the file at `path` atomically; raises `StateError`."""
+    """Replace the file at `path` atomically; raise `StateError`."""
     target = Path(path)
-    # A name of its own each time: a cancelled load may write while its thread still does.
+    # A new name each time: a cancelled load may write while its thread still does.
     beside = target.with_name(f"{target.name}.{os.getpid()}-{secrets.token_hex(8)}.tmp")
     try:
         with os.fdopen(os.open(beside, _CREATE, 0o600), "w", encoding="utf-8") as file:
@@ -41,11 +40,11 @@ def write_state(path: str | os.PathLike[str], content: Mapping[str, Any]) -> Non
 def read_state(
     path: str | os.PathLike[str], decode: Callable[[Any], _T], *, of: str = "a load"
 ) -> _T | None:
-    """What `decode` makes of the file at `path`, None where there is no file.
+    """Return what `decode` makes of the file at `path`, None where there is no file.
 
     Raises:
-        StateError: it cannot be read, or `decode` says that it is none (`ValueError`, `TypeError`,
-            `KeyError`) of what is called `of`.
+        StateError: it cannot be read, or `decode` raises (`ValueError`, `TypeError`, `KeyError`)
+            because it is no file of what is called `of`.
     """
     try:
         return decode(json.loads(Path(path).read_text(encoding="utf-8")))

@@ -1,6 +1,6 @@
 """Files as byte streams: plain, gzipped, members of zip archives, standard input.
 
-Owns: opening, decompressing, counting what was consumed, ending a read that waits. Must not know:
+Owns: opening, decompressing, counting what was consumed, ending a read that waits. Not here:
 rows, formats' insides.
 
 Invariants
@@ -42,11 +42,11 @@ _ZIP_MAGIC = b"PK\x03\x04"
 
 
 class ReadInterruptedError(Exception):
-    """Somebody asked for the end of a read that waits."""
+    """The end of a read that waits was requested."""
 
 
 class InputFile(io.RawIOBase):
-    """A file descriptor that counts what is read and whose waiting can be ended."""
+    """A file descriptor that counts what is read, and whose wait can be ended."""
 
     def __init__(self, descriptor: int, *, owned: bool, interrupt: threading.Event) -> None:
         status = os.fstat(descriptor)
@@ -62,19 +62,19 @@ class InputFile(io.RawIOBase):
         return True
 
     def seekable(self) -> bool:
-        """Whether it is a plain file."""
+        """Return whether it is a plain file."""
         return self._regular
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Moves the place of the next read."""
+        """Move the place of the next read."""
         return os.lseek(self._descriptor, offset, whence)
 
     def tell(self) -> int:
-        """The place of the next read."""
+        """Return the position of the next read."""
         return os.lseek(self._descriptor, 0, os.SEEK_CUR)
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Reads what is there, waiting only while there is nothing."""
+        """Read what is there, waiting only while there is nothing."""
         self._wait_for_input()
         view = memoryview(buffer).cast("B")
         data = os.read(self._descriptor, len(view))
@@ -83,7 +83,7 @@ class InputFile(io.RawIOBase):
         return len(data)
 
     def close(self) -> None:
-        """Closes the descriptor if this object opened it."""
+        """Close the descriptor if this object opened it."""
         if not self.closed and self._owned:
             os.close(self._descriptor)
         super().close()
@@ -105,7 +105,7 @@ class InputFile(io.RawIOBase):
 
 
 def open_input(name: str, interrupt: threading.Event) -> InputFile:
-    """Opens a file by name, or standard input for `-`."""
+    """Open a file by name, or standard input for `-`."""
     if name == STDIN:
         return InputFile(0, owned=False, interrupt=interrupt)
     # Without O_NONBLOCK the opening of a named pipe would wait for its writer, uninterruptibly.
@@ -130,12 +130,12 @@ class Member:
 
     @property
     def format_name(self) -> str:
-        """The name that tells the format, without `.gz`."""
+        """The name without `.gz`, which has the suffix of the format."""
         return (self.name or self.file).removesuffix(".gz")
 
 
 def members(file: str, interrupt: threading.Event, pattern: str | None) -> Iterator[Member]:
-    """The streams in one file, in the order they stand there.
+    """Yield the streams in one file, in their order.
 
     Each member's stream is valid until the next is asked for.
     """
@@ -152,7 +152,7 @@ def members(file: str, interrupt: threading.Event, pattern: str | None) -> Itera
 
 
 def seekable(stream: io.BufferedIOBase, stack: ExitStack) -> io.BufferedIOBase:
-    """The stream itself, or a copy of it on disk when it cannot seek."""
+    """Return the stream itself, or a copy of it on disk when it cannot seek."""
     if stream.seekable() and not isinstance(stream, zipfile.ZipExtFile | gzip.GzipFile):
         return stream
     copy = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
@@ -170,7 +170,7 @@ def _opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Opener:
                 raise NotImplementedError("That compression method is not supported")
             member = cast("zipfile.ZipExtFile", archive.open(info))
         except (RuntimeError, NotImplementedError) as error:
-            # zipfile's errors for an encrypted member and for a compression it does not know.
+            # zipfile's errors for an encrypted member and for an unsupported compression.
             raise SourceError(str(error)) from error
         return _ungzip(stack.enter_context(member), stack)
 

@@ -1,6 +1,6 @@
 """Waiting for the topic of a load before anything is sent to it.
 
-Owns: how long, and what is said in the end. Must not know: the terminal.
+Owns: the time limit and its error. Not here: the terminal.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from aioproducer.errors import KafkaError, MetadataTimeoutError
 
 
 class KnowsTopics(Protocol):
-    """What the wait needs of a producer."""
+    """The part of a producer that the wait needs."""
 
     async def partitions_for(self, topic: str) -> Sequence[object]:
-        """The topic's partitions."""
+        """Return the topic's partitions."""
         ...
 
 
 async def wait_for_topic(producer: KnowsTopics, topic: str, within_s: float) -> None:
-    """Return once the cluster knows the topic.
+    """Return once the topic exists in the cluster.
 
     Raises:
         MetadataTimeoutError: it does not within `within_s`, or the producer's `max_block_ms`.
@@ -36,7 +36,7 @@ async def wait_for_topic(producer: KnowsTopics, topic: str, within_s: float) -> 
     except TimeoutError:
         elapsed_ms = round((asyncio.get_running_loop().time() - began) * 1000)
         raise MetadataTimeoutError(
-            "the cluster does not know the topic",
+            "the topic does not exist in the cluster",
             topic=topic,
             elapsed_ms=elapsed_ms,
             advice="create the topic, or check its name",

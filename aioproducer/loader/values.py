@@ -1,6 +1,6 @@
 """Single values as Kafka wants them: bytes, JSON, milliseconds, partition numbers.
 
-Owns: the text and JSON of every type a source can yield. Must not know: rows, batches, files.
+Owns: the text and JSON of every type a source can yield. Not here: rows, batches, files.
 Anything that has no such form raises `ValueError` with a reason fit for a dead-letter file.
 """
 
@@ -74,7 +74,7 @@ def timestamp_ms(value: Any, unit: TimestampUnit) -> int | None:
 
 
 def partition_number(value: Any) -> int | None:
-    """An explicit partition; None or empty for none."""
+    """Return an explicit partition; None or empty for none."""
     if value is None or value == "":
         return None
     try:

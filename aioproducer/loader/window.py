@@ -1,13 +1,13 @@
 """The rows between being read and being settled, in input order.
 
 Owns: which row every outcome belongs to, the counts, the position up to which all is settled, the
-dead letters. Must not know: reading, sending, tasks.
+dead letters. Not here: reading, sending, tasks.
 
 Invariants
 - Rows leave in the order they came, so the position and the dead-letter file never run ahead of
-  a row whose fate is open.
-- Once a row's fate blocks the load (`failure`), position and settled counts stay before that row;
-  rows behind it are still counted for this run.
+  a row without an outcome.
+- Once a row's outcome blocks the load (`failure`), position and settled counts stay before that
+  row; rows after it are still counted for this run.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ ROW_ERRORS = (
     InvalidRecordError,
     InvalidTimestampError,
 )
-"""Errors that are one record's own fault: the rows behind it may do better."""
+"""Errors that one record itself causes: the rows after it may succeed."""
 
 
 class DeliveryLike(Protocol):
-    """What the loader needs of a `Delivery`."""
+    """The part of a `Delivery` that the loader needs."""
 
     def done(self) -> bool:
-        """Whether the record's fate is known."""
+        """Return whether the record has its outcome."""
         ...
 
     def exception(self) -> BaseException | None:
-        """Why it failed, None when it was acknowledged."""
+        """Return why it failed, None when it was acknowledged."""
         ...
 
     def __await__(self) -> Generator[Any, Any, Any]: ...
@@ -60,20 +60,20 @@ class DeliveryLike(Protocol):
 _NAME_A_FILE = "name a dead-letter file to go on past such rows"
 
 Outcome = DeliveryLike | BadRow | LeftOut | KafkaError
-"""A row's fate: open or known at Kafka, refused as a row, in an attempt before, by the producer."""
+"""A row's outcome: open or known to Kafka, or a refusal of it, now or in an earlier attempt."""
 
 
 _KNOWN = (BadRow, LeftOut, KafkaError)
 
 
 class Window:
-    """Rows whose fate is open, or known but waiting for a row before them.
+    """Rows without an outcome, or with one but waiting for a row before them.
 
     Args:
         state: What was settled before.
-        dead_letter: Where rejected rows go; None makes the first one block the load.
+        dead_letter: The file of rejected rows; None makes the first one block the load.
         all_or_none: A record that fails takes those around it along, so it blocks the load too;
-            `refused` are those whose own fault that is.
+            `refused` are those that caused it.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Window:
         return len(self._rows)
 
     def add(self, outcome: Outcome, batch: RowBatch, index: int) -> None:
-        """Appends the next row of the input."""
+        """Append the next row of the input."""
         self._rows.append((outcome, batch, index))
 
     @property
@@ -107,7 +107,7 @@ class Window:
         return None if isinstance(outcome, _KNOWN) else outcome
 
     def settle(self) -> None:
-        """Lets go of every row at the head whose fate is known."""
+        """Remove every row at the head that has its outcome."""
         rows = self._rows
         while rows:
             outcome, batch, index = rows[0]
@@ -125,7 +125,7 @@ class Window:
             self._last = (batch, index)
 
     def state(self) -> LoadState:
-        """How far everything is settled, over this run and those before it."""
+        """Return the position up to which all is settled, by this run and those before it."""
         if self._blocked_at is not None:
             return self._blocked_at
         before = self.begun_at.settled

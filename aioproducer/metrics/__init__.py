@@ -2,7 +2,7 @@
 
 Owns: the shapes that producers hand out (`Producer.all_metrics`, `metric_reporters`) and take from
 applications (`Producer.register_metric`, KIP-1076), and the name a metric has in OpenTelemetry
-(KIP-714). Must not know: how anything is counted, who exports it. `sampling` has the arithmetic;
+(KIP-714). Not here: how anything is counted, who exports it. `sampling` has the arithmetic;
 `reporters` what is told of metrics as they come and go; `prometheus` and `opentelemetry` are
 exporters, imported by those who use them.
 """
@@ -65,7 +65,7 @@ class LiveMetric:
         return self.group, self.name, tuple(sorted(self.tags.items()))
 
     def measured(self) -> Metric:
-        """Its value now."""
+        """Return its value now."""
         group, name, tags = self.identity
         return Metric(name, group, self.kind, float(self.read()), self.description, tags)
 

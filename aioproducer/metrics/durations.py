@@ -1,6 +1,6 @@
 """How long things took: counts by duration, of which percentiles are made.
 
-Owns: the buckets. Must not know: what is measured, clocks.
+Owns: the buckets. Not here: what is measured, clocks.
 
 Invariants: a bucket ends a tenth above where it begins, so a percentile is at most a tenth too
 high; adding is one increment, whatever was added before; counts never fall, so that two snapshots
@@ -66,5 +66,5 @@ class Durations:
         self._counts[min(bucket, _BUCKETS - 1)] += count
 
     def snapshot(self) -> DurationCounts:
-        """The counts now."""
+        """Return the counts now."""
         return DurationCounts(tuple(self._counts))

@@ -1,6 +1,6 @@
 """OpenTelemetry: a span per record, its context in the record's headers; metrics for a meter.
 
-Owns: names and attributes by the messaging conventions, what ends a span. Must not know: exporters,
+Owns: names and attributes by the messaging conventions, what ends a span. Not here: exporters,
 how anything is counted. Needs the extra `aioproducer[otel]`; nothing else imports this module, so
 it costs nothing when it is not used.
 
@@ -60,7 +60,7 @@ class TracingInterceptor:
         self._open: dict[bytes, Span] = {}
 
     def on_send(self, record: Record) -> Record:
-        """Begins the span, and puts its context into the headers."""
+        """Begin the span, and puts its context into the headers."""
         attributes: dict[str, str | int] = {
             "messaging.system": "kafka",
             "messaging.operation.name": "send",
@@ -94,7 +94,7 @@ class TracingInterceptor:
     def on_acknowledgement(
         self, metadata: RecordMetadata, error: BaseException | None, headers: HeaderPairs
     ) -> None:
-        """Ends the span with what became of the record."""
+        """End the span with what became of the record."""
         marks = (value for name, value in headers if name == _CORRELATION and value is not None)
         span = self._open.pop(next(marks, b""), None)
         if span is None:
@@ -109,7 +109,7 @@ class TracingInterceptor:
         span.end()
 
     def close(self) -> None:
-        """Ends what is open."""
+        """End what is open."""
         while self._open:
             self._open.popitem()[1].end()
 
@@ -121,7 +121,7 @@ class TracingInterceptor:
 
 
 def observe(producer: Measured, meter_provider: MeterProvider | None = None) -> None:
-    """Offers every metric the producer has now, and will have under the same names, to a meter.
+    """Offer every metric the producer has now, and will have under the same names, to a meter.
 
     Call it when the producer has started, and after metrics of the application were registered.
     Names are those of KIP-714, attributes the metric's tags and `client_id`. The producer is held

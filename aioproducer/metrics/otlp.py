@@ -1,7 +1,7 @@
 """Metrics in OpenTelemetry's protobuf encoding: what a broker's telemetry plugin reads (KIP-714).
 
 Owns: the few messages of `opentelemetry/proto/metrics/v1` that gauges and sums need, written by
-hand: a protobuf library would be the heaviest thing this client depends on. Must not know: what is
+hand: a protobuf library would be the heaviest thing this client depends on. Not here: what is
 measured, subscriptions, compression.
 
 Invariants: fields are written in the order of their numbers; values are doubles; nothing is read.
@@ -35,7 +35,7 @@ class Point(NamedTuple):
 
 
 def encode_metrics(points: Iterable[Point], resource: Mapping[str, str], time_ns: int) -> bytes:
-    """A `MetricsData` with one resource and one scope.
+    """Return a `MetricsData` with one resource and one scope.
 
     Args:
         points: one per metric and set of attributes.

@@ -1,6 +1,6 @@
 """A collector for `prometheus_client`: every metric of one or several producers.
 
-Owns: the names and labels in Prometheus. Must not know: how anything is counted. Needs the extra
+Owns: the names and labels in Prometheus. Not here: how anything is counted. Needs the extra
 `aioproducer[metrics]`; nothing else imports this module, so it costs nothing when it is not used.
 
     REGISTRY.register(ProducerCollector(producer))
@@ -38,11 +38,11 @@ class ProducerCollector(Collector):
         self._producers: WeakSet[Measured] = WeakSet(producers)
 
     def add(self, producer: Measured) -> None:
-        """Collects the metrics of another producer as well."""
+        """Collect the metrics of another producer as well."""
         self._producers.add(producer)
 
     def collect(self) -> Iterator[_Family]:
-        """The metrics of all producers, a family per name."""
+        """Yield the metrics of all producers, a family per name."""
         families: dict[tuple[str, tuple[str, ...]], _Family] = {}
         for producer in list(self._producers):
             for metric in read(producer):

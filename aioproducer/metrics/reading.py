@@ -1,6 +1,6 @@
 """Reads a producer's metrics from whatever thread an exporter runs in.
 
-Owns: the hop into the producer's event loop, and its bound. Must not know: any exporter.
+Owns: the hop into the producer's event loop, and its bound. Not here: any exporter.
 
 Invariants: metrics are read in the loop that counts them, so that nothing changes meanwhile; a loop
 that does not answer in time is given up for this once; nothing here keeps a producer alive.
@@ -29,7 +29,7 @@ class Measured(Protocol):
         ...
 
     def all_metrics(self) -> Sequence[Metric]:
-        """Every metric with its value now; called in the loop."""
+        """Return every metric with its value now; called in the loop."""
         ...
 
     @property
@@ -39,7 +39,7 @@ class Measured(Protocol):
 
 
 def read(producer: Measured) -> Sequence[Metric]:
-    """Every metric, or nothing from a loop that is closed or too busy."""
+    """Return every metric, or nothing from a loop that is closed or too busy."""
     loop = producer.event_loop
     if loop is None or asyncio._get_running_loop() is loop or not loop.is_running():
         return producer.all_metrics()

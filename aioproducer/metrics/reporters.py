@@ -1,7 +1,7 @@
 """Metrics reporters: objects that are told which metrics there are, as they come and go.
 
-Owns: the protocol for users (Java: `MetricsReporter`), and making reporters of their names. Must
-not know: when they are called; `runtime.reporting` does.
+Owns: the protocol for users (Java: `MetricsReporter`), and making reporters of their names. Not
+here: when they are called; `runtime.reporting` does.
 
 Every method is optional and a plain function, called in the event loop: it must be quick and must
 not wait. What one raises is logged and harms nothing. A reporter reads values when it wants to, in
@@ -55,7 +55,7 @@ class MetricsReporter(Protocol):
 
 
 def reporters_of(given: Iterable[object]) -> tuple[object, ...]:
-    """The reporters that were asked for: objects, or names such as `package.module.Class`.
+    """Return the reporters that were asked for: objects, or names such as `package.module.Class`.
 
     Java's JMX reporter is left out with a line in the log: there is no JMX here.
 

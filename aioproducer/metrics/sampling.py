@@ -1,6 +1,6 @@
 """Totals that know what they were a while ago: rates, means and peaks over the last samples.
 
-Owns: `Sampled`, the base of everything that counts. Must not know: what is counted, clocks; time
+Owns: `Sampled`, the base of everything that counts. Not here: what is counted, clocks; time
 comes in as `now`, seconds.
 
 Counting is an addition to a plain attribute, paid per batch or request; what a rate or a mean needs
@@ -52,7 +52,7 @@ class Sampled:
     _samples: deque[_Sample] = field(default_factory=deque, init=False, repr=False)
 
     def tick(self, now: float) -> None:
-        """Begins another sample when the current one is over."""
+        """Begin another sample when the current one is over."""
         if now >= self._ends_at:
             self._begin(now)
 
@@ -69,7 +69,7 @@ class Sampled:
         return self._added(total) / added if added else 0.0
 
     def peak(self, name: str, now: float) -> float:
-        """The largest value of the samples."""
+        """Return the largest value of the samples."""
         self.tick(now)
         return max(self._value(name), *(s.peaks.get(name, 0.0) for s in self._samples))
 

@@ -1,7 +1,7 @@
 """Record batches: the builder's implementation is chosen here, once, when the package is imported.
 
 Owns: the choice between the native core and its pure-Python twin (`AIOPRODUCER_IMPL` = `native` or
-`pure`; unset = native where it is compiled). Must not know: sockets, policy, batching decisions.
+`pure`; unset = native where it is compiled). Not here: sockets, policy, batching decisions.
 
     _native.pyx / _pure.py   RecordBatchBuilder, murmur2, record_size_bound, single_record_request
     batch.py                 batch header, CRC, reader

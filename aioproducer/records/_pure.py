@@ -1,7 +1,7 @@
 """The pure-Python twin of the native core: same names, same bytes, no compiler needed.
 
 Owns: encoding of records (KIP-98 record format v2), the murmur2 hash, the request of a record that
-is sent directly. Must not know: compression, sockets.
+is sent directly. Not here: compression, sockets.
 
 How it stays quick: varints below 8192 come from a table; consecutive records of one millisecond
 share their encoded timestamp; a record is one `bytes.join`; records reach the buffer in `body()`,
@@ -221,7 +221,7 @@ class RecordBatchBuilder:
         before.release()
 
     def body(self) -> memoryview:
-        """The bytes of the records appended so far, a view of the buffer."""
+        """Return the bytes of the records appended so far, a view of the buffer."""
         if self._view is None:
             raise released_error()
         if self._pending:
@@ -241,7 +241,7 @@ def single_record_request(
     base_sequence: int,
     /,
 ) -> bytes:
-    """The Produce request of a builder's one record, not compressed and of no transaction.
+    """Return the Produce request of a builder's one record, not compressed and of no transaction.
 
     Args:
         front: what comes before the length of the batch; begins with the frame's size, to be set.
@@ -259,7 +259,7 @@ def single_record_request(
 
 
 def record_size_bound(key: Payload | None, value: Payload | None, headers: HeaderPairs, /) -> int:
-    """The most bytes one record can take in any batch, all varints included.
+    """Return the most bytes one record can take in any batch, all varints included.
 
     Java: `DefaultRecord.recordSizeUpperBound`.
     """
@@ -309,5 +309,5 @@ def murmur2(data: Payload) -> int:
 
 
 def murmur2_partition(key: Payload, partition_count: int, /) -> int:
-    """The partition Java's default partitioner gives `key` (`BuiltInPartitioner`)."""
+    """Return the partition Java's default partitioner gives `key` (`BuiltInPartitioner`)."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count

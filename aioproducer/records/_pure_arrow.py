@@ -1,6 +1,6 @@
 """The pure-Python twin of `_arrow.pyx`: the Arrow C data interface through ctypes.
 
-Owns: the C structures and their release, reading cells. Must not know: which types are allowed
+Owns: the C structures and their release, reading cells. Not here: which types are allowed
 (`arrow_layout.py`), how rows are sent. See `arrow.py` for the contract.
 
 Invariant: a capsule's structure is moved into memory of ours and released exactly once.
@@ -73,7 +73,7 @@ _Cell = Callable[[int], bytes | None]
 
 
 def _move(capsule: object, name: bytes, target: Any) -> None:
-    """Takes the structure out of a capsule, which then has nothing to release."""
+    """Take the structure out of a capsule, which then has nothing to release."""
     source = type(target).from_address(_pointer_in(capsule, name))
     ctypes.pointer(target)[0] = source
     source.release = None
@@ -118,7 +118,7 @@ class ArrowChunk(UnfilledRows):
         return self._length
 
     def close(self) -> None:
-        """Releases the array; the rows are gone."""
+        """Release the array; the rows are gone."""
         self._length = 0
         _release(self._array)
 
@@ -184,7 +184,7 @@ class ArrowSource:
             raise SerializationError(f"the Arrow stream failed: {reason}")
 
     def next(self) -> ArrowChunk | None:
-        """The next chunk; None when there are no more."""
+        """Return the next chunk; None when there are no more."""
         if self._busy:
             raise RuntimeError("an Arrow source gives one chunk at a time")
         array = _Array()
@@ -202,7 +202,7 @@ class ArrowSource:
         return ArrowChunk(array, self._plan) if array.release else None
 
     def close(self) -> None:
-        """Releases what is not read; while `next` runs elsewhere, when that has ended."""
+        """Release what is not read; while `next` runs elsewhere, when that has ended."""
         if self._busy:
             self._closing = True
             return
@@ -223,7 +223,7 @@ def _field(schema: Any) -> Field:
 
 
 def _nulls(array: Any) -> Callable[[int], bool]:
-    """Whether the value at an index, offsets included, is null."""
+    """Return whether the value at an index, offsets included, is null."""
     address = array.buffers[0] if array.null_count and array.n_buffers else None
     if not address:
         return lambda index: False
@@ -252,7 +252,7 @@ def _integers(address: int, width: int, signed: bool) -> Callable[[int], int]:
 
 
 def _cells(parent: Any, layout: Layout | None, needed: int) -> _Cell:
-    """Reads bytes by row."""
+    """Read bytes by row."""
     if layout is None or layout.kind is Kind.NULLS:
         return lambda row: None
     array = _child(parent, layout, needed)

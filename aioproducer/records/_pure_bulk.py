@@ -1,6 +1,6 @@
 """The pure-Python twin of `_bulk.pyx`: it keeps the same books, and writes nothing by itself.
 
-Owns: which rows a batch got. Must not know: anything else; see `bulk.py` for the contract. Without
+Owns: which rows a batch got. Not here: anything else; see `bulk.py` for the contract. Without
 native code nothing is gained by another way into a batch than the one `send()` takes.
 """
 
@@ -20,7 +20,7 @@ class Share:
         self._runs: list[list[int]] = []
 
     def add(self, row: int, index: int, /) -> None:
-        """Notes a record that was appended otherwise."""
+        """Note a record that was appended otherwise."""
         self.records += 1
         if self._runs:
             last = self._runs[-1]
@@ -60,7 +60,7 @@ class OpenBatches:
         """Rows that nothing else decides go to this partition while less than `room` is used."""
 
     def settle(self) -> int:
-        """Ends `stick`: nothing was used."""
+        """End `stick`: nothing was used."""
         return 0
 
 
@@ -76,6 +76,6 @@ def fill_items(
     budget: int,
     /,
 ) -> tuple[int, bool]:
-    """Leaves every row to the caller."""
+    """Leave every row to the caller."""
     del items, batches, partition, stop, number, timestamp_ms, size_limit, budget
     return start, True

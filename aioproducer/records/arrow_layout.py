@@ -1,7 +1,7 @@
 """Which Arrow columns make up a record, and how each lies in memory (Arrow C data interface).
 
-Owns: the choice of columns by name, what types they may have, the words that refuse others. Must
-not know: C structures, how values are read; the native reader and its twin share this.
+Owns: the choice of columns by name, what types they may have, the words that refuse others. Not
+here: C structures, how values are read; the native reader and its twin share this.
 
 Invariant: a `Plan` names only columns that exist and only types that both readers can read, so a
 wrong type is refused before the first row is read.
@@ -149,7 +149,7 @@ _WANTED = {
 
 
 def plan_columns(schema: Field, columns: ArrowColumns) -> Plan:
-    """Finds the columns.
+    """Find the columns.
 
     Raises:
         SerializationError: a column does not exist, exists twice, or has a type that cannot be
@@ -241,7 +241,7 @@ def _headers_layout(position: int, field: Field) -> Layout | None:
 
 
 def _type_name(field: Field) -> str:
-    """A type as Arrow's users call it."""
+    """Return a type as Arrow's users call it."""
     if field.dictionary is not None:
         return f"dictionary<{_type_name(field.dictionary)}>"
     code = field.format.partition(":")[0]

@@ -1,6 +1,6 @@
 """RecordBatch v2 (KIP-98): the header written in front of a built body.
 
-Owns: the header's values and the CRC. Must not know: how records are encoded, compression
+Owns: the header's values and the CRC. Not here: how records are encoded, compression
 libraries, sockets, policy. `reader.py` reads batches; its names are offered here too.
 
 Invariants: the body is never copied, so header and body travel as two buffers; an encoded batch
@@ -70,7 +70,7 @@ class EncodedBatch:
         return HEADER_SIZE + len(self.body)
 
     def restamped(self, producer_id: int, producer_epoch: int, base_sequence: int) -> EncodedBatch:
-        """The same records under another producer id, epoch and sequence (KIP-360)."""
+        """Return the same records under another producer id, epoch and sequence (KIP-360)."""
         _, _, leader_epoch, _, _ = FRONT.unpack_from(self.header)
         attributes, last_delta, base_timestamp, max_timestamp, *_ = TAIL.unpack_from(
             self.header, CRC_END
@@ -133,7 +133,7 @@ def encode_batch(
 def encode_single_record(
     builder: BatchBuilder, producer_id: int, producer_epoch: int, base_sequence: int
 ) -> EncodedBatch:
-    """A builder's records as a batch that is not compressed and of no transaction."""
+    """Return a builder's records as a batch that is not compressed and of no transaction."""
     return encode_batch(
         builder.body(),
         count=builder.count,

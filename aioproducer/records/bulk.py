@@ -1,7 +1,7 @@
 """Many records into open batches without a call for each: the contract, and the form in use.
 
 Owns: the contract of `_bulk.pyx` (native) and `_pure_bulk.py` (its twin), and the choice, which
-follows that of the native core. Must not know: how batches are opened or sent.
+follows that of the native core. Not here: how batches are opened or sent.
 
 `Share`          which rows of one call stand where in one batch
 `OpenBatches`    the batches of one topic that rows may be written to
@@ -30,7 +30,7 @@ class Rows(Protocol):
     """What `fill` and its kin are for: rows that are numbered from 0."""
 
     def topics(self, start: int, stop: int, /) -> list[str | None]:
-        """The topics that these rows name; None for rows that name none."""
+        """Return the topics that these rows name; None if they name none."""
         ...
 
     def fill(
@@ -44,7 +44,7 @@ class Rows(Protocol):
         budget: int,
         /,
     ) -> tuple[int, bool]:
-        """Writes rows, in order, as long as nothing has to be decided.
+        """Write rows, in order, as long as nothing has to be decided.
 
         Args:
             batches: the open batches of each topic of the last `topics()`, as those are numbered.

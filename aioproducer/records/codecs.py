@@ -1,7 +1,7 @@
 """Compression of batch bodies: gzip, snappy, lz4 and zstd, each imported when first asked for.
 
 Owns: the byte formats Kafka expects of each codec, their levels (KIP-390), bounds on what a
-decompression may yield. Must not know: batches, configuration files, threads.
+decompression may yield. Not here: batches, configuration files, threads.
 
 Invariants:
 - codecs hold no state two threads could spoil: `compress` may run in any thread;
@@ -242,7 +242,7 @@ class _Zstd:
             raise _malformed(self.type, error) from error
 
     def _decompress_unsized(self, data: _Data, max_bytes: int) -> bytes:
-        """Streams (Java's) do not tell their size: guess, and higher while it is too small."""
+        """Stream (Java's) do not tell their size: guess, and higher while it is too small."""
         room = 16 * len(data) + 65536
         while True:
             try:
@@ -282,7 +282,7 @@ _CODECS: dict[CompressionType, _Entry] = {
 
 @lru_cache(maxsize=64, typed=True)
 def codec_for(type_or_name: CompressionType | str, level: int | None = None) -> Codec:
-    """The codec of that type or Kafka name (`gzip`), with its library imported.
+    """Return the codec of that type or Kafka name (`gzip`), with its library imported.
 
     Args:
         type_or_name: a `CompressionType`, or `none`, `gzip`, `snappy`, `lz4`, `zstd`.

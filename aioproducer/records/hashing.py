@@ -1,7 +1,7 @@
 """Partition choice by hash where no native code is needed: librdkafka's CRC32, Java's `hashCode`.
 
 Owns: the arithmetic that keeps us compatible with librdkafka's `consistent` partitioner and with
-those of Kafka 0.8. Must not know: clusters, availability of partitions, the murmur2 hash (it lives
+those of Kafka 0.8. Not here: clusters, availability of partitions, the murmur2 hash (it lives
 in the two cores).
 """
 
@@ -26,7 +26,7 @@ def java_string_partition(key: bytes, partition_count: int) -> int:
 
 
 def java_bytes_partition(key: bytes, partition_count: int) -> int:
-    """The partition of 0.8's `ByteArrayPartitioner` (`java.util.Arrays.hashCode`)."""
+    """Return the partition of 0.8's `ByteArrayPartitioner` (`java.util.Arrays.hashCode`)."""
     return _magnitude(_polynomial(1, memoryview(key).cast("b"))) % partition_count
 
 

@@ -1,6 +1,6 @@
 """Where the fields of a RecordBatch v2 header stand (KIP-98; Java: DefaultRecordBatch).
 
-Owns: offsets, struct formats and attribute bits, for the writer and the reader. Must not know:
+Owns: offsets, struct formats and attribute bits, for the writer and the reader. Not here:
 anything else.
 
     base_offset i64 | length i32 | leader_epoch i32 | magic i8 | crc u32 |

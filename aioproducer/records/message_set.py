@@ -1,7 +1,7 @@
 """Message sets: how brokers before 0.11 take records (magic 0 and 1).
 
 Owns: the two old formats, the choice between them and RecordBatch v2 by the version of Produce, the
-conversion of a built body into them. Must not know: sockets, requests, policy.
+conversion of a built body into them. Not here: sockets, requests, policy.
 
     offset i64 | size i32 | crc u32 | magic i8 | attributes i8 | [timestamp i64 from magic 1] |
     key | value                                      (key and value: length i32, -1 for null)
@@ -45,7 +45,7 @@ MESSAGE_GROWTH = 27
 
 
 def magic_for(produce_version: int) -> int:
-    """The record format that a version of Produce carries (KIP-32, KIP-98)."""
+    """Return the record format that a version of Produce carries (KIP-32, KIP-98)."""
     if produce_version >= _FIRST_WITH_BATCHES:
         return MAGIC
     return 1 if produce_version >= _FIRST_WITH_TIMESTAMPS else 0
@@ -82,7 +82,7 @@ class EncodedMessageSet:
 
 
 def records_of(builder: BatchBuilder) -> list[DecodedRecord]:
-    """The records a builder has taken, their offsets counted from 0."""
+    """Return the records a builder has taken, their offsets counted from 0."""
     body = bytes(builder.body())
     whole = encode_batch(
         body,

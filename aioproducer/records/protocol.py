@@ -1,6 +1,6 @@
 """What the native core and its pure-Python twin both are: one Protocol, two implementations.
 
-Owns: the contract of a batch builder. Must not know: which implementation is in use, batch
+Owns: the contract of a batch builder. Not here: which implementation is in use, batch
 headers, compression, sockets.
 
 Invariants of every builder:
@@ -92,7 +92,7 @@ class BatchBuilder(Protocol):
         ...
 
     def body(self) -> memoryview:
-        """The bytes of the records appended so far, a view of the buffer.
+        """Return the bytes of the records appended so far, a view of the buffer.
 
         Raises:
             ValueError: the buffer was released.

@@ -1,7 +1,7 @@
 """Serializers: what turns keys and values into bytes.
 
 Owns: the public names, imported when first used; what a format needs beyond the standard library is
-imported when a serializer of it is made. Must not know: the producer, which only calls them.
+imported when a serializer of it is made. Not here: the producer, which only calls them.
 
     protocol     what a serializer is                json_text    JSON
     calling      how the producer calls it           models       Pydantic's models

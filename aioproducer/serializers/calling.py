@@ -1,7 +1,7 @@
 """How the producer calls serializers.
 
 Owns: what the options `key_serializer` and `value_serializer` may hold, the order of the two, the
-error that names the record's topic and part. Must not know: how long a wait may take.
+error that names the record's topic and part. Not here: how long a wait may take.
 
 Invariants
 - The key's serializer runs before the value's, as in Java's client, and both see the same headers.
@@ -33,7 +33,7 @@ Call = Callable[[Any, SerializationContext], Any]
 
 
 def is_plain(config: ProducerConfig) -> bool:
-    """Whether keys and values are sent as they are given."""
+    """Return whether keys and values are sent as they are given."""
     return all(
         serializer is None or type(serializer) is BytesSerializer
         for serializer in (config.key_serializer, config.value_serializer)
@@ -51,7 +51,7 @@ class RecordSerializers:
     def prepare(
         self, topic: str, key: Any, value: Any, headers: HeadersInput
     ) -> Prepared | UnfinishedRecord:
-        """The record's parts, or what has to be awaited for them.
+        """Return the record's parts, or an awaitable for them.
 
         Raises:
             SerializationError: a serializer failed, or the headers are no headers.
@@ -110,7 +110,7 @@ class UnfinishedRecord:
         return self._part
 
     def close(self) -> None:
-        """Gives it up before it was awaited."""
+        """Give it up before it was awaited."""
         give_up = getattr(self._made, "close", None) or getattr(self._made, "cancel", None)
         if give_up is not None:
             give_up()
@@ -149,14 +149,14 @@ def header_pairs(topic: str, headers: HeadersInput) -> HeaderPairs:
 
 
 def unchanging(part: Any) -> Any:
-    """A copy of a mutable buffer, which may change while a call waits."""
+    """Return a copy of a mutable buffer, which may change while a call waits."""
     if part.__class__ is bytes or part is None:
         return part
     return bytes(part) if isinstance(part, bytearray | memoryview) else part
 
 
 def call_of(serializer: Serializer | SerializerFunction) -> Call:
-    """How a serializer is called."""
+    """Return how a serializer is called."""
     if isinstance(serializer, Serializer):
         return serializer.serialize
     function = serializer

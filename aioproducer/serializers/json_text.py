@@ -1,7 +1,7 @@
 """JSON, by the quickest library at hand.
 
 Owns: the choice between msgspec, orjson and the standard library, and how they are made to agree.
-Must not know: schemas.
+Not here: schemas.
 
 Invariant: the three write equivalent JSON of None, bool, int, float, str, dict, list, tuple, set,
 dataclasses, enumerations, UUIDs, dates and times (RFC 3339, UTC as `Z`), `Decimal` (as text), bytes
@@ -48,7 +48,7 @@ class JsonSerializer:
         return None if data is None else self.encode(data, context)
 
     def encode(self, data: Any, context: SerializationContext) -> bytes:
-        """The JSON of anything, None included (`null`)."""
+        """Return the JSON of anything, None included (`null`)."""
         try:
             return self._encode(data)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:

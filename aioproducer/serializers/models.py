@@ -1,6 +1,6 @@
 """Pydantic: values that are checked against a type before they become JSON.
 
-Owns: the errors of a validation in our form. Must not know: schemas' registration.
+Owns: the errors of a validation in our form. Not here: schemas' registration.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PydanticSerializer:
 
 
 def _refusal(error: ValidationError, context: SerializationContext) -> SerializationError:
-    """The first thing that is wrong, and how many more there are, without the content."""
+    """Return the first validation error and the number of others, without the content."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     path = ".".join(str(step) for step in found[0]["loc"])
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""

@@ -1,7 +1,7 @@
 """Serializers of plain values, byte for byte those of Java's client.
 
 Owns: `org.apache.kafka.common.serialization`'s formats: numbers are big-endian, a UUID is its text.
-Must not know: the producer.
+Not here: the producer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a serializer is.
 
-Owns: the protocol, what a serializer is told of the record, the error it raises. Must not know:
+Owns: the protocol, what a serializer is told of the record, the error it raises. Not here:
 the producer, any single format.
 
 Invariants
@@ -52,7 +52,7 @@ class Serializer(Protocol):
     def serialize(
         self, data: Any, context: SerializationContext, /
     ) -> bytes | Awaitable[bytes | None] | None:
-        """The bytes of a key or value; None stands for null.
+        """Return the bytes of a key or value; None stands for null.
 
         Raises:
             SerializationError: it cannot be done; any other exception is wrapped into one.
@@ -75,5 +75,5 @@ def refusal(
 
 
 def type_refusal(context: SerializationContext, wanted: str, data: object) -> SerializationError:
-    """The error for data of a wrong type."""
+    """Return the error for data of a wrong type."""
     return refusal(context, f"must be {wanted} or None, not {type(data).__name__}")

@@ -1,6 +1,6 @@
 """A blocking serializer, sent to a thread.
 
-Owns: the hand-over. Must not know: what the serializer does.
+Owns: the hand-over. Not here: what the serializer does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ThreadedSerializer:
         return await made if isinstance(made, Awaitable) else made
 
     async def close(self) -> None:
-        """Closes the serializer, in a thread as well."""
+        """Close the serializer, in a thread as well."""
         if self._close is not None:
             loop = asyncio.get_running_loop()
             closed = await loop.run_in_executor(self._executor, self._close)
@@ -42,7 +42,7 @@ class ThreadedSerializer:
 def in_thread(
     serializer: Serializer | SerializerFunction, executor: Executor | None = None
 ) -> Serializer:
-    """A serializer that runs another one in a thread, so that it may block.
+    """Return a serializer that runs another one in a thread, so that it may block.
 
     `send_nowait` cannot use it, since it always waits. When the wait is given up, after
     `max_block_ms` or by a cancellation, the thread still runs to its end.

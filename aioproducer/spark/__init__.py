@@ -1,6 +1,6 @@
 """The PySpark data source `aioproducer`: DataFrames and streams into Kafka, and topics read back.
 
-Owns: the public names, imported when first used. Must not know: how records are sent; PySpark is
+Owns: the public names, imported when first used. Not here: how records are sent; PySpark is
 imported by `source.py`, `streaming.py`, `reader.py` and `metrics.py` alone.
 
     spark.dataSource.register(AioproducerSource), that is aioproducer.spark.register(spark)
@@ -39,7 +39,7 @@ __all__ = ["AioproducerSource", "BatchReport", "RowError", "batch_writer", "regi
 
 @hides_arguments
 def register(spark: SparkSession, *, options: Mapping[str, str] | None = None) -> None:
-    """Makes `format("aioproducer")` known to a session, Spark Connect's too.
+    """Make `format("aioproducer")` known to a session, Spark Connect's too.
 
     Spark finds the installed package by itself as well, unless one of all modules named `pyspark_*`
     cannot be imported; this call works always.

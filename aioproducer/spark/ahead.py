@@ -1,15 +1,15 @@
 """An iterator that blocks, read in a thread for a coroutine, one item ahead of it.
 
-Owns: the thread's work, how items and the leave to go on change sides. Must not know: what the
+Owns: the thread's work, how items and the leave to go on change sides. Not here: what the
 items are.
 
-The thread belongs to no loop: the first item is read while somebody makes sure of the loop that
-will ask for it. Neither a loop nor the interpreter waits for its end: its source may block.
+The thread belongs to no loop: the first item is read while the caller still prepares the loop that
+will request it. Neither a loop nor the interpreter waits for its end: its source may block.
 
 Invariants
 - One item is read ahead of the one that was taken last, never two.
-- The coroutine suspends for every item, also if it is there already: others have their turn.
-- After `stop()` nothing more is read; a read that blocks ends with its item, which nobody gets.
+- The coroutine suspends for every item, also if it is there already: other tasks have their turn.
+- After `stop()` nothing more is read; a read that blocks ends with its item, which is discarded.
 - The loop is woken only if it waits: a wake-up per item costs more than the item.
 """
 
@@ -54,15 +54,15 @@ class Ahead(Generic[_T]):
         self.stop()
 
     async def next(self) -> _T | None:
-        """The next item; None at the end, also when asked again.
+        """Return the next item; None at the end, also when asked again.
 
         Raises:
             Exception: what the iterator raised.
         """
         await asyncio.sleep(0)
         while not self._found:
-            # Set before the second look: whoever adds an item behind that one sees it, and wakes.
-            # A wake-up may come late, for an item that was found without it.
+            # Set before the second check: a thread that adds an item after that check sees it, and
+            # wakes. A wake-up may come late, for an item that was found without it.
             self._loop = asyncio.get_running_loop()
             self._waiter = self._loop.create_future()
             if not self._found:

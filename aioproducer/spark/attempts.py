@@ -1,11 +1,11 @@
 """One task's attempt at an epoch: whether it has to write, under which id, what it reports.
 
 Owns: the plan that travels to tasks and the result that travels back, the numbering of attempts in
-a worker process. Must not know: producers, rows.
+a worker process. Not here: producers, rows.
 
 Invariants
-- An id is used again only once a decision of the other parity lies behind it: until then the
-  driver may have to repeat its end, and could not tell any more how it ended.
+- An id is used again only after a decision of the other parity: until then the driver may have to
+  repeat its end, and could no longer find out how it ended.
 - Plans and results pickle, and hold nothing secret.
 """
 
@@ -27,7 +27,7 @@ from aioproducer.types import PreparedTransaction
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a driver found out before the tasks of an epoch.
+    """The plan of an epoch, made by the driver before its tasks.
 
     Attributes:
         prefix: names the query or job.
@@ -42,7 +42,7 @@ class Plan:
     decided_by: str | None = None
 
     def is_decided(self, epoch: int, owner: str) -> bool:
-        """Whether an epoch of this query or job is in Kafka already.
+        """Return whether an epoch of this query or job is in Kafka already.
 
         Raises:
             CheckpointBehindError: an even later one is.
@@ -70,7 +70,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What an attempt that succeeded tells the driver.
+    """The report of an attempt that succeeded, for the driver.
 
     Attributes:
         driver: the identity of the plan it worked for.
@@ -110,7 +110,7 @@ class AttemptNumbers:
         self._latest: dict[tuple[str, int], _Latest] = {}
 
     def next(self, prefix: str, owner: str, epoch: int, decided: int | None) -> tuple[str, int]:
-        """The name of the process, and a number that no attempt has whose end is not settled.
+        """Return the process's name, and a number that no attempt without a settled end has.
 
         Args:
             prefix: names the query or job.
@@ -131,7 +131,7 @@ class AttemptNumbers:
                 raise IllegalStateError(
                     f"epoch {epoch} is over: this process has worked for epoch {latest.epoch} since"
                 )
-            # Whoever repeats the ends of the last decision finds its ids as they were left.
+            # A retry of the last decision's ends finds its ids as they were left.
             is_behind = latest.owner == owner and decided is not None and decided > latest.epoch
             number = 0 if is_behind else latest.used
             self._latest[key] = _Latest(owner, epoch, number + 1)

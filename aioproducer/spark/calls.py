@@ -1,10 +1,10 @@
-"""Calls of drivers: a thread for them, and connections that go on to the next call.
+"""Calls of drivers: a thread for them, and connections that are kept for the next call.
 
-Owns: a loop with one client of coordinators, which of them live in this process. Must not know:
-what a call is about, PySpark.
+Owns: a loop with one client of coordinators, the list of those in this process. Not here: what a
+call is about, PySpark.
 
-Spark plans and commits the micro-batches of a query in a few Python workers that it uses again and
-again, each by itself: no call may rely on what another one has left, but its connections help.
+Spark plans and commits the micro-batches of a query in a few Python workers that it reuses, each by
+itself: no call may rely on state that another one has left, but its connections help.
 
 Invariants
 - A client whose call has failed is closed.
@@ -33,7 +33,7 @@ _JOIN_S: Final = 5.0
 
 
 class Caller:
-    """A client in a thread of its own; both run from now on.
+    """Return a client in its own thread; both run from now on.
 
     Args:
         config: connection and time limits.
@@ -48,18 +48,18 @@ class Caller:
         self._client: CoordinatorClient = self._thread.call(opened())
 
     def call(self, work: Callable[[CoordinatorClient], Coroutine[Any, Any, _T]]) -> _T:
-        """Does it in the thread, and waits for its end."""
+        """Do it in the thread, and waits for its end."""
         return self._thread.call(work(self._client))
 
     def close(self) -> None:
-        """Ends both."""
+        """End both."""
         with suppress(KafkaError):  # the thread has ended
             self._thread.call(self._client.close())
         self._thread.stop(_JOIN_S)
 
 
 class CallerPool(Pool[Caller]):
-    """Those that nobody uses."""
+    """Close those that no call uses."""
 
     def call(
         self,
@@ -67,12 +67,12 @@ class CallerPool(Pool[Caller]):
         config: ProducerConfig,
         work: Callable[[CoordinatorClient], Coroutine[Any, Any, _T]],
     ) -> _T:
-        """Does it over connections that an earlier call of this kind has left, or new ones.
+        """Run `work` over connections that an earlier call of this kind has left, or new ones.
 
         Args:
             kind: what `config` was made of; None to leave nothing.
             config: connection and time limits.
-            work: has time limits of its own.
+            work: has its time limits.
         """
         caller = (None if kind is None else self.take(kind)) or Caller(config)
         try:

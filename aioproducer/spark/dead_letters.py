@@ -1,8 +1,8 @@
 """A refused row as a record for the topic of refused rows.
 
-Owns: the headers that tell where it comes from, named as Kafka Connect names them
-(`DeadLetterQueueReporter`, KIP-298), and what is left of a record that is too large. Must not know:
-how it is sent.
+Owns: the headers with a row's origin, named as Kafka Connect names them
+(`DeadLetterQueueReporter`, KIP-298), and what is left of a record that is too large. Not here: how
+it is sent.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class DeadLetter(NamedTuple):
 
     whole: dict[str, Any]
     without_value: dict[str, Any]
-    """For a value that is too large for this topic as well: a header tells its size."""
+    """A record for a value that is too large for this topic as well: a header has its size."""
 
 
 def dead_letter(
     row: Row | None, failed: FailedRecord, topic: str | None, spark_partition: int
 ) -> DeadLetter:
-    """Makes the record.
+    """Make the record.
 
     Args:
         row: the row as a record; None where it cannot be read.

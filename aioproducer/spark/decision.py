@@ -1,6 +1,6 @@
-"""What is decided about an epoch, and how that fits into the metadata of consumer offsets.
+"""The record of a decision about an epoch, and how it fits into the metadata of consumer offsets.
 
-Owns: transactional ids, the parts of an epoch, the record of a decision as text. Must not know:
+Owns: transactional ids, the parts of an epoch, the record of a decision as text. Not here:
 where it is kept, Kafka's requests.
 
     parts, in columns --> differences as varints --> zlib --> base 85 --> pieces of 4,096 characters
@@ -8,8 +8,8 @@ where it is kept, Kafka's requests.
 Each column changes little from one part to the next, so a part costs about five characters.
 
 Invariants
-- Whoever has the prefix and the record can name every transaction of the epoch.
-- A record that is not whole is refused: no part is ever left out silently.
+- The prefix and the record suffice to name every transaction of the epoch.
+- An incomplete record is refused: no part is ever left out silently.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TransactionNames:
         <prefix>-w<worker>-<parity>-<number>  one of a worker's attempts in an even or odd epoch
 
     The parity keeps an epoch from using the ids of the one before it, whose ends may have to be
-    repeated yet; the number keeps attempts of one epoch apart.
+    repeated; the number keeps attempts of one epoch apart.
     """
 
     prefix: str
@@ -54,15 +54,15 @@ class TransactionNames:
 
     @property
     def workers(self) -> str:
-        """What the ids of all attempts begin with."""
+        """The common start of the ids of all attempts."""
         return f"{self.prefix}-w"
 
     def attempt(self, worker: str, epoch: int, number: int) -> str:
-        """The id of one attempt; `worker` is 16 hexadecimal digits."""
+        """Return the id of one attempt; `worker` is 16 hexadecimal digits."""
         return f"{self.workers}{worker}-{epoch % 2}-{number}"
 
     def read(self, name: str) -> tuple[str, int] | None:
-        """The worker and the number of an attempt's id; None for any other id."""
+        """Return the worker and the number of an attempt's id; None for any other id."""
         digits = WORKER_BYTES * 2
         pattern = rf"{re.escape(self.workers)}([0-9a-f]{{{digits}}})-[01]-(\d+)"
         found = re.fullmatch(pattern, name)
@@ -71,7 +71,7 @@ class TransactionNames:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one task contributes to an epoch.
+    """The contribution of one task to an epoch.
 
     Attributes:
         partition: the Spark partition.
@@ -100,7 +100,7 @@ class Decision:
 
 
 def encode(decision: Decision, names: TransactionNames) -> list[str]:
-    """The record, in as many pieces as needed."""
+    """Return the record, in as many pieces as needed."""
     parts = sorted(decision.parts, key=lambda part: part.partition)
     workers: dict[str, int] = {}
     rows: list[tuple[int, ...]] = []
@@ -135,7 +135,7 @@ def encode(decision: Decision, names: TransactionNames) -> list[str]:
 
 
 def decode(epoch: int, pieces: Mapping[int, str | None], names: TransactionNames) -> Decision:
-    """The decision whose pieces these are, by their number; others may lie beside them.
+    """Return the decision in these numbered pieces; others may be present beside them.
 
     Raises:
         DecisionRecordError: they are not what `encode` gave.
@@ -144,9 +144,9 @@ def decode(epoch: int, pieces: Mapping[int, str | None], names: TransactionNames
         return _decode(epoch, pieces, names)
     except (ValueError, LookupError, zlib.error) as error:
         raise DecisionRecordError(
-            f"what stands for epoch {epoch} of {names.prefix!r} is no record of it: {error}",
-            advice="Nobody else may commit offsets of that group; to begin anew, choose another "
-            "transactional.id.prefix.",
+            f"the record of epoch {epoch} of {names.prefix!r} cannot be read: {error}",
+            advice="No other program may commit offsets of that group; to begin anew, choose "
+            "another transactional.id.prefix.",
             epoch=epoch,
         ) from error
 
@@ -202,7 +202,7 @@ def _summed(differences: Iterable[int]) -> list[int]:
 
 
 def _numbers(content: bytes, at: int) -> Iterator[tuple[int, int]]:
-    """The numbers from a place on, each with the place behind it."""
+    """Yield the numbers from an offset on, each with the offset after it."""
     number = shift = 0
     for end, byte in enumerate(content[at:], at + 1):
         number |= (byte & 0x7F) << shift

@@ -40,7 +40,7 @@ _PLACE: Final = TaskPlace(0, 0)
 class DirectEpochs:
     """The driver of one query while it writes by itself; used by one thread at a time.
 
-    Whoever plans an epoch under the same prefix shuts this driver out: its next epoch then ends
+    Planning an epoch under the same prefix fences this driver: its next epoch then ends
     with a `SupersededError`. Call `leave` before this process lets tasks write an epoch.
     """
 
@@ -118,7 +118,7 @@ class DirectEpochs:
             return self._producer, self._decided
         self.leave()
         for _ in range(_TRIES):
-            # Settles what others have left; then nobody may have decided before the producer began.
+            # Settles what other drivers have left; then none may have decided before this began.
             settled = plan.driver().plan()
             producer = Producer(plan.config(), transactional_id=f"{plan.prefix}-driver")
             producer.start()

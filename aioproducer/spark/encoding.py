@@ -85,7 +85,7 @@ def encode_batches(
 
     Raises:
         RowError: A row does not fit the schema.
-        SchemaRegistryError: The registry does not know the schema, or cannot be asked.
+        SchemaRegistryError: The schema is not in the registry, or the registry cannot be reached.
     """
     first = 0
     for batch in batches:
@@ -118,7 +118,7 @@ def _encoded(
 
 
 class _Encoder:
-    """A serializer and the registry it asks, in a loop of their own."""
+    """Return a serializer and its registry client, in their own loop."""
 
     def __init__(self, part: EncodedPart, registry: Mapping[str, Any]) -> None:
         self._part = part

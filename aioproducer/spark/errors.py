@@ -1,9 +1,9 @@
-"""What can go wrong with exactly once, beyond what Kafka says.
+"""Errors of exactly-once writes, in addition to Kafka's.
 
-Owns: these error classes, under the package's one hierarchy. Must not know: Spark.
+Owns: these error classes, under the package's one hierarchy. Not here: Spark.
 
-Invariant: each says by itself what is in Kafka, what is not, and what to do: a driver prints little
-more than its text.
+Invariant: each text says what is in Kafka, what is not, and what to do: a driver prints little more
+than the text.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class EpochLostError(ExactlyOnceError):
     """Transactions of a decided epoch were aborted by the brokers: their rows are missing.
 
     Attributes:
-        partitions: the Spark partitions whose rows are missing, sorted.
-        rows: how many rows these are.
+        partitions: the Spark partitions with missing rows, sorted.
+        rows: the number of missing rows.
     """
 
     partitions: tuple[int, ...] = ()
@@ -60,14 +60,14 @@ class EpochLostError(ExactlyOnceError):
 
     @classmethod
     def of(cls, epoch: int, partitions: Sequence[int], rows: int, parts: int) -> EpochLostError:
-        """The error for some partitions of an epoch that has so many `parts`."""
+        """Return the error for some partitions of an epoch that has so many `parts`."""
         names = ", ".join(map(str, sorted(partitions)))
         error = cls(
             f"epoch {epoch} was decided, but {len(partitions)} of its {parts} transactions cannot "
             f"be committed any more: the {rows} rows of Spark partitions {names} are not in "
             "Kafka, all its other rows are; its recovery took longer than transaction_timeout_ms",
             advice="Write these rows again by other means, or decide to go without them; then "
-            f"start once with accept.lost.epoch={epoch}, which goes on behind it.",
+            f"start once with accept.lost.epoch={epoch}, which continues after it.",
             epoch=epoch,
         )
         error.partitions, error.rows = tuple(sorted(partitions)), rows
@@ -77,8 +77,8 @@ class EpochLostError(ExactlyOnceError):
 class EpochOverError(ExactlyOnceError):
     """A task began when its epoch was over for its driver; the task has written nothing.
 
-    The driver had given up or decided, and the task is a straggler, whose error Spark hides;
-    or another query or job with the same prefix has taken over, which ends this one.
+    The driver had given up or decided, and Spark hides the error of such a late task; or
+    another query or job with the same prefix has taken over, which ends this one.
     """
 
     advice: str | None = (
@@ -88,13 +88,13 @@ class EpochOverError(ExactlyOnceError):
 
 
 class SupersededError(ExactlyOnceError):
-    """Another driver has taken over; this one has published nothing that the other does not know.
+    """Another driver has taken over; everything this one has published is known to the other.
 
     Two queries or jobs with the same checkpoint or transactional.id.prefix end like this.
     """
 
     advice: str | None = (
-        "Stop one of the two, or give each a checkpoint and transactional.id.prefix of its own."
+        "Stop one of the two, or give each its own checkpoint and transactional.id.prefix."
     )
 
 

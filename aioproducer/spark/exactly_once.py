@@ -1,11 +1,11 @@
 """Exactly once for synchronous callers: what writers on the driver and in tasks call.
 
-Owns: a task's producer, names made from checkpoints and jobs. Must not know: Spark; the order of
+Owns: a task's producer, names made from checkpoints and jobs. Not here: Spark; the order of
 things is `two_phase`'s.
 
 Invariants
-- No call of the driver needs what another one has learnt: Spark makes the calls of one epoch in
-  different processes. What goes on from one to the next are connections.
+- No call of the driver needs the results of another one: Spark makes the calls of one epoch in
+  different processes. Only connections are kept from one to the next.
 - A task's producer goes on to the next attempt only with its transaction prepared; any other end
   closes it.
 - An attempt writes only if its driver had neither decided nor given up when it had its identity.
@@ -49,7 +49,7 @@ __all__ = [
 _T = TypeVar("_T")
 
 DEFAULT_TRANSACTION_TIMEOUT_MS = 900_000
-"""What brokers allow at most (`transaction.max.timeout.ms`), unless they are told otherwise.
+"""The brokers' default limit (`transaction.max.timeout.ms`).
 
 It is how long a recovery may take; what is left open otherwise is aborted by the next plan.
 """
@@ -58,13 +58,13 @@ JOB_EPOCH = 0
 
 
 def prefix_for_checkpoint(location: str) -> str:
-    """A `transactional.id.prefix` for the query with this checkpoint; `file:/c` is `/c`."""
+    """Return a `transactional.id.prefix` for the query with this checkpoint; `file:/c` is `/c`."""
     local = re.sub(r"^file:/+|^/+", "/", location)
     return f"aioproducer-{_digest(local.rstrip('/'))}"
 
 
 def prefix_for_job(job_id: str, base: str = "aioproducer-job") -> str:
-    """A `transactional.id.prefix` for one job: each remembers whether it was decided."""
+    """Return a `transactional.id.prefix` for one job: each remembers whether it was decided."""
     return f"{base}-{_digest(job_id)}"
 
 
@@ -73,15 +73,15 @@ def _digest(name: str) -> str:
 
 
 class ExactlyOnce:
-    """The driver's side of one query or job; every instance with these arguments will do.
+    """The driver's side of one query or job; all instances with these arguments are equivalent.
 
     Args:
         config: no `transactional_id`; its connection, time limits and `transaction_timeout_ms`.
         prefix: names the query or job; no other may have it, or one that begins with it.
         marker_topic: an existing topic, whose partitions decisions are kept for.
-        accept_lost: an epoch whose loss somebody has decided to live with.
+        accept_lost: an epoch whose loss has been accepted.
         kind: what connections are kept by between calls; None to close them.
-        used_once: this is the only plan with `prefix`, of all times.
+        used_once: this is the only plan with `prefix`, ever.
         topic_timeout_s: how long a missing marker topic is waited for; None for `max_block_ms`.
     """
 
@@ -176,17 +176,17 @@ class TaskAttempt:
 
     @property
     def producer(self) -> Producer:
-        """What to write with; its transaction is open."""
+        """The producer to write with; its transaction is open."""
         if self._producer is None:
             raise IllegalStateError("this epoch is in Kafka already: there is nothing to write")
         return self._producer
 
     def skip(self) -> TaskResult:
-        """The result where `is_decided`."""
+        """Return the result where `is_decided`."""
         return TaskResult(self._plan.driver, self._epoch, self._owner, skipped=True)
 
     def prepare(self, *, rows: int) -> TaskResult:
-        """Waits for every record; what it returns is for the driver's `commit`.
+        """Wait for every record; what it returns is for the driver's `commit`.
 
         Raises:
             TransactionAbortableError: some record was lost.
@@ -208,15 +208,15 @@ class TaskAttempt:
         return self
 
     def _refuse_if_over(self, producer: Producer) -> None:
-        """Looks whether anybody will end what this attempt writes.
+        """Raise unless a driver will still end what this attempt writes.
 
-        A cancelled task may run on for a while, or begin only then. A driver that gives up says so
-        first and shuts out all attempts it can see then; an attempt is seen first, and then looks:
-        one of the two always notices the other.
+        A cancelled task may run on for a while, or begin only then. A driver that gives up records
+        so first and fences all attempts it can see then; an attempt becomes visible first, and then
+        checks: one of the two always notices the other.
         """
 
         async def looking(client: CoordinatorClient) -> bool:
-            # One that was cut off would tell what was.
+            # A broker that was cut off would answer with an old state.
             client.forget_coordinators()
             return await is_over(client, self._plan.driver)
 
@@ -272,7 +272,7 @@ class TaskAttempt:
 
 
 def _give_back(producer: Producer, error: BaseException) -> None:
-    """Closes the producer of an attempt that has failed with this error."""
+    """Close the producer of an attempt that has failed with this error."""
     try:
         producer.close(0)
     except KafkaError as problem:

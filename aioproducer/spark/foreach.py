@@ -34,11 +34,11 @@ _LONGEST_PAUSE: Final = 64
 
 
 class BatchReport(NamedTuple):
-    """What became of a micro-batch.
+    """The result of a micro-batch.
 
     Attributes:
         batch: Its number.
-        by_driver: Whether the driver has written it itself. Otherwise tasks have, whose counts are
+        by_driver: Whether the driver has written it itself. If not, tasks have: their counts are
             in the workers' logs, and those below are None.
         rows: Rows that were written; 0 also where the micro-batch was in Kafka already.
         bytes: Bytes of the Arrow columns.
@@ -65,7 +65,7 @@ def batch_writer(
     max_bytes: int = MAX_BYTES,
     on_batch: Callable[[BatchReport], None] | None = None,
 ) -> Callable[[DataFrame, int], None]:
-    """What `df.writeStream.foreachBatch(...)` takes: it writes each micro-batch to Kafka.
+    """Return a function for `df.writeStream.foreachBatch(...)` that writes micro-batches to Kafka.
 
     Up to `max_rows` and `max_bytes` the driver writes a micro-batch itself, by a producer that
     stays connected; larger ones are written by tasks. With `delivery.guarantee=exactly-once` one
@@ -94,7 +94,7 @@ def batch_writer(
         raise ConfigError("delivery.guarantee=exactly-once needs the argument query")
     for name in ("job.id", "job.epoch"):
         if name in parsed.own:
-            raise ConfigError(f"{name} cannot be given: each micro-batch is a job of its own")
+            raise ConfigError(f"{name} cannot be given: each micro-batch is its own job")
     job = query if exactly_once else None
     return _BatchWriter(dict(options), parsed, job, (max_rows, max_bytes), on_batch)
 

@@ -1,17 +1,17 @@
-"""Where decisions are kept: offsets of a consumer group, written in the driver's transactions.
+"""Storage of decisions: offsets of a consumer group, written in the driver's transactions.
 
-Owns: the requests for that, and which refusal means that another driver has taken over. Must not
-know: what a decision leads to.
+Owns: the requests for that, and which refusal means that another driver has taken over. Not here:
+what a decision leads to.
 
     group <prefix>           partition i of the marker topic: offset = epoch + 1, metadata = piece i
     group <prefix>-settled   partition 0: the same epoch, its owner, once every end is acknowledged
 
 Invariants
 - A decision is written under the identity its epoch was planned with, so never by a driver that
-  another one has shut out meanwhile.
+  was fenced in the meantime.
 - Offsets are read only after the identity was renewed: no transaction that may change them is left.
-- `settled` saves work; it may lag behind, and is never believed for a later epoch than decided. A
-  prefix that is used once has none: hardly anybody comes later whom it could save work.
+- `settled` saves work; it may be out of date, and never counts for a later epoch than decided. A
+  prefix that is used once has none: it would rarely save work.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Ledger(TransactionAdmin):
         config: connection, time limits, `transaction_timeout_ms`.
         prefix: names the query or job; see `TransactionNames`.
         marker_topic: an existing topic, of which only the name and the partition count matter.
-        client: somebody else's connections, which stay open; its own when left out.
-        used_once: nobody has planned with this prefix before, and nobody will again.
+        client: shared connections, which stay open; the ledger makes its own without.
+        used_once: the prefix has not been planned with before, and will not be again.
         topic_timeout_s: how long a missing marker topic is waited for; None for `max_block_ms`.
     """
 
@@ -96,22 +96,22 @@ class Ledger(TransactionAdmin):
         self._topic_timeout_s = topic_timeout_s
 
     async def close(self) -> None:
-        """Closes connections of its own; safe to call again."""
+        """Close the ledger's own connections; safe to call again."""
         if self._lent is None:
             await super().close()
         self._client = None
 
     async def find_driver(self) -> None:
-        """Finds out beside other questions who is to be asked to `take_over`."""
+        """Find the coordinator for `take_over`; other requests run meanwhile."""
         await self._asks().find_coordinators(CoordinatorKind.TRANSACTION, [self.names.driver])
 
     async def find_groups(self) -> None:
-        """Finds out beside other questions who keeps decisions."""
+        """Find the coordinator of the group that keeps decisions; other requests run meanwhile."""
         groups = [self.names.prefix] if self.used_once else [self.names.prefix, self._settled_group]
         await self._asks().find_coordinators(CoordinatorKind.GROUP, groups)
 
     async def take_over(self) -> PreparedTransaction:
-        """Shuts out every other driver; returns what this one's decision will be ended by."""
+        """Shut out every other driver; return what this one's decision will be ended by."""
         asks = self._asks()
         timeout_ms = self._config.transaction_timeout_ms
         identity = await asks.ask(questions.take_over(self.names.driver, timeout_ms))
@@ -119,10 +119,10 @@ class Ledger(TransactionAdmin):
         return PreparedTransaction(self.names.driver, *identity, transaction_version=version)
 
     async def give_up(self, driver: PreparedTransaction) -> PreparedTransaction | None:
-        """Makes sure that this identity decides nothing any more.
+        """Fence this identity, so that it decides nothing any more.
 
         Returns:
-            The one that could now; None if somebody had taken over before.
+            The identity that could decide now; None if another driver had taken over before.
         """
         identity = ProducerIdentity(driver.producer_id, driver.epoch)
         timeout_ms = self._config.transaction_timeout_ms
@@ -134,7 +134,7 @@ class Ledger(TransactionAdmin):
         return replace(driver, producer_id=renewed.producer_id, epoch=renewed.epoch)
 
     async def partition_count(self) -> int:
-        """How many partitions the marker topic has; waits for it to exist.
+        """Return the number of partitions of the marker topic; wait for it to exist.
 
         Raises:
             UnknownTopicOrPartitionError: it does not, and a time limit is given.
@@ -159,7 +159,7 @@ class Ledger(TransactionAdmin):
     async def open_attempts(
         self, beside: Iterable[Part] = (), *, idle: bool = False
     ) -> list[TransactionDescription]:
-        """The open transactions of this prefix's tasks, beside some that are known.
+        """Return the open transactions of this prefix's tasks, beside some that are known.
 
         With `idle` also attempts that have their identity and have written nothing yet.
         """
@@ -172,10 +172,10 @@ class Ledger(TransactionAdmin):
         return [each for each in described.values() if each.state in states]
 
     async def not_prepared(self, parts: Iterable[Part]) -> list[Part]:
-        """Those whose transactions have ended."""
+        """Return the transactions that have ended."""
         asked = [part for part in parts if not part.transaction.empty]
         names = [part.transaction.transactional_id for part in asked]
-        # A connection carries one answer after the other: who is asked next is found by the way.
+        # A connection answers one request after the other: the next coordinator is found meanwhile.
         both = [self.names.driver, *names]
         await self._asks().find_coordinators(CoordinatorKind.TRANSACTION, both)
         found = await self._described(names)
@@ -186,15 +186,15 @@ class Ledger(TransactionAdmin):
         return [part for part in asked if fate(part.transaction) is not Fate.OPEN]
 
     async def abort_orphan(self, found: TransactionDescription) -> None:
-        """Aborts one, if it is open still; else the next plan does, or the broker's timeout."""
+        """Abort one, if it is open still; else the next plan does, or the broker's timeout."""
         try:
             if await self._aborted(found):
-                _log.info("shut out %s, which nobody can decide", found.transactional_id)
+                _log.info("shut out %s, which no driver can decide", found.transactional_id)
         except KafkaError as error:
             _log.warning("%s was not aborted: %s", found.transactional_id, error)
 
     async def last_decision(self) -> Decision | None:
-        """The last epoch that was decided; None for none, or none that brokers remember."""
+        """Return the last epoch that was decided; None for none, or none that brokers remember."""
         found = await self._asks().ask(questions.committed(self.names.prefix, None))
         last = max((each.offset for each in found.values()), default=0)
         if last == 0:
@@ -209,15 +209,15 @@ class Ledger(TransactionAdmin):
         return decode(last - 1, pieces, self.names)
 
     async def decide(self, driver: PreparedTransaction, decision: Decision) -> None:
-        """Writes a decision; returns when it is there for good.
+        """Write a decision; return when it is durable.
 
-        Its transaction begins no sooner than it can be ended: a driver that was shut out and gives
-        up aborts what is open under the id, since coordinators compare epochs only otherwise.
+        Its transaction begins no sooner than it can be ended: a fenced driver that gives up
+        aborts what is open under the id, since coordinators compare epochs only otherwise.
 
         Raises:
             SupersededError: another driver has taken over, or an earlier call has decided.
             DecisionRecordError: there is no room for it.
-            DecisionUnknownError: nobody has said.
+            DecisionUnknownError: no broker has confirmed or denied it.
         """
         await self._propose(driver, decision)
         await self._end(driver, decision.epoch)
@@ -251,7 +251,7 @@ class Ledger(TransactionAdmin):
             PreparedTransactionEndedError,
             PreparedTransactionUnknownError,
         ) as error:
-            # Whoever takes over aborts what was proposed; else only the transaction's timeout does.
+            # The next driver aborts what was proposed; else the transaction's timeout does.
             raise superseded(epoch) from error
         except KafkaTimeoutError as error:
             raise DecisionUnknownError(
@@ -265,7 +265,7 @@ class Ledger(TransactionAdmin):
         return last, last is not None and _settled(last) in found.values()
 
     async def settle(self, decision: Decision) -> None:
-        """Every end of the decision was acknowledged: nobody has to repeat them."""
+        """Record that every end of the decision was acknowledged and need not be repeated."""
         if self.used_once:
             return
         try:
@@ -274,15 +274,15 @@ class Ledger(TransactionAdmin):
                 questions.commit(self._settled_group, {place: _settled(decision)})
             )
         except KafkaError as error:
-            _log.info("epoch %d will be looked at once more: %s", decision.epoch, error)
+            _log.info("epoch %d will be checked once more: %s", decision.epoch, error)
 
     # -- private ---------------------------------------------------------------------------------
 
     def _new_client(self) -> CoordinatorClient:
         if self._lent is None:
             return super()._new_client()
-        # Who coordinates is asked in each call: an old answer may lead to a broker that was cut
-        # off, and has not noticed yet that another one decides.
+        # The coordinator is looked up in each call: a cached one may be a broker that was cut off,
+        # and has not noticed yet that another broker coordinates.
         self._lent.forget_coordinators()
         return self._lent
 
@@ -291,13 +291,13 @@ class Ledger(TransactionAdmin):
         return f"{self.names.prefix}-settled"
 
     async def _described(self, names: Iterable[str]) -> dict[str, TransactionDescription]:
-        """What coordinators know of some transactional ids; those they do not know are left out."""
+        """Return the coordinators' descriptions of transactional ids; unknown ids are left out."""
         kind = CoordinatorKind.TRANSACTION
         return await self._asks().ask_coordinators(kind, names, questions.describe_each)
 
 
 async def is_over(asks: CoordinatorClient, driver: PreparedTransaction) -> bool:
-    """Whether the driver with this identity has decided or given up, or was shut out."""
+    """Return whether the driver with this identity has decided or given up, or was fenced."""
     found = await asks.ask(questions.describe(driver.transactional_id))
     identity = (driver.producer_id, driver.epoch)
     return found is None or found.state != _IDLE or (found.producer_id, found.epoch) != identity
@@ -308,7 +308,7 @@ def _settled(decision: Decision) -> OffsetAndMetadata:
 
 
 def superseded(epoch: int) -> SupersededError:
-    """The error of a driver that another one has shut out."""
+    """Return the error of a driver that another driver has fenced."""
     return SupersededError(
         f"another driver has taken over while epoch {epoch} was written, that of another query or "
         "job with this transactional.id.prefix; what becomes of the epoch is up to that one",

@@ -113,7 +113,7 @@ class QueryMetrics(StreamingQueryListener):
         )
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Forget the query."""
+        """Remove the query."""
         self._fed.pop(str(event.runId), None)
 
 

@@ -1,14 +1,14 @@
 """The options of the data source: Spark's strings, checked on the driver.
 
 Owns: our own options (`OWN_OPTIONS`), which of them fit together, how `kafka.*` become a
-`ProducerConfig`, where secrets come from. Must not know: PySpark, columns, connections.
+`ProducerConfig`, where secrets come from. Not here: PySpark, columns, connections.
 
 Invariants
-- An option that may have been meant for us and that nobody knows is refused, with the nearest name
-  that is known; any other is Spark's, such as `queryName`, and is ignored (`_is_ours`).
+- An unknown option that may have been meant for us is refused, with the nearest name that is known;
+  any other is Spark's, such as `queryName`, and is ignored (`_is_ours`).
 - No error quotes the value of an option: it may be a secret in the wrong place.
 - What is pickled for the executors are the strings as given: a secret taken from the environment
-  (`kafka.<name>.env`) is read where the producer is made and travels nowhere.
+  (`kafka.<name>.env`) is read where the producer is made and is never sent.
 - No `repr` shows a secret.
 """
 
@@ -32,7 +32,7 @@ _SERVERS: Final = "bootstrap.servers"
 
 
 class Guarantee(Enum):
-    """What `delivery.guarantee` may be."""
+    """The values of `delivery.guarantee`."""
 
     AT_LEAST_ONCE = "at-least-once"
     """Every row is written, once unless Spark runs its task or batch again."""
@@ -48,7 +48,7 @@ class OwnOption(NamedTuple):
     Attributes:
         name: as users write it; Spark and we ignore its case.
         used: where it counts: `write`, `stream`, `read`, several separated by blanks.
-        default: what holds without it, in words.
+        default: the default, as text.
         doc: what it does.
     """
 
@@ -97,7 +97,7 @@ OWN_OPTIONS: Final = (
         "accept.lost.epoch",
         "write stream",
         "none",
-        "After an `EpochLostError`: the epoch that somebody decided to go on without.",
+        "After an `EpochLostError`: the epoch whose loss has been accepted.",
     ),
     OwnOption(
         "dead.letter.topic",
@@ -161,7 +161,7 @@ _FIRST_WORDS: Final = {name.split(".")[0] for name in _BY_NAME if "." in name}
 _OURS: Final = {
     "key.serializer": "the types of the columns decide: binary, or string as UTF-8",
     "value.serializer": "the types of the columns decide: binary, or string as UTF-8",
-    "transactional.id": "give transactional.id.prefix: every task needs an id of its own",
+    "transactional.id": "give transactional.id.prefix: every task needs its own id",
 }
 """Producer options that the data source has to set itself."""
 
@@ -207,7 +207,7 @@ class SourceOptions:
     @classmethod
     @hides_arguments
     def parse(cls, options: Mapping[str, str], use: str) -> Self:
-        """Sorts and checks the options.
+        """Sort and check the options.
 
         Args:
             options: as Spark gives them.
@@ -253,17 +253,17 @@ class SourceOptions:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What holds for every row."""
+        """The destination and the columns, equal for every row."""
         return Guarantee(self.own.get("delivery.guarantee", Guarantee.AT_LEAST_ONCE.value).lower())
 
     @property
     def topic_timeout_s(self) -> float:
-        """How long a missing topic is waited for."""
+        """The wait for a missing topic, in seconds."""
         return int(self.own.get("topic.timeout.ms", "10000")) / 1000
 
     @property
     def dead_letter_topic(self) -> str | None:
-        """Where refused rows go."""
+        """The topic of refused rows."""
         return self.own.get("dead.letter.topic")
 
     @property
@@ -272,7 +272,7 @@ class SourceOptions:
         return _flag(self.own, "includeHeaders", "true")
 
     def registry(self) -> dict[str, Any]:
-        """The arguments of this process's `SchemaRegistry`, and `auto_register`.
+        """Return the arguments of this process's `SchemaRegistry`, and `auto_register`.
 
         Raises:
             ConfigError: A variable of the environment is missing, or is no `user:password`.
@@ -296,7 +296,7 @@ class SourceOptions:
 
     @hides_arguments
     def config(self, **options: Any) -> ProducerConfig:
-        """The producer's options in this process; `options` overrule them.
+        """Return the producer's options in this process; `options` overrule them.
 
         Raises:
             ConfigError: a variable of the environment is missing, or options contradict.
@@ -325,7 +325,7 @@ class SourceOptions:
             return ProducerConfig.from_properties(defaults | given)
 
     def _check_formats(self) -> None:
-        """What is encoded by a schema registry."""
+        """Return the parts that a schema registry encodes."""
         for flag in ("auto.register.schemas", "includeHeaders"):
             _flag(self.own, flag, "true")
         formats = [part for part in ("key", "value") if f"{part}.format" in self.own]
@@ -347,10 +347,10 @@ class SourceOptions:
     def _check(self) -> None:
         """Everything that can be known to be wrong before a connection is made."""
         variables = [value for name, value in self.kafka.items() if name.endswith(FROM_ENVIRONMENT)]
-        # A driver need not know the executors' secrets: any text does for the check.
+        # A driver may lack the executors' secrets: any text does for the check.
         config = self._config({**dict.fromkeys(variables, "unknown"), **os.environ})
         if config.acks_value == 0:
-            raise ConfigError("kafka.acks=0 cannot tell whether a row was written; no guarantee")
+            raise ConfigError("kafka.acks=0 cannot show whether a row was written; no guarantee")
         try:
             guarantee = self.guarantee
         except ValueError:
@@ -443,7 +443,7 @@ def _check_kafka(name: str) -> None:
 
 
 def _shown_variable(name: str) -> str:
-    """Return the words for a variable; what does not look like one may be the secret itself."""
+    """Quote the name of a variable; text that is not like one may be the secret itself."""
     if VARIABLE.fullmatch(name):
         return f"the environment variable {name!r},"
     return "no environment variable in capital letters: its value is the name of a variable,"

@@ -1,13 +1,13 @@
-"""What the driver decides before the tasks of a write, and every task is told.
+"""Decisions of the driver before the tasks of a write, sent to every task.
 
 Owns: the checks that need no cluster, the names that transactions go by, how exactly once begins
-and ends. Must not know: PySpark, how rows are sent, how a decision is made (`exactly_once.py`).
+and ends. Not here: PySpark, how rows are sent, how a decision is made (`exactly_once.py`).
 
 Invariants
 - A plan pickles, and its secrets are those the user wrote into the options.
-- A stream is called exactly once only with a checkpoint, by which its decisions are found again. A
-  batch job without a name gets one that is used once: if its driver dies between the decision and
-  the ends, nobody finishes it, and brokers abort what is left when its time is over.
+- A stream is exactly once only with a checkpoint, by which its decisions are found again. A batch
+  job without a name gets one that is used once: if its driver crashes between the decision and the
+  ends, no driver finishes it, and brokers abort what is left at its timeout.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _TIMEOUT: Final = "transaction_timeout_ms"
 
 
 class TaskPlace(NamedTuple):
-    """Which task it is: the Spark partition, and the attempt from 0."""
+    """A task's number: the Spark partition, and the attempt from 0."""
 
     partition: int
     attempt: int
 
 
 class Epoch(NamedTuple):
-    """What is published as a whole: a micro-batch's number and its query's id.
+    """The unit that becomes visible as a whole: a micro-batch's number and its query's id.
 
-    A batch job is its own epoch, and knows its id by its plan.
+    A batch job is its own epoch; its plan has its id.
     """
 
     epoch: int
@@ -65,14 +65,14 @@ JOB: Final = Epoch(JOB_EPOCH, None)
 
 @dataclass(frozen=True, slots=True)
 class SinkPlan:
-    """How a DataFrame or the micro-batches of a stream are written.
+    """The plan by which a DataFrame or the micro-batches of a stream are written.
 
     Attributes:
         options: as the user gave them.
         columns: what makes up a record.
-        prefix: what transactional ids begin with; None where there are no transactions.
+        prefix: the common start of transactional ids; None where there are no transactions.
         job: the id of a batch job.
-        exactly_once: what the driver found out before the tasks; None unless `begun()`.
+        exactly_once: the driver's findings before the tasks; None unless `begun()`.
         encoded: keys and values in a format of a schema registry.
     """
 
@@ -87,7 +87,7 @@ class SinkPlan:
     def of_batch(
         cls, given: Mapping[str, str], fields: Sequence[tuple[str, str]], *, overwrite: bool
     ) -> Self:
-        """The plan of `df.write`.
+        """Return the plan of `df.write`.
 
         Raises:
             ConfigError, SerializationError: it cannot work.
@@ -108,7 +108,7 @@ class SinkPlan:
 
     @classmethod
     def of_stream(cls, given: Mapping[str, str], fields: Sequence[tuple[str, str]]) -> Self:
-        """The plan of `df.writeStream`; errors as `of_batch`."""
+        """Return the plan of `df.writeStream`; errors as `of_batch`."""
         options = SourceOptions.parse(given, "stream")
         prefix = None
         if options.guarantee is not Guarantee.AT_LEAST_ONCE:
@@ -126,7 +126,7 @@ class SinkPlan:
         return cls(options, columns, prefix, encoded=encoded)
 
     def begun(self) -> Self:
-        """Fences other drivers and settles what an earlier one has left; once per epoch.
+        """Fence other drivers and settle what an earlier one has left; once per epoch.
 
         Raises:
             EpochLostError: see there.
@@ -139,7 +139,7 @@ class SinkPlan:
             return replace(self, exactly_once=self.driver().plan())
 
     def end_orphans(self) -> None:
-        """Aborts what killed tasks of `task-transactions` have left open; when none runs.
+        """Abort what killed tasks of `task-transactions` have left open; when none runs.
 
         Until the broker's timeout it would hold up read_committed consumers.
         """
@@ -150,19 +150,19 @@ class SinkPlan:
             async with TransactionAdmin(self.options.config()) as admin:
                 await admin.abort_orphans(f"{self.prefix}-")
 
-        with suppress(UnsupportedVersionError):  # brokers before Kafka 3.0 cannot tell
+        with suppress(UnsupportedVersionError):  # not available before Kafka 3.0
             asyncio.run(ending())
 
     def committed(self, epoch: int, results: Iterable[TaskResult | None]) -> CommitReport:
-        """Publishes an epoch; see `ExactlyOnce.commit`."""
+        """Publish an epoch; see `ExactlyOnce.commit`."""
         return self.driver().commit(epoch, results)
 
     def aborted(self, epoch: int, results: Iterable[TaskResult | None]) -> None:
-        """Gives an epoch up, unless it is decided; see `ExactlyOnce.abort`."""
+        """Give an epoch up, unless it is decided; see `ExactlyOnce.abort`."""
         self.driver().abort(epoch, results, self.exactly_once)
 
     def config(self) -> ProducerConfig:
-        """The options of producers that take part in exactly once."""
+        """Return the options of producers that take part in exactly once."""
         config = self.options.config()
         if _TIMEOUT in config.explicitly_set:
             return config
@@ -180,11 +180,11 @@ class SinkPlan:
 
     @property
     def kind(self) -> Kind:
-        """What connections for exactly once have in common."""
+        """The common options of connections for exactly once."""
         return Kind(frozenset(self.options.kafka.items()), "")
 
     def driver(self) -> ExactlyOnce:
-        """The driver's side of exactly once."""
+        """Return the driver's side of exactly once."""
         lost = self.options.own.get("accept.lost.epoch")
         return ExactlyOnce(
             self.config(),
@@ -192,7 +192,7 @@ class SinkPlan:
             self.marker_topic,
             accept_lost=None if lost is None else int(lost),
             kind=self.kind,
-            # A job that nobody named is called by an id that was made up for this one plan.
+            # A job without a name gets an id for this one plan.
             used_once=self.job is not None and not self.options.own.get("job.id"),
             topic_timeout_s=self.options.topic_timeout_s,
         )

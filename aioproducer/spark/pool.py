@@ -1,15 +1,15 @@
-"""What outlives tasks and calls: Spark runs many in one Python worker, one after the other.
+"""Producers and connections that outlive tasks: Spark runs many tasks in one Python worker.
 
-Owns: what is kept in this process, how much of it, the transactional ids that producers get. Must
-not know: PySpark, rows.
+Owns: what is kept in this process, how much of it, the transactional ids that producers get. Not
+here: PySpark, rows.
 
 Invariants
 - A producer is used by one task at a time; tasks that run beside each other have one each.
 - A producer that has failed or was closed is never handed out again, nor one whose last
   transaction has no outcome yet.
-- One that was lent with a prepared transaction is handed out for another transactional id only.
+- One that was handed out with a prepared transaction gets another transactional id next.
 - A forked child starts with none; at exit each is closed (`aioproducer.blocking`).
-- At most `_IDLE` are kept that nobody uses; the one unused for longest is closed.
+- At most `_IDLE` unused ones are kept; the one unused for longest is closed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _CLOSE_S: Final = 10.0
 
 
 class Kind(NamedTuple):
-    """What producers, or connections, have to have in common to stand in for each other.
+    """The options by which producers, or connections, can replace each other.
 
     Attributes:
         options: what they are made with.
-        id_prefix: what their transactional ids begin with; empty where each attempt has its own.
+        id_prefix: the common start of their transactional ids; empty if each attempt has its own.
     """
 
     options: frozenset[tuple[str, str]]
@@ -47,37 +47,37 @@ class Kind(NamedTuple):
 
 
 class Pool(ABC, Generic[_T]):
-    """What is idle in this process, the one unused for longest first."""
+    """The idle objects of this process, the one unused for longest first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[tuple[Kind, _T]] = []
 
     def close(self) -> None:
-        """Closes those that nobody uses."""
+        """Close all idle ones."""
         with self._lock:
             idle, self._idle = self._idle, []
         for _, each in idle:
             self._close(each)
 
     def after_fork_in_child(self) -> None:
-        """They are the parent's, and somebody who is not here may have held the lock."""
+        """Drop the parent's: a thread that does not exist here may have held the lock."""
         self._lock = threading.Lock()
         self._idle = []
 
     def take(self, kind: Kind) -> _T | None:
-        """One that works, which belongs to the caller now; None for none."""
+        """Return one that works, which the caller now owns; None for none."""
         with self._lock:
             for position in reversed(range(len(self._idle))):
                 if self._idle[position][0] == kind:
                     found = self._idle.pop(position)[1]
                     if self._works(found):
                         return found
-                    # A failed one that lies here is closed at exit.
+                    # A failed one that is kept here is closed at exit.
         return None
 
     def put(self, kind: Kind, item: _T) -> None:
-        """Keeps one for the next who takes it; closes it if it has failed."""
+        """Keep one for the next caller; close it if it has failed."""
         surplus = [item]
         if self._works(item):
             with self._lock:
@@ -91,11 +91,11 @@ class Pool(ABC, Generic[_T]):
 
     @abstractmethod
     def _works(self, item: _T) -> bool:
-        """Whether it may be handed out."""
+        """Return whether it may be handed out."""
 
     @abstractmethod
     def _close(self, item: _T) -> None:
-        """Nobody will use it any more."""
+        """Close it; it will not be used any more."""
 
 
 class ProducerPool(Pool[Producer]):
@@ -103,11 +103,11 @@ class ProducerPool(Pool[Producer]):
 
     @contextmanager
     def producer(self, options: SourceOptions, id_prefix: str | None = None) -> Iterator[Producer]:
-        """A running producer.
+        """Yield a running producer.
 
         Args:
             options: what it is made with.
-            id_prefix: what its transactional id begins with; the rest nobody else has.
+            id_prefix: the common start of its transactional ids; the rest is unique.
         """
         kind = Kind(frozenset(options.kafka.items()), id_prefix)
         producer = self.take(kind)
@@ -121,7 +121,7 @@ class ProducerPool(Pool[Producer]):
             self.put(kind, producer)
 
     def _works(self, item: Producer) -> bool:
-        """Looked at from here: a question to its thread costs a small task more than its rows."""
+        """Read from this thread: asking its own thread costs a small task more than its rows."""
         try:
             item._usable()
         except KafkaError:

@@ -1,7 +1,7 @@
 """The batch reader: a topic, from some offsets to others, as a DataFrame.
 
 Owns: Spark's calls for reads, the columns (those of Spark's own Kafka source), the two options for
-offsets. Must not know: how records are fetched. For verification and backfills: there is no
+offsets. Not here: how records are fetched. For verification and backfills: there is no
 streaming, no pushed filter, and one task per partition.
 """
 
@@ -47,7 +47,7 @@ _JOIN_S: Final = 5.0
 
 
 def columns_read(options: SourceOptions) -> str:
-    """The columns of a read, as DDL."""
+    """Return the columns of a read, as DDL."""
     return ", ".join(f"{name} {kind}" for name, kind in _named_columns(options).items())
 
 
@@ -121,7 +121,7 @@ class TopicReader(DataSourceReader):
         self._columns = tuple(columns)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One task per partition that has anything to read; on the driver."""
+        """Return one task per partition that has anything to read; on the driver."""
         with in_users_words(self._options.kafka), _running() as run:
             earliest, latest = run(self._limits)
         starts = self._chosen("startingoffsets", "earliest", earliest, latest)
@@ -136,7 +136,7 @@ class TopicReader(DataSourceReader):
         return [each for each in ranges if each.start < each.end]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """The rows of one task."""
+        """Yield the rows of one task."""
         if not isinstance(partition, OffsetRange):  # Spark hands over what `partitions` gave
             return
         with in_users_words(self._options.kafka), _running() as run:

@@ -1,7 +1,7 @@
 """Reads a range of offsets of one partition: what verification and backfills need, nothing more.
 
-Owns: the questions (leaders, offsets, records), asking again while leaders move. Must not know:
-PySpark, consumer groups, positions kept anywhere.
+Owns: the requests (leaders, offsets, records), and retries while leaders move. Not here: PySpark,
+consumer groups, positions kept anywhere.
 
 Invariants
 - Each record of the range comes once and in order; every batch's checksum is checked.
@@ -58,7 +58,7 @@ LATEST: Final = -1
 _FETCH_BYTES: Final = 8 * 1024 * 1024
 _MAX_WAIT_MS: Final = 500
 _PAUSE_S: Final = 0.1
-# The first versions that need no creating of topics and know isolation levels; the last by name.
+# The first versions that create no topics and have isolation levels; the last by name.
 _METADATA: Final = (4, 9)
 _LIST_OFFSETS: Final = (2, 7)
 _FETCH: Final = (4, 12)
@@ -72,7 +72,7 @@ class Fetched(NamedTuple):
 
 
 class TopicRange:
-    """One topic of a cluster, over connections of its own; in an `async with` block.
+    """One topic of a cluster, over its own connections; in an `async with` block.
 
     Args:
         config: connection, time limits.
@@ -99,7 +99,7 @@ class TopicRange:
         await self._client.close()
 
     async def offsets(self, time: int) -> dict[int, int]:
-        """The earliest or latest offset of each partition.
+        """Return the earliest or latest offset of each partition.
 
         Raises:
             UnknownTopicOrPartitionError: there is no such topic.
@@ -118,7 +118,7 @@ class TopicRange:
         return await self._repeated(asked)
 
     async def records(self, partition: int, start: int, end: int) -> AsyncIterator[Fetched]:
-        """The records from `start` up to, not including, `end`.
+        """Yield the records from `start` up to, not including, `end`.
 
         Raises:
             OffsetOutOfRangeError: some of them are deleted.
@@ -149,7 +149,7 @@ class TopicRange:
             if position > at:
                 moved = loop.time()
             elif loop.time() - moved < self._config.call_timeout_ms / 1000:
-                await asyncio.sleep(_PAUSE_S)  # an open transaction may stand here
+                await asyncio.sleep(_PAUSE_S)  # an open transaction may be in the way
             else:
                 raise KafkaTimeoutError(
                     f"nothing to read at offset {at}", topic=self._topic, partition=partition

@@ -1,12 +1,12 @@
 """The rows of a task: record batches as Spark hands them over, and single rows found again.
 
-Owns: how many batches are kept for that, what an error says of a row. Must not know: PySpark, how
+Owns: how many batches are kept for that, what an error says of a row. Not here: PySpark, how
 rows are sent.
 
 Invariants
-- Memory: batches of at most `KEPT_BYTES` are kept beside the one at hand. An error about an older
-  row names its number alone; refused rows that have a topic to go to are all at hand. What is let
-  go early is used again while it is in the caches.
+- Memory: batches of at most `KEPT_BYTES` are kept beside the present one. An error about an older
+  row names its number alone; refused rows that have a topic to go to are all kept. Memory that is
+  released early is used again while it is in the caches.
 - A row's key shows in the error its task fails with, shortened; never in a log.
 """
 
@@ -59,8 +59,7 @@ class RowWindow:
 
     Args:
         columns: what makes up a record.
-        bounded: whether old batches make room for new ones; else whoever adds them sees to that.
-
+        bounded: whether old batches make room for new ones; else the caller limits them.
     Attributes:
         size: bytes of the batches that are kept.
     """
@@ -72,18 +71,18 @@ class RowWindow:
         self._kept: deque[_Kept] = deque()
 
     def add(self, first: int, batch: pa.RecordBatch, size: int) -> None:
-        """Keeps a batch whose rows are counted from `first`."""
+        """Keep a batch whose rows are counted from `first`."""
         self._kept.append(_Kept(first, batch, size))
         self.size += size
         while self._bounded and self.size > KEPT_BYTES and len(self._kept) > 1:
             self._drop_oldest()
 
     def mark(self, mark: int) -> None:
-        """Notes when the newest batch was handed over; see `drop`."""
+        """Note when the newest batch was handed over; see `drop`."""
         self._kept[-1] = self._kept[-1]._replace(mark=mark)
 
     def drop(self, is_settled: Callable[[int], bool]) -> None:
-        """Lets go the oldest batches, as long as this holds for their marks."""
+        """Let go the oldest batches, as long as this holds for their marks."""
         while self._kept and (mark := self._kept[0].mark) is not None and is_settled(mark):
             self._drop_oldest()
 
@@ -93,7 +92,7 @@ class RowWindow:
         self.size = 0
 
     def row(self, number: int) -> Row | None:
-        """The row of this number; None if it is not kept any more."""
+        """Return the row of this number; None if it is not kept any more."""
         from aioproducer.records.arrow import ArrowSource
 
         for first, batch, *_ in reversed(self._kept):
@@ -125,7 +124,7 @@ class _Kept(NamedTuple):
 def row_error(
     spark_partition: int, failed: Sequence[FailedRecord], window: RowWindow, rows: int
 ) -> RowError:
-    """The error a task fails with.
+    """Return the error a task fails with.
 
     Args:
         spark_partition: where the rows are.
@@ -156,7 +155,7 @@ def row_error(
 
 
 def _cause(error: KafkaError) -> KafkaError:
-    """Return what a row failed by, behind what followed from it."""
+    """Return the root cause of a row's failure, after what followed from it."""
     while isinstance(error, _CONSEQUENCES) and isinstance(error.__cause__, KafkaError):
         error = error.__cause__
     return error

@@ -1,7 +1,7 @@
-"""Which columns of a DataFrame make up a record, in the manner of Spark's own Kafka sink.
+"""The columns of a DataFrame that make up a record, as for Spark's own Kafka sink.
 
-Owns: the names and types of the columns, the words that refuse others. Must not know: PySpark
-(types come as Spark writes them, `array<struct<key:string,value:binary>>`), how rows are read.
+Owns: the names and types of the columns, the texts that refuse others. Not here: PySpark (types
+come as Spark writes them, `array<struct<key:string,value:binary>>`), how rows are read.
 
 Invariant: what is accepted here `send_arrow` can encode, so no task meets a wrong type.
 """
@@ -50,7 +50,7 @@ _OF_READS: Final = ("offset", "timestampType")
 
 
 def plan_columns(fields: Sequence[tuple[str, str]], topic: str | None) -> ArrowColumns:
-    """Assigns the columns.
+    """Assign the columns.
 
     Args:
         fields: names and types, the latter as `DataType.simpleString()` writes them.

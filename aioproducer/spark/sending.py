@@ -1,6 +1,6 @@
 """Record batches of a task into one producer, through the encoder of `send_arrow`.
 
-Owns: when a task gives up, where refused rows go. Must not know: PySpark, transactions, how the
+Owns: when a task gives up, where refused rows go. Not here: PySpark, transactions, how the
 batches are read.
 
 Invariants
@@ -55,13 +55,13 @@ _THE_ROWS_OWN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the rows of a task go.
+    """The destination of a task's rows.
 
     Attributes:
         topic: of rows that name none.
         columns: what makes up a record.
         dead_letter_topic: of rows that are refused; None to fail.
-        spark_partition: what errors call the place they come from.
+        spark_partition: named in errors as their origin.
         topic_timeout_s: how long `topic` is waited for while it does not exist.
     """
 
@@ -74,7 +74,7 @@ class Target:
 
 @dataclass(slots=True)
 class Sent:
-    """What became of a task's rows.
+    """The counts of a task's rows.
 
     `bytes` are those of the Arrow columns; `offsets` the lowest and highest per partition.
     """
@@ -86,7 +86,7 @@ class Sent:
 
 
 async def send_batches(producer: Producer, batches: Ahead[pa.RecordBatch], target: Target) -> Sent:
-    """Sends all rows and waits for their outcomes; in the loop of the producer.
+    """Send all rows and wait for their outcomes; in the loop of the producer.
 
     Raises:
         RowError: rows were not delivered.
@@ -175,7 +175,7 @@ class _Sending:
             source.close()
 
     async def _settle(self, result: SendManyResult) -> None:
-        """Accounts for rows that have their outcome, and sends refused ones where they go."""
+        """Account for rows that have their outcome, and sends refused ones where they go."""
         for place, (low, high) in result.offsets.items():
             known = self._sent.offsets.get(place, (low, high))
             self._sent.offsets[place] = (min(known[0], low), max(known[1], high))

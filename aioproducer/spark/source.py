@@ -1,11 +1,11 @@
 """The data source as PySpark sees it, and the writer of batch jobs.
 
-Owns: Spark's calls for batch writes, what is refused on the driver. Must not know: how rows are
-sent. It is imported in every session that looks for data sources, so it imports PySpark's own
-module and nothing else that costs.
+Owns: Spark's calls for batch writes, what is refused on the driver. Not here: how rows are sent. It
+is imported in every session that searches for data sources, so it imports PySpark's own module and
+nothing else that costs.
 
 Spark pickles a writer into every task, and runs commit and abort in other processes on other
-copies: whatever they need travels in the plan or in the tasks' messages.
+copies: all they need travels in the plan or in the tasks' messages.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class AioproducerSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format()` is given."""
+        """Return the name for `format()`."""
         return "aioproducer"
 
     @hides_arguments
     def schema(self) -> str | StructType:
-        """The columns of a read; Spark asks for those of a table when it is created."""
+        """Return the columns of a read; Spark asks for those of a table when it is created."""
         from aioproducer.spark.options import TABLE, SourceOptions
         from aioproducer.spark.reader import columns_of_table, columns_read
 
@@ -67,7 +67,7 @@ class AioproducerSource(DataSource):
 
     @hides_arguments
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads a topic from some offsets to others; for verification and backfills."""
+        """Read a topic from some offsets to others; for verification and backfills."""
         from aioproducer.spark.options import SourceOptions
         from aioproducer.spark.reader import TopicReader
 
@@ -76,7 +76,7 @@ class AioproducerSource(DataSource):
 
     @hides_arguments
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Checks options and columns; Spark calls it once per write, before any task.
+        """Check options and columns; Spark calls it once per write, before any task.
 
         Raises:
             ConfigError: an option cannot work, or `mode("overwrite")` was asked for.
@@ -124,7 +124,7 @@ class AioproducerSource(DataSource):
 
 
 def _of_new_table(given: Mapping[str, str]) -> dict[str, str] | None:
-    """The OPTIONS of a table that is being created; None if there is no such table.
+    """Return the OPTIONS of a table that is being created; None if there is no such table.
 
     Spark adds them to the table's properties, and repeats each of them as `option.NAME`.
     """
@@ -143,7 +143,7 @@ def _fields(schema: StructType) -> list[tuple[str, str]]:
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The report of a task to the driver."""
 
     report: TaskReport
 
@@ -155,7 +155,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """Sends the rows of one task."""
+        """Send the rows of one task."""
         from aioproducer.spark.task import write_task
 
         return TaskMessage(write_task(self._plan, this_task(), self._plan.epoch, iterator))
@@ -176,12 +176,12 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 def reports_of(messages: list[WriterCommitMessage | None]) -> list[TaskReport | None]:
-    """The reports of the tasks; None for one that sent none."""
+    """Return the reports of the tasks; None for one that sent none."""
     return [each.report if isinstance(each, TaskMessage) else None for each in messages]
 
 
 def this_task() -> TaskPlace:
-    """The task this runs in."""
+    """Return the task this runs in."""
     from pyspark import TaskContext
 
     from aioproducer.spark.plan import TaskPlace

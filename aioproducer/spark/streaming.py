@@ -1,11 +1,11 @@
 """The writer of streams.
 
-Owns: Spark's calls for micro-batches; which epoch a task works for. Must not know: how rows are
+Owns: Spark's calls for micro-batches; which epoch a task works for. Not here: how rows are
 sent.
 
 Spark makes a writer for each micro-batch and pickles it for the tasks, and makes others to commit
-and abort; it tells tasks the batch by a local property alone. So exactly once begins when a writer
-is pickled: that is the one moment on the driver that comes once per batch and before its tasks.
+and abort; tasks get the batch number by a local property alone. So exactly once begins when a
+writer is pickled: the only moment on the driver that comes once per batch and before its tasks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return self.__dict__
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """Sends the rows of one task of a micro-batch."""
+        """Send the rows of one task of a micro-batch."""
         return TaskMessage(write_task(self._plan, this_task(), _this_epoch(), iterator))
 
     def commit(
@@ -70,5 +70,5 @@ def _this_epoch() -> Epoch:
     batch = None if context is None else context.getLocalProperty(_BATCH)
     query = None if context is None else context.getLocalProperty(_QUERY)
     if batch is None or query is None:
-        raise IllegalStateError("Spark does not tell this task which micro-batch it works for")
+        raise IllegalStateError("Spark gives this task no number of its micro-batch")
     return Epoch(int(batch), query)

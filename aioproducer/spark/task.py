@@ -1,6 +1,6 @@
 """One task: the rows of a Spark partition into Kafka, and the report that travels to the driver.
 
-Owns: which producer a guarantee takes, the report, the line it logs. Must not know: how rows are
+Owns: which producer a guarantee takes, the report, the line it logs. Not here: how rows are
 sent; of PySpark it takes the task's place in the job, given to it.
 """
 
@@ -38,7 +38,7 @@ _tasks = 0
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one task did.
+    """The result of one task.
 
     `bytes` are those of the Arrow columns, `retries` records sent again, `result` what the driver
     needs for exactly once, `missing_core` what its process lacks (`missing_core()`).
@@ -58,7 +58,7 @@ class TaskReport:
 def write_task(
     plan: SinkPlan, place: TaskPlace, epoch: Epoch, batches: Iterator[pa.RecordBatch]
 ) -> TaskReport:
-    """Sends the rows; returns when all are acknowledged, and ended as the guarantee wants it.
+    """Send the rows; return when all are acknowledged, and ended as the guarantee wants it.
 
     Raises:
         RowError: rows were not delivered.
@@ -86,7 +86,7 @@ def _written(
 def send_rows(
     producer: Producer, plan: SinkPlan, place: TaskPlace, batches: Iterator[pa.RecordBatch]
 ) -> TaskReport:
-    """Sends the rows by a producer of the caller's, in its transaction if it has one."""
+    """Send the rows by a producer of the caller's, in its transaction if it has one."""
     if plan.encoded:
         batches = encode_batches(batches, plan.encoded, plan.options, place.partition)
     with Ahead(batches) as ahead:
@@ -100,7 +100,7 @@ def _prepare_task(
     epoch: Epoch,
     batches: Iterator[pa.RecordBatch],
 ) -> TaskReport:
-    """Leaves the transaction open: the driver ends those of all tasks together."""
+    """Leave the transaction open: the driver ends those of all tasks together."""
     attempt = TaskAttempt(
         exactly_once,
         epoch.epoch,
@@ -162,7 +162,7 @@ def _send_rows(
 
 
 def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> None:
-    """Publishes what the tasks have prepared, where that is asked for; logs one line."""
+    """Publish what the tasks have prepared, where that is asked for; log one line."""
     for each in reports:
         warn_once(_LOG, None if each is None else each.missing_core)
     how = ""
@@ -177,7 +177,7 @@ def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> 
 
 
 def abort(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> None:
-    """Gives up what the tasks have prepared; what was written at least once stays."""
+    """Give up what the tasks have prepared; what was written at least once stays."""
     if plan.options.guarantee is Guarantee.EXACTLY_ONCE:
         with in_users_words(plan.options.kafka):
             plan.aborted(epoch, _results(reports))
@@ -201,7 +201,7 @@ def _totals(reports: Sequence[TaskReport | None]) -> str:
 
 
 def spare_collector() -> None:
-    """Takes what lives as long as the process out of the garbage collector's sight, once.
+    """Take objects that last as long as the process out of the garbage collector's sight, once.
 
     To be called at the beginning of each request to one of Spark's Python workers, be it a task, a
     plan or a commit. A worker that Spark uses again collects all generations after each request

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 async def wait_for_topic(producer: Producer, topic: str, within_s: float) -> None:
-    """Return once the cluster knows the topic; in the loop of the producer.
+    """Return once the topic exists; in the loop of the producer.
 
     Raises:
         UnknownTopicOrPartitionError: It does not exist, and did not within `within_s`.
-        KafkaError: It is not known whether it exists.
+        KafkaError: Its existence could not be determined.
     """
     engine = producer._usable()
     began = asyncio.get_running_loop().time()

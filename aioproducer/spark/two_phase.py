@@ -1,17 +1,17 @@
 """Exactly once by two phases: tasks prepare transactions, one decision makes all of them visible.
 
-Owns: what a driver does before, after and instead of an epoch, in which order. Must not know:
+Owns: what a driver does before, after and instead of an epoch, in which order. Not here:
 Spark, processes, how a request is made.
 
-    plan     shut out other drivers; finish what was decided last; abort what nobody can decide
+    plan     fence other drivers; finish what was decided last; abort what no driver can decide
              (nothing to finish or abort where the prefix is used once)
-    (tasks   each writes in a transaction of its own, and leaves it prepared)
-    commit   look whether all are still there; decide; commit each
-    abort    decide nothing any more; finish a decided epoch, abort any other and shut out its tasks
+    (tasks   each writes in its own transaction, and leaves it prepared)
+    commit   check that all are still there; decide; commit each
+    abort    decide nothing any more; finish a decided epoch, abort any other and fence its tasks
 
 Invariants
-- Before the decision nothing of an epoch is visible to read_committed readers; behind it all of it
-  will be, whoever dies, or an `EpochLostError` says what is not.
+- Before the decision nothing of an epoch is visible to read_committed readers; after it all of it
+  will be, whichever process crashes, or an `EpochLostError` says what is not.
 - A transaction of a decided epoch is never aborted here, one of another epoch never committed.
 - Every call may be repeated, by another process too.
 """
@@ -48,7 +48,7 @@ _AT_A_TIME = 32
 
 @dataclass(frozen=True, slots=True)
 class CommitReport:
-    """What a commit did.
+    """The result of a commit.
 
     Attributes:
         epoch: the epoch.
@@ -66,11 +66,11 @@ class CommitReport:
 
 
 class TwoPhaseCommit:
-    """The driver of one query or job; has no state but what brokers keep.
+    """The driver of one query or job; its only state is what brokers keep.
 
     Args:
         ledger: open.
-        accept_lost: an epoch whose loss somebody has decided to live with.
+        accept_lost: an epoch whose loss has been accepted.
         clock: seconds, for the report.
     """
 
@@ -86,18 +86,18 @@ class TwoPhaseCommit:
         self._clock = clock
 
     async def plan(self) -> Plan:
-        """Gets ready for an epoch; no task of it may run yet, and none of an earlier one counts.
+        """Get ready for an epoch; no task of it may run yet, and none of an earlier one counts.
 
         Raises:
             EpochLostError: see there; everything else is finished all the same.
         """
         ledger = self._ledger
         if ledger.used_once:
-            # Nothing is open and nothing decided: nobody else has ever known the prefix.
+            # Nothing is open and nothing decided: the prefix is new.
             driver, _ = await together(ledger.take_over(), ledger.partition_count())
             return Plan(ledger.names.prefix, driver)
-        # What was open before the others were shut out can be decided by nobody afterwards. What is
-        # opened later may be another driver's that has shut out this one.
+        # What was open before the others were fenced can no longer be decided afterwards. What is
+        # opened later may be another driver's that has fenced this one.
         found, *_ = await together(
             ledger.open_attempts(),
             ledger.partition_count(),  # to say so early if there is no such topic
@@ -112,7 +112,7 @@ class TwoPhaseCommit:
         return Plan(ledger.names.prefix, driver, last.epoch, last.owner)
 
     async def commit(self, epoch: int, results: Iterable[TaskResult | None]) -> CommitReport:
-        """Makes an epoch visible, all of it; also if an earlier call has done so.
+        """Make an epoch visible, all of it; also if an earlier call has done so.
 
         Raises:
             EpochNotPreparedError: it is not visible and not decided.
@@ -142,7 +142,7 @@ class TwoPhaseCommit:
         times.append(self._clock())
         await self._finish(decision)
         if is_first:
-            # Nobody had taken over before the decision, so what was open then is nobody's now.
+            # No driver had taken over before the decision, so what was open then has no driver now.
             await self._abort_orphans(found, decision)
         times.append(self._clock())
         steps = zip(("check", "decide", "end"), times, times[1:], strict=False)
@@ -152,7 +152,7 @@ class TwoPhaseCommit:
     async def abort(
         self, epoch: int, results: Iterable[TaskResult | None], plan: Plan | None = None
     ) -> None:
-        """Gives an epoch up; one that is decided is finished instead.
+        """Give an epoch up; one that is decided is finished instead.
 
         Args:
             epoch: the epoch.
@@ -180,14 +180,14 @@ class TwoPhaseCommit:
         # An attempt that has its identity by now is found here, and shut out before it can write.
         # One that gets it later sees that its driver has given up (`ledger.is_over`).
         found = await self._ledger.open_attempts(idle=True)
-        # Nobody has taken over until here, so what was found is no one else's.
+        # No driver has taken over until here, so what was found is this driver's.
         if await self._ledger.give_up(ours[-1]) is not None:
             await self._abort_orphans(found, last)
 
     # -- steps -----------------------------------------------------------------------------------
 
     async def _decide(self, driver: PreparedTransaction, decision: Decision) -> bool:
-        """Decides; False if an earlier call has, which may have cost the driver its identity."""
+        """Decide; False if an earlier call has, which may have cost the driver its identity."""
         try:
             await self._ledger.decide(driver, decision)
         except SupersededError:
@@ -199,7 +199,7 @@ class TwoPhaseCommit:
     async def _check_decided(
         self, driver: PreparedTransaction, decision: Decision, gone: Iterable[Part]
     ) -> None:
-        """Makes sure that transactions are gone because an earlier call has committed them."""
+        """Make sure that transactions are gone because an earlier call has committed them."""
         # If it is not decided, it cannot be any more; a decision that is under way ends here.
         renewed = await self._ledger.give_up(driver)
         last = await self._ledger.last_decision()
@@ -219,21 +219,21 @@ class TwoPhaseCommit:
     async def _abort_orphans(
         self, found: Iterable[TransactionDescription], decision: Decision | None
     ) -> None:
-        """Aborts what was found open, before others could take over, and is not decided."""
+        """Abort what was found open, before others could take over, and is not decided."""
         parts = decision.parts if decision is not None else ()
         decided = {part.transaction.transactional_id for part in parts}
         orphans = [each for each in found if each.transactional_id not in decided]
         await _each(self._ledger.abort_orphan, orphans)
 
     async def _last(self) -> Decision | None:
-        """The last decision, once all of it is visible."""
+        """Return the last decision, once all of it is visible."""
         last, is_settled = await self._ledger.last_decision_and_end()
         if last is not None and not is_settled:
             await self._finish(last)
         return last
 
     async def _finish(self, decision: Decision) -> None:
-        """Commits all parts of a decided epoch, also where others are lost."""
+        """Commit all parts of a decided epoch, also where others are lost."""
         found = await _each(self._is_committed, decision.parts)
         lost = _without(decision.parts, found)
         if lost:
@@ -267,7 +267,7 @@ class TwoPhaseCommit:
 
 
 def _common(epoch: int, results: Sequence[TaskResult]) -> TaskResult:
-    """The first of results that belong together."""
+    """Return the first of results that belong together."""
     first = results[0]
     kinds = {(each.driver, each.epoch, each.owner, each.skipped) for each in results}
     if len(kinds) > 1 or first.epoch != epoch:
@@ -276,13 +276,13 @@ def _common(epoch: int, results: Sequence[TaskResult]) -> TaskResult:
 
 
 def _without(parts: Sequence[Part], found: Sequence[bool]) -> list[Part]:
-    """The parts that were not found, in order."""
+    """Return the parts that were not found, in order."""
     missing = [part for part, there in zip(parts, found, strict=True) if not there]
     return sorted(missing, key=lambda part: part.partition)
 
 
 async def _each(act: Callable[[_S], Awaitable[_T]], items: Sequence[_S]) -> list[_T]:
-    """What `act` returns for each item, some at a time; waits for all, then raises what one did."""
+    """Return what `act` returns for each item, some at a time; wait for all before raising."""
     turns = asyncio.Semaphore(_AT_A_TIME)
 
     async def one(item: _S) -> _T:

@@ -19,10 +19,10 @@ from aioproducer.errors import ConfigError, KafkaError
 KAFKA: Final = "kafka."
 """What the producer's options begin with."""
 FROM_ENVIRONMENT: Final = ".env"
-"""What an option ends in whose value is the name of an environment variable."""
+"""The suffix of options whose value is the name of an environment variable."""
 
 VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
-"""What the name of an environment variable looks like; anything else may be the secret itself."""
+"""The form of an environment variable's name; anything else may be the secret itself."""
 _HIDDEN: Final = "the value given"
 _SHORTEST: Final = 4
 """Parts of values below this many characters are hidden only where they are quoted."""

@@ -1,6 +1,6 @@
 """A producer in a Starlette application, or one of any framework built on it, such as FastAPI.
 
-Owns: the public names. Must not know: FastAPI, how records are sent.
+Owns: the public names. Not here: FastAPI, how records are sent.
 
     lifespan.py      one producer per process, from the application's start to its end
     answers.py       what a client is told when Kafka cannot take a record: 503 and Retry-After

@@ -1,6 +1,6 @@
 """Answers for requests whose record Kafka could not take.
 
-Owns: an exception handler, and what the log says of its answers. Must not know: which errors are
+Owns: an exception handler, and what the log says of its answers. Not here: which errors are
 answered, and how: `aioproducer.refusal` does. Any other error stays an exception, which servers log
 and answer with 500.
 """
@@ -27,7 +27,7 @@ def answer_kafka_errors(
     retry_after_s: int = 1,
     on_refusal: Callable[[Exception], object] | None = None,
 ) -> None:
-    """Answers requests whose handlers raise a `KafkaError`; they need no `try` from now on.
+    """Answer requests whose handlers raise a `KafkaError`; they need no `try` from now on.
 
     Each answer is logged with the error's text, which names the topic and says what to do; of
     answers to the same kind of error for the same topic only some are, so that an outage does not
@@ -69,6 +69,6 @@ def answer_kafka_errors(
 
 
 def _path_of(request: Request) -> str:
-    """The route as it was declared: a path that clients choose is nothing for the log."""
+    """Return the route as declared; paths that clients choose are kept out of the log."""
     path = getattr(request.scope.get("route"), "path", None)
     return path if isinstance(path, str) else "a request"

@@ -1,6 +1,6 @@
 """Records that are sent after the response.
 
-Owns: a task for Starlette's and FastAPI's background tasks. Must not know: requests.
+Owns: a task for Starlette's and FastAPI's background tasks. Not here: requests.
 
 An event that must not be lost is awaited before the response. Where its loss may be logged, the
 handler can as well `await producer.send(...)` and answer: that waits for room only, and the
@@ -27,7 +27,7 @@ async def publish_quietly(
     *,
     headers: HeadersInput = None,
 ) -> None:
-    """Sends a record and waits for its outcome; a failure is logged, since nobody is there to tell.
+    """Send a record and wait for its outcome; a failure is logged, since nobody is there to tell.
 
     Example:
         >>> background.add_task(publish_quietly, producer, "orders", b"value")

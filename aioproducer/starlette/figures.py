@@ -1,6 +1,6 @@
 """What the live page shows: the difference between a producer a moment ago and now.
 
-Owns: the figures and their names in the feed. Must not know: how they get to the page. Time comes
+Owns: the figures and their names in the feed. Not here: how they get to the page. Time comes
 in as `now`, seconds of the producer's loop.
 
 Invariants: percentiles are those of the last `WINDOW_S` seconds, rates those since the sample
@@ -50,7 +50,7 @@ class Refusals:
         self._kept[reason] = (count + 1, now, str(error))
 
     def failures(self, now: float) -> Iterator[Failure]:
-        """A row for each reason."""
+        """Yield a row for each reason."""
         for (topic, _), (count, at, text) in self._kept.items():
             yield Failure(topic, count, now - at, text)
 
@@ -74,7 +74,7 @@ class LiveFigures:
         now: float,
         refusals: Refusals | None = None,
     ) -> dict[str, Any]:
-        """Adds a sample; the figures that follow from it and those before."""
+        """Add a sample; the figures that follow from it and those before."""
         refusals = refusals or Refusals()
         sample = _Sample(now, statistics, metrics)
         before = self._samples[-1] if self._samples else sample

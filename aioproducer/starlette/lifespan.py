@@ -1,7 +1,7 @@
 """One producer for an application's life.
 
 Owns: making the producer in the process that uses it, short bounds for what its requests wait for,
-and closing it within a bound. Must not know: requests' contents, HTTP errors.
+and closing it within a bound. Not here: requests' contents, HTTP errors.
 
     server forks workers --> lifespan begins: Producer(), start(), warm_up()
     SIGTERM --> server lets requests finish --> lifespan ends: close(close_timeout_s)
@@ -183,7 +183,7 @@ class _Counts(NamedTuple):
 
     @classmethod
     def of(cls, producer: Producer) -> Self:
-        """The counts by now."""
+        """Return the present counts."""
         values = producer.metrics()
         accepted, delivered, failed = (int(values.get(name, 0)) for name in _TOTALS)
         return cls(delivered, failed, max(0, accepted - delivered - failed))
@@ -195,7 +195,7 @@ def _maker(config: ConfigInput, options: Mapping[str, Any]) -> Callable[[], Prod
 
 
 def _short_bounds(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The bounds for an application, as far as they were not chosen and fit what was."""
+    """Return the limits for an application, where they were not set and fit the earlier ones."""
 
     def milliseconds(name: str, default: int) -> int:
         value: Any = chosen.get(name)
@@ -223,7 +223,7 @@ async def _prepare(producer: Producer, topics: Sequence[str]) -> None:
 
 
 def _given_by(override: Callable[..., object]) -> dict[str, Producer]:
-    """The producer that a dependency's override gives, if it needs no request for that."""
+    """Return the producer of a dependency override, if that needs no request."""
     try:
         inspect.signature(override).bind()
     except (TypeError, ValueError):

@@ -1,6 +1,6 @@
 """The live page: what the producer is doing, for people.
 
-Owns: the routes, the feed, who may watch. Must not know: how figures are made (`figures`), what the
+Owns: the routes, the feed, who may watch. Not here: how figures are made (`figures`), what the
 page looks like (`page.html`, `page.css`, `page.js`).
 
     app.mount("/live", LivePage())
@@ -172,6 +172,6 @@ class LivePage:
 
 
 async def _until_gone(socket: WebSocket) -> None:
-    """Returns when the viewer has left, or the server ends; what viewers say is ignored."""
+    """Return when the viewer has left, or the server ends; what viewers say is ignored."""
     while (await socket.receive())["type"] != "websocket.disconnect":
         pass

@@ -1,6 +1,6 @@
 """Kafka for tests: embedded and virtual clusters, a mock, real brokers on the JVM, and readers.
 
-Owns: the public names, imported when first used. Must not know: the CLI. Nothing that produces
+Owns: the public names, imported when first used. Not here: the CLI. Nothing that produces
 imports this package.
 """
 

@@ -1,6 +1,6 @@
 """Creating, deleting and listing topics on any cluster, over the wire.
 
-Owns: what has to be true before a topic counts as created or deleted. Must not know: which kind of
+Owns: what has to be true before a topic counts as created or deleted. Not here: which kind of
 cluster answers.
 
 Brokers learn of a topic one after the other, so both changes are awaited at every broker: a client
@@ -104,7 +104,7 @@ async def delete_topic(
 
 
 async def list_topics(bootstrap: str, *, timeout_s: float = 30.0) -> list[MetadataResponseTopic]:
-    """Every topic of the cluster with its partitions, by name.
+    """Return every topic of the cluster with its partitions, by name.
 
     Raises:
         KafkaTimeoutError: No broker answered in time.

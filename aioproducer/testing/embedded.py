@@ -1,7 +1,7 @@
 """The simulated cluster on TCP: real sockets in front of `ClusterState`.
 
 Owns: listening ports, connections, the brokers' clock and the alarm for what they do without a
-request. Must not know: what any request means; every decision is `ClusterState`'s.
+request. Not here: what any request means; every decision is `ClusterState`'s.
 
 Invariants:
 - One request per connection at a time, answered in order, as with a real broker; a long poll or a
@@ -212,11 +212,11 @@ class EmbeddedCluster:
                 server.drop_connections()
 
     def long_polls(self, topic: str, partition: int) -> int:
-        """How many fetches wait for a partition to change."""
+        """Return how many fetches wait for a partition to change."""
         return self._watch.watchers(TopicPartition(topic, partition))
 
     def connection_count(self, node_id: int) -> int:
-        """How many clients are connected to a broker."""
+        """Return how many clients are connected to a broker."""
         return self._servers[node_id].connection_count
 
     def _set_alarm(self, due_ms: int | None) -> None:

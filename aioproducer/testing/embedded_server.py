@@ -1,6 +1,6 @@
 """One simulated broker's TCP side: its port, its connections, its waits.
 
-Owns: sockets, connection tasks, and the waiting a `Reply` asks for. Must not know: requests beyond
+Owns: sockets, connection tasks, and the waiting a `Reply` asks for. Not here: requests beyond
 their header.
 
     read frame -> [frozen?] -> [authenticated?] -> respond -> [long poll] -> [delay] -> write
@@ -39,7 +39,7 @@ class PartitionWatch:
         self._waiting: dict[TopicPartition, set[asyncio.Future[None]]] = {}
 
     def watchers(self, partition: TopicPartition) -> int:
-        """How many long polls watch a partition."""
+        """Return how many long polls watch a partition."""
         return len(self._waiting.get(partition, ()))
 
     def changed(self, partition: TopicPartition) -> None:

@@ -1,7 +1,7 @@
 """Faults in words: what brokers of an embedded or simulated cluster are to do wrong.
 
 Owns: names for requests and errors, and sentences such as "the next produce to partition 0 answers
-NOT_LEADER_OR_FOLLOWER". Must not know: how a fault is carried out (`broker.faults`).
+NOT_LEADER_OR_FOLLOWER". Not here: how a fault is carried out (`broker.faults`).
 
 Invariant: a fault strikes what it names and nothing else, as often as it says; `struck` counts.
 """
@@ -52,7 +52,7 @@ class FaultScript:
         times: int = 1,
         after: int = 0,
     ) -> Opportunity:
-        """The next request of a kind, or the next `times` ones.
+        """Match the next request of a kind, or the next `times` ones.
 
         Args:
             request: the kind; any when left out.
@@ -78,17 +78,17 @@ class FaultScript:
         node_id: int | None = None,
         after: int = 0,
     ) -> Opportunity:
-        """Every request of a kind, until the fault is removed; arguments as of `next`."""
+        """Match every request of a kind, until the fault is removed; arguments as of `next`."""
         return Opportunity(
             self._faults, _api(request), topic, partition, node_id, times=None, skip=after
         )
 
     def remove(self, fault: Fault) -> None:
-        """Ends a fault early."""
+        """End a fault early."""
         self._faults.remove(fault)
 
     def clear(self) -> None:
-        """Ends all faults."""
+        """End all faults."""
         self._faults.clear()
 
 
@@ -117,7 +117,7 @@ class Opportunity:
     def answers(
         self, error: ErrorName, *, after_the_work: bool = False, message: str | None = None
     ) -> Fault:
-        """An error is answered for the topic or partition, or for all in the request.
+        """Answer with an error for the topic or partition, or for all in the request.
 
         Args:
             error: which one.
@@ -143,7 +143,7 @@ class Opportunity:
         )
 
     def drops_the_connection(self, *, after_the_work: bool = False) -> Fault:
-        """The connection ends in place of an answer."""
+        """Close the connection instead of responding."""
         return self._faults.drop(
             self._whole(),
             node_id=self._node_id,
@@ -163,19 +163,19 @@ class Opportunity:
         )
 
     def is_answered_late(self, delay_ms: int) -> Fault:
-        """The work is done at once, the answer comes later, and so do those behind it."""
+        """Apply the request at once, and delay its response and those after it."""
         return self._faults.delay(
             delay_ms, self._whole(), node_id=self._node_id, times=self._times, skip=self._skip
         )
 
     def is_throttled(self, throttle_ms: int) -> Fault:
-        """The client is told to pause (KIP-219)."""
+        """Throttle the client (KIP-219)."""
         return self._faults.throttle(
             throttle_ms, self._whole(), node_id=self._node_id, times=self._times, skip=self._skip
         )
 
     def answers_garbage(self, frame: bytes = b"\x00\x00\x00\x03\xff\xff\xff") -> Fault:
-        """Bytes come that are no answer, size prefix included."""
+        """Send bytes that are no response, size prefix included."""
         api = self._whole()
         self._without_skip()
         return self._faults.garble(frame, api, node_id=self._node_id, times=self._times)

@@ -1,7 +1,7 @@
 """Jars for the tests, resolved by the user's own Maven.
 
-Owns: turning `group:artifact:version` into paths of jars, and remembering the answer. Must not
-know: what the jars are for, or where they come from: Maven's own configuration (settings.xml,
+Owns: turning `group:artifact:version` into paths of jars, and remembering the answer. Not
+here: what the jars are for, or where they come from: Maven's own configuration (settings.xml,
 mirrors, the local repository) decides.
 
 Invariants: a resolved class path is kept in the user's cache directory and believed only while
@@ -117,7 +117,7 @@ def fetch_classpath(
 
 
 def cache_dir() -> Path:
-    """The directory of everything the test tools keep between runs."""
+    """Return the directory of everything the test tools keep between runs."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "aioproducer"
 
@@ -226,7 +226,7 @@ def _run(command: list[str], directory: str, coordinates: Sequence[str], deadlin
 
 
 def _remembered(entry: Path) -> list[Path]:
-    """The jars of an earlier run; empty where there was none or a jar is gone since."""
+    """Return the jars of an earlier run; empty where there was none or a jar is gone since."""
     try:
         jars = [Path(path) for path in json.loads(entry.read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError):

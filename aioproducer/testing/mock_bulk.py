@@ -1,6 +1,6 @@
 """`send_many` and `send_arrow` of a `MockProducer`: record after record, then their outcomes.
 
-Owns: the counting. Must not know: how a record is accepted.
+Owns: the counting. Not here: how a record is accepted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ async def send_many(
     items: Iterable[Item] | AsyncIterable[Item],
     partition: int | None,
 ) -> SendManyResult:
-    """Sends every item, then waits for all outcomes; see `Producer.send_many`."""
+    """Send every item, then wait for all outcomes; see `Producer.send_many`."""
 
     async def accept(item: Item) -> Delivery:
         return await _send_item(send, topic, item, partition)
@@ -47,7 +47,7 @@ async def send_arrow(
     data: object,
     columns: ArrowColumns,
 ) -> SendManyResult:
-    """Sends every row, then waits for all outcomes; see `Producer.send_arrow`."""
+    """Send every row, then wait for all outcomes; see `Producer.send_arrow`."""
     check_topic(topic, columns)
     source = ArrowSource(data, columns)
 

@@ -1,7 +1,7 @@
 """MockProducer: a producer for unit tests, without brokers and without a network.
 
 Owns: what Java's `MockProducer` can do: records that wait until the test completes or fails them,
-the history, scripted errors, transactions with their offsets. Must not know: brokers; arguments,
+the history, scripted errors, transactions with their offsets. Not here: brokers; arguments,
 serializers and the states of a producer are checked by `Producer` itself.
 
     send() -> waiting --complete_next()--> acknowledged         at once with `auto_complete`
@@ -119,19 +119,19 @@ class MockProducer(Producer):
         return 0 if self._waiting is None else len(self._waiting)
 
     def complete_next(self) -> bool:
-        """Acknowledges the record that waits longest; False if none waits."""
+        """Acknowledge the record that waits longest; False if none waits."""
         if not self._waiting:
             return False
         self._waiting.end_next(None)
         return True
 
     def complete_all(self) -> None:
-        """Acknowledges everything that waits."""
+        """Acknowledge everything that waits."""
         while self.complete_next():
             pass
 
     def error_next(self, error: KafkaError) -> bool:
-        """Lets the record that waits longest fail; False if none waits."""
+        """Let the record that waits longest fail; False if none waits."""
         if not self._waiting:
             return False
         record = self._waiting.end_next(error)
@@ -153,7 +153,7 @@ class MockProducer(Producer):
         self._is_fenced = True
 
     def clear(self) -> None:
-        """Forgets the history, what waits, and offsets that were sent; not the transaction."""
+        """Forget the history, what waits, and offsets that were sent; not the transaction."""
         self.history.clear()
         self.uncommitted.clear()
         self._fail_waiting(RecordsPurgedError("the mock producer was cleared"))
@@ -193,7 +193,7 @@ class MockProducer(Producer):
     # -- what a producer does --------------------------------------------------------------------
 
     async def start(self, *, init_transactions: bool = True, wait: bool = True) -> None:
-        """Connects to nothing; the states are those of a producer."""
+        """Connect to nothing; the states are those of a producer."""
         if self._state is not State.NEW:
             raise IllegalStateError(f"a producer starts once; this one is {self._state.value}")
         self._begin_in(asyncio.get_running_loop())
@@ -205,7 +205,7 @@ class MockProducer(Producer):
                 raise
 
     async def close(self, timeout: float | None = None) -> None:
-        """Acknowledges what waits, or fails it with `timeout=0`; aborts an open transaction."""
+        """Acknowledge what waits, or fails it with `timeout=0`; abort an open transaction."""
         timeout_of(timeout)
         if self._state is State.CLOSED:
             return
@@ -316,7 +316,7 @@ class MockProducer(Producer):
         return await send_arrow(self._take, self._interception, topic, data, columns)
 
     async def flush(self, timeout: float | None = None, *, raise_failures: bool = False) -> int:
-        """Acknowledges everything that waits, as Java's mock does; raises what failed before."""
+        """Acknowledge everything that waits, as Java's mock does; raise what failed before."""
         timeout_of(timeout)
         self._running()
         self._raise_scripted("flush")
@@ -329,7 +329,7 @@ class MockProducer(Producer):
         return 0
 
     def purge(self, *, queued: bool = True, in_flight: bool = False) -> int:
-        """Fails what waits."""
+        """Fail what waits."""
         self._running()
         count = self.pending if queued else 0
         if count:
@@ -337,14 +337,14 @@ class MockProducer(Producer):
         return count
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The partitions that `topics` gives it, or one."""
+        """Return the partitions that `topics` gives it, or one."""
         self._running()
         self._raise_scripted("partitions_for")
         count = self._topics.get(topic, 1)
         return [PartitionInfo(topic, number, 0, 0, (0,), (0,)) for number in range(count)]
 
     async def warm_up(self, topics: Sequence[str]) -> None:
-        """Does nothing, in the right states."""
+        """Do nothing, in the right states."""
         self._running()
 
     async def client_instance_id(self, timeout: float | None = None) -> UUID:
@@ -365,7 +365,7 @@ class MockProducer(Producer):
         return cast("TransactionTask", self._mock_transactions)
 
     def raise_scripted(self, call: MockCall) -> None:
-        """Raises what the test wants a call of transactions to raise."""
+        """Raise what the test wants a call of transactions to raise."""
         if self._is_fenced:
             raise ProducerFencedError("the test has fenced this producer")
         self._raise_scripted(call)
@@ -392,7 +392,7 @@ class MockProducer(Producer):
         self._state = State.RUNNING
 
     def _follow(self) -> None:
-        """Starts in the loop that runs, or goes on in it."""
+        """Start in the loop that runs, or goes on in it."""
         loop = asyncio._get_running_loop()
         if loop is None or loop is self._loop:
             return
@@ -419,7 +419,7 @@ class MockProducer(Producer):
         self._check_loop()
 
     def _admit(self) -> int:
-        """The number of the transaction that a record belongs to."""
+        """Return the number of the transaction that a record belongs to."""
         self._running()
         if self._is_fenced:
             raise ProducerFencedError("the test has fenced this producer")

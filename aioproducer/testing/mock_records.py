@@ -1,6 +1,6 @@
 """The records of a `MockProducer` that wait for what a test does with them.
 
-Owns: what a record becomes, partitions and offsets, its delivery. Must not know: transactions, the
+Owns: what a record becomes, partitions and offsets, its delivery. Not here: transactions, the
 states of a producer.
 """
 
@@ -94,7 +94,7 @@ class WaitingRecords:
         partition: int | None,
         timestamp_ms: int | None,
     ) -> tuple[MockRecord, Delivery]:
-        """One more record.
+        """Return one more record.
 
         Raises:
             InvalidPartitionError, RecordTooLargeError, SerializationError: it cannot be sent.
@@ -120,7 +120,7 @@ class WaitingRecords:
         return record, Delivery(batch, 0, timestamp_ms, *sizes)
 
     def end_next(self, error: KafkaError | None) -> MockRecord:
-        """Acknowledges the record that waits longest, or lets it fail."""
+        """Acknowledge the record that waits longest, or lets it fail."""
         waiting = self._waiting.popleft()
         self.failures += error is not None
         offset = waiting.record.offset
@@ -130,7 +130,7 @@ class WaitingRecords:
         return waiting.record
 
     def end_all(self, error: KafkaError | None) -> None:
-        """Acknowledges all, or lets them fail."""
+        """Acknowledge all, or lets them fail."""
         while self._waiting:
             self.end_next(error)
 

@@ -1,6 +1,6 @@
 """The transactions of a `MockProducer`.
 
-Owns: their states, what is refused when, the offsets they carry. Must not know: records; the
+Owns: their states, what is refused when, the offsets they carry. Not here: records; the
 producer has them.
 
     new --init--> ready --begin--> begun --commit, abort--> ready
@@ -135,7 +135,7 @@ class MockTransactions:
         return self.is_open(number)
 
     def end_for_close(self) -> None:
-        """Aborts, unless what is open is prepared."""
+        """Abort, unless what is open is prepared."""
         if self.is_begun and not self._is_prepared:
             self._abort()
 
@@ -144,7 +144,7 @@ class MockTransactions:
         self._failure = error
 
     def clear(self) -> None:
-        """Forgets offsets."""
+        """Forget offsets."""
         self.offsets = {}
         self.committed_offsets.clear()
 

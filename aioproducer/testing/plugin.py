@@ -1,6 +1,6 @@
 """The pytest plugin: brokers, a mock and virtual time as fixtures.
 
-Owns: fixtures and the marker that configures them. Must not know: what tests do with them.
+Owns: fixtures and the marker that configures them. Not here: what tests do with them.
 
 Invariant: loading it imports nothing but pytest and the package's own names; a fixture imports
 what it needs when a test asks for it.
@@ -26,7 +26,7 @@ _MARKER = "embedded_kafka"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Makes the marker known."""
+    """Make the marker known."""
     config.addinivalue_line(
         "markers",
         f"{_MARKER}(**arguments): how the fixture embedded_kafka is made: brokers=1, "
@@ -57,7 +57,7 @@ def embedded_kafka_session() -> Iterator[ThreadedCluster]:
 
 @pytest.fixture
 def mock_producer() -> MockProducer:
-    """A `MockProducer` that acknowledges at once; start and close it like any other."""
+    """Return a `MockProducer` that acknowledges at once; start and close it like any other."""
     from aioproducer.testing.mock_producer import MockProducer
 
     return MockProducer()

@@ -1,7 +1,7 @@
 """Reading a topic back, from its start to the end it had when the reading began.
 
-Owns: the walk over partitions and leaders, fetch sizes, what to do when a leader moves. Must not
-know: which kind of cluster answers; the producer.
+Owns: the walk over partitions and leaders, fetch sizes, what to do when a leader moves. Not
+here: which kind of cluster answers; the producer.
 
 Invariants:
 - Each record comes once and in offset order per partition; every batch's CRC is checked.
@@ -109,7 +109,7 @@ async def read_topic(
     timeout_s: float = 60.0,
     isolation_level: IsolationLevel = "read_uncommitted",
 ) -> dict[int, list[DecodedRecord]]:
-    """All records of a topic by partition, every partition named even if empty.
+    """Return all records of a topic by partition, every partition named even if empty.
 
     Args:
         bootstrap: `host:port` of one or more brokers, separated by commas.
@@ -204,7 +204,7 @@ async def end_offsets(
     timeout_s: float = 30.0,
     isolation_level: IsolationLevel = "read_uncommitted",
 ) -> dict[int, int]:
-    """The offset behind the last record of each partition. Errors as `read_topic`.
+    """Return the offset after the last record of each partition. Errors as `read_topic`.
 
     With "read_committed" the last stable offset, where the first undecided transaction begins.
     """
@@ -219,7 +219,7 @@ class TopicMissingError(UnknownTopicOrPartitionError):
 
 
 async def _leaders(client: WireClient, topic: str) -> dict[int, int]:
-    """The leader of each partition; one attempt.
+    """Return the leader of each partition; one attempt.
 
     Brokers learn of a new topic one after the other, so it counts as missing only if none knows it.
     """
@@ -279,7 +279,7 @@ def _by_leader(leaders: Mapping[int, int]) -> dict[int, list[int]]:
 def _places(
     read_from: ReadFrom, starts: Mapping[int, int], ends: Mapping[int, int]
 ) -> dict[int, int]:
-    """Where partitions are read from, by their ends alone."""
+    """Return the start offsets of partitions that are given by their ends alone."""
     if read_from.start is Start.BEGINNING:
         return {index: starts.get(index, 0) for index in ends}
     if read_from.start is Start.OFFSET:

@@ -1,6 +1,6 @@
 """A schema registry in this process, for tests of serializers.
 
-Owns: the answers of Confluent's API, and the compatibility of Avro records. Must not know:
+Owns: the answers of Confluent's API, and the compatibility of Avro records. Not here:
 sockets; a `SchemaRegistry` is given its `transport`.
 
 Invariant: statuses, codes and fields of answers are those that the API's documentation gives;
@@ -70,7 +70,7 @@ class StubSchemaRegistry:
         return httpx.MockTransport(handle)
 
     def register(self, subject: str, schema: Mapping[str, Any] | str, **more: Any) -> int:
-        """Adds a version to a subject, compatible or not; its schema's id.
+        """Add a version to a subject, compatible or not; its schema's id.
 
         Args:
             subject: where it is registered.
@@ -174,7 +174,7 @@ class StubSchemaRegistry:
 
 
 def _unreadable(new: Any, old: Any) -> list[str]:
-    """Why data written by the old schema could not be read by the new one."""
+    """Return why data written by the old schema could not be read by the new one."""
     if not (_is_record(new) and _is_record(old)):
         return [] if new == old else [_difference("TYPE_MISMATCH", "/", "the type", "differs")]
     before = {each["name"]: each for each in old["fields"]}
@@ -227,7 +227,7 @@ def _described(subject: str, number: int, version: _Version) -> dict[str, Any]:
 
 
 def _guid(body: Mapping[str, Any]) -> str:
-    """The same content has the same GUID in every registry."""
+    """Return the GUID, which is equal in every registry for equal content."""
     return str(uuid5(NAMESPACE_OID, _identity(body)))
 
 

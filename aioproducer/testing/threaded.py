@@ -1,6 +1,6 @@
 """The embedded cluster in a thread, for tests that have no event loop, or one of their own.
 
-Owns: the thread, and calls into it. Must not know: what a cluster does.
+Owns: the thread, and calls into it. Not here: what a cluster does.
 
 Invariants
 - The brokers answer while the test blocks, whatever it runs: threads, subprocesses, another loop.
@@ -61,7 +61,7 @@ class ThreadedCluster:
         self.stop()
 
     def start(self) -> None:
-        """Listens on all ports.
+        """Listen on all ports.
 
         Raises:
             OSError: a port is taken.
@@ -74,7 +74,7 @@ class ThreadedCluster:
             raise
 
     def stop(self) -> None:
-        """Closes every connection and port, and ends the thread; may be called twice."""
+        """Close every connection and port, and ends the thread; may be called twice."""
         if self._loop.is_closed():
             return
         try:
@@ -133,11 +133,11 @@ class ThreadedCluster:
     def values(
         self, topic: str, *, isolation_level: IsolationLevel = "read_committed"
     ) -> list[bytes | None]:
-        """The values of `records`."""
+        """Return the values of `records`."""
         return [record.value for record in self.records(topic, isolation_level=isolation_level)]
 
     def call(self, work: Callable[[EmbeddedCluster], T]) -> T:
-        """Calls a function with the cluster, in its thread."""
+        """Call a function with the cluster, in its thread."""
 
         async def calling() -> T:
             return work(self.cluster)
@@ -145,7 +145,7 @@ class ThreadedCluster:
         return self.run(calling())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine in the cluster's thread.
+        """Run a coroutine in the cluster's thread.
 
         Raises:
             TimeoutError: it took longer than a minute.

@@ -1,7 +1,7 @@
 """Time travel: a test on virtual time, with brokers and a network that live there as well.
 
 Owns: putting a virtual loop, a cluster and the network between together, and the end of a test.
-Must not know: what is tested.
+Not here: what is tested.
 
 Invariants
 - Nothing waits: `asyncio.sleep(3600)` and a timeout of two minutes end at once, in their order.
@@ -79,16 +79,16 @@ class VirtualKafka:
         return FaultScript(self.world.cluster.faults)
 
     def producer(self, **options: Any) -> Producer:
-        """A producer for this cluster, not started; it can only be used in this test."""
+        """Return a producer for this cluster, not started; it can only be used in this test."""
         self._producers += 1
         return SimProducer(self.world, purpose=f"producer {self._producers}", **options)
 
     def create_topic(self, name: str, topic: int | TopicSpec = 1) -> None:
-        """Adds a topic, of so many partitions or as the `TopicSpec` says."""
+        """Add a topic, of so many partitions or as the `TopicSpec` says."""
         self.world.cluster.create_topic(name, TopicSpec(topic) if isinstance(topic, int) else topic)
 
     def records(self, topic: str, partition: int = 0) -> list[DecodedRecord]:
-        """The log of a partition, transactions' markers left out."""
+        """Return the log of a partition, transactions' markers left out."""
         found = self.world.cluster.partition(topic, partition)
         if found is None:
             raise LookupError(f"there is no partition {topic}-{partition}")
@@ -101,17 +101,17 @@ class VirtualKafka:
         ]
 
     def stop_broker(self, node_id: int) -> None:
-        """Kills a broker; its connections are reset, and the controller notices in a while."""
+        """Kill a broker; its connections are reset, and the controller notices in a while."""
         self.world.cluster.crash(node_id)
         self.world.brokers[node_id].die(silent=False)
 
     def unplug_broker(self, node_id: int) -> None:
-        """Takes a broker's machine off the network: nobody is told, nothing is answered."""
+        """Take a broker's machine off the network: nobody is told, nothing is answered."""
         self.world.cluster.crash(node_id)
         self.world.brokers[node_id].die(silent=True)
 
     def start_broker(self, node_id: int) -> None:
-        """Brings a broker back with its log."""
+        """Bring a broker back with its log."""
         revive(self.world, node_id)
 
 
@@ -124,7 +124,7 @@ def run_virtual(
     longest_s: float = 86_400.0,
     seed: int = 1,
 ) -> T:
-    """Runs a coroutine function on virtual time; what it returns.
+    """Run a coroutine function on virtual time; what it returns.
 
     Args:
         test: is given the cluster.
@@ -167,7 +167,7 @@ def run_virtual(
 
 
 def _end_tasks(loop: VirtualLoop) -> None:
-    """Ends what the test has left, so that the next one does not hear of it."""
+    """End what the test has left, so that the next one does not hear of it."""
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()

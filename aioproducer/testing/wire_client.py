@@ -1,7 +1,7 @@
 """A small client for the tools that look at a cluster from outside: one request at a time.
 
 Owns: connections to bootstrap servers and brokers, version choice, which failures are worth another
-try. Must not know: what is asked, the producer's own network layer (a tool that checks the
+try. Not here: what is asked, the producer's own network layer (a tool that checks the
 producer shares nothing with it but the wire format).
 
 Invariants: every wait ends at the client's deadline with a `KafkaTimeoutError` that names the last

@@ -2,7 +2,7 @@
 
 Owns: every API key known to Kafka 4.4, retired ones included, under the name of its message
 (`ApiKey.API_VERSIONS` is the key of `ApiVersionsRequest`); `messages` and `framing` derive module
-and class names from it. Must not know: which of them this client can speak.
+and class names from it. Not here: which of them this client can speak.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns: the layout of a struct in a version, and the Python source generated from it. Runs of
 fixed-size fields become one `struct` call, one-byte lengths are read inline, everything rarer calls
-into `primitives`. Must not know: which messages exist, headers, frames.
+into `primitives`. Not here: which messages exist, headers, frames.
 
 Shape of the generated code, for a broker of MetadataResponse v9:
 
@@ -57,7 +57,7 @@ _COMPILED: dict[tuple[type[Struct], int, bool], Codec] = {}
 
 
 def compile_struct(cls: type[Struct], version: int, flexible: bool) -> Codec:
-    """The codec of a struct; compiled on first use, then remembered."""
+    """Return the codec of a struct; compiled on first use, then remembered."""
     key = (cls, version, flexible)
     if key not in _COMPILED:
         _COMPILED[key] = _compile(cls, version, flexible)
@@ -106,7 +106,7 @@ class _Layout:
         return max(1, sum(sizes) + self.flexible)
 
     def size_of(self, field: Field) -> int:
-        """The fewest bytes a field can take when it is not null."""
+        """Return the fewest bytes a field can take when it is not null."""
         return self.size_of_type(field.type, self.compact(field))
 
     def size_of_type(self, wire_type: WireType, compact: bool) -> int:
@@ -128,7 +128,7 @@ class _Layout:
         return compile_struct(cls, self.version, self.flexible)
 
     def runs(self) -> Iterator[tuple[bool, list[Field]]]:
-        """The plain fields in order, neighbours of fixed size together."""
+        """Yield the plain fields in order, neighbours of fixed size together."""
         for fixed, run in groupby(self.plain, key=lambda field: _is_fixed(field.type)):
             yield fixed, list(run)
 
@@ -165,7 +165,7 @@ class _Source:
         self._indent = self._indent[:-4]
 
     def bind(self, hint: str, value: Any) -> str:
-        """A fresh global name for `value`."""
+        """Return a fresh global name for `value`."""
         name = f"{hint}_{len(self.names)}"
         self.names[name] = value
         return name

@@ -8,7 +8,7 @@ whose fields say, next to their Python type, what they are on the wire and in wh
         node_id: int = f(int32, "0+")
         rack: str | None = f(string, "1+", nullable="1+", default=None, ignorable=True)
 
-Must not know: how a declaration becomes code (`compiler`) or a message (`schema`).
+Not here: how a declaration becomes code (`compiler`) or a message (`schema`).
 
 Invariants: fields stand in wire order; every field has the default Kafka's own schema gives it, so
 every struct can be made from nothing; declarations are immutable.
@@ -131,7 +131,7 @@ _IMPLIED = object()
 
 
 def array(element: Primitive | type[Struct]) -> Array:
-    """The array type of `element`."""
+    """Return the array type of `element`."""
     return Array(element)
 
 

@@ -1,8 +1,8 @@
 """Frames and headers: from a message to the bytes of a request or response, and back.
 
 Owns: the four-byte size in front of every frame and its limit, the request and response headers,
-which header version belongs to which message, and the table of request types by API key. Must not
-know: sockets, correlation of requests with responses, single messages.
+which header version belongs to which message, and the table of request types by API key. Not
+here: sockets, correlation of requests with responses, single messages.
 
 Frame:            size int32 | header | body
 Request header:   api_key int16 | api_version int16 | correlation_id int32 | client_id (classic
@@ -90,7 +90,7 @@ REQUEST_TYPES: Mapping[ApiKey, type[Message]] = _RequestTypes()
 
 
 def frame_size(prefix: Buffer) -> int:
-    """The size announced by a frame's first four bytes.
+    """Return the size announced by a frame's first four bytes.
 
     Raises:
         ProtocolError: it is negative or above `MAX_FRAME_BYTES`, as it is when the peer does not
@@ -111,7 +111,7 @@ def frame_size(prefix: Buffer) -> int:
 def begin_request(
     request_type: type[Message], version: int, correlation_id: int, client_id: str | None
 ) -> bytearray:
-    """A frame with an empty size and a full header, ready for the body; see `set_size`."""
+    """Return a frame with an empty size and a full header, ready for the body; see `set_size`."""
     out = bytearray(SIZE_BYTES)
     try:
         out += _REQUEST_HEADER.pack(request_type.API_KEY, version, correlation_id)
@@ -131,7 +131,7 @@ def set_size(frame: bytearray, extra: int = 0) -> None:
 def encode_request(
     request: Message, version: int, correlation_id: int, client_id: str | None
 ) -> bytes:
-    """A whole request frame, size included; errors as `Message.encode`."""
+    """Return a whole request frame, size included; errors as `Message.encode`."""
     out = begin_request(type(request), version, correlation_id, client_id)
     request.encode_into(out, version)
     set_size(out)
@@ -139,7 +139,7 @@ def encode_request(
 
 
 def decode_request_header(frame: Buffer) -> RequestHeader:
-    """The header of a received request frame, given without its size.
+    """Return the header of a received request frame, given without its size.
 
     Unknown APIs and versions are no error here, so that a server can name them in its refusal; the
     header of an unknown API is taken to end after the client id.
@@ -163,7 +163,7 @@ def _has_header_tags(response_type: type[Message], version: int) -> bool:
 
 
 def encode_response(response: Message, version: int, correlation_id: int) -> bytes:
-    """A whole response frame, size included; errors as `Message.encode`."""
+    """Return a whole response frame, size included; errors as `Message.encode`."""
     out = bytearray(SIZE_BYTES)
     out += CORRELATION_ID.pack(correlation_id)
     if _has_header_tags(type(response), version):
@@ -198,7 +198,7 @@ def decode_response(
 
 
 def peek_correlation_id(frame: Buffer) -> int:
-    """The correlation id of a response frame, whatever its body.
+    """Return the correlation id of a response frame, whatever its body.
 
     Raises:
         ProtocolError: the frame is shorter than that.

@@ -2,7 +2,7 @@
 
 Owns: variable-length integers, classic (fixed-size length) and compact (varint length) prefixes,
 strings, bytes, records and tagged-field sections, and the limits that keep a hostile length from
-costing memory. Must not know: messages, versions, fields.
+costing memory. Not here: messages, versions, fields.
 
 Conventions:
 - A reader takes `(data, pos)` and returns `(value, next position)`; `data` is `bytes` or a
@@ -47,17 +47,17 @@ _INT32 = Struct(">i")
 
 
 def overrun(pos: int, wanted: int, size: int) -> ProtocolError:
-    """A length that reaches past the end of the data."""
+    """Return the error of a length that reaches past the end of the data."""
     return ProtocolError(f"{wanted} bytes announced at offset {pos}, {size - pos} left")
 
 
 def unexpected_null(field: str, pos: int) -> ProtocolError:
-    """A null where the field may not be null in this version."""
+    """Return the error of a null where the field may not be null in this version."""
     return ProtocolError(f"{field} before offset {pos} is null, which this version forbids")
 
 
 def tag_size_mismatch(tag: int, stop: int, pos: int) -> ProtocolError:
-    """A tagged field whose content is shorter or longer than its announced size."""
+    """Return the error of a tagged field whose content differs from its announced size."""
     return ProtocolError(f"tagged field {tag} should end at offset {stop}, it ends at {pos}")
 
 
@@ -71,7 +71,7 @@ class ElementBudget:
 
 
 def too_many_elements(pos: int) -> ProtocolError:
-    """The arrays of one message have more elements than `MAX_MESSAGE_ELEMENTS` together."""
+    """Return the error of a message whose arrays exceed `MAX_MESSAGE_ELEMENTS` in total."""
     return ProtocolError(f"more than {MAX_MESSAGE_ELEMENTS} array elements before offset {pos}")
 
 
@@ -118,17 +118,17 @@ def _bounded(length: int, pos: int, data: Buffer) -> tuple[int, int]:
 
 
 def read_length16(data: Buffer, pos: int) -> tuple[int, int]:
-    """The classic length of a string: int16."""
+    """Return the classic length of a string: int16."""
     return _bounded(_INT16.unpack_from(data, pos)[0], pos + 2, data)
 
 
 def read_length32(data: Buffer, pos: int) -> tuple[int, int]:
-    """The classic length of bytes or records: int32."""
+    """Return the classic length of bytes or records: int32."""
     return _bounded(_INT32.unpack_from(data, pos)[0], pos + 4, data)
 
 
 def read_compact_length(data: Buffer, pos: int) -> tuple[int, int]:
-    """The compact length of bytes and records: length + 1 as an unsigned varint."""
+    """Return the compact length of bytes and records: length + 1 as an unsigned varint."""
     length, pos = read_uvarint(data, pos)
     length -= 1
     if length > len(data) - pos:
@@ -137,7 +137,7 @@ def read_compact_length(data: Buffer, pos: int) -> tuple[int, int]:
 
 
 def read_compact_string_length(data: Buffer, pos: int) -> tuple[int, int]:
-    """The compact length of a string, which is bounded as the classic one is."""
+    """Return the compact length of a string, which is bounded as the classic one is."""
     length, pos = read_compact_length(data, pos)
     if length > MAX_STRING_BYTES:
         raise ProtocolError(f"a string of {length} bytes is longer than {MAX_STRING_BYTES}")
@@ -184,7 +184,7 @@ def write_compact_length(out: bytearray, length: int) -> None:
 
 
 def read_nullable_string(data: Buffer, pos: int) -> tuple[str | None, int]:
-    """A classic string that may be null."""
+    """Return a classic string that may be null."""
     length, pos = read_length16(data, pos)
     if length < 0:
         return None, pos
@@ -228,7 +228,7 @@ def write_nullable_compact_string(out: bytearray, value: str | None) -> None:
 
 
 def read_tag_count(data: Buffer, pos: int) -> tuple[int, int]:
-    """How many tagged fields follow (KIP-482)."""
+    """Return how many tagged fields follow (KIP-482)."""
     count, pos = read_uvarint(data, pos)
     if count > MAX_TAGS:
         raise ProtocolError(f"{count} tagged fields at offset {pos} are over the limit")
@@ -236,7 +236,7 @@ def read_tag_count(data: Buffer, pos: int) -> tuple[int, int]:
 
 
 def read_tag(data: Buffer, pos: int) -> tuple[int, int, int]:
-    """One tagged field's head: `(tag, where its content ends, where its content starts)`."""
+    """Return one tagged field's head: `(tag, where its content ends, where its content starts)`."""
     tag, pos = read_uvarint(data, pos)
     length, pos = read_uvarint(data, pos)
     if length > len(data) - pos:

@@ -1,7 +1,7 @@
 """The Produce request as a list of buffers, record data uncopied, and its usual answer at a glance.
 
 Owns: the layout of Produce v0 to v13, written by hand because the compiled encoder of
-`messages.produce` would copy every record batch. Must not know: batches, partition state, sockets.
+`messages.produce` would copy every record batch. Not here: batches, partition state, sockets.
 
 The buffers in order are the frame, size included. Record pieces of `JOIN_BELOW_BYTES` or more are
 handed on as they are and must stay unchanged until they have been written out; smaller ones and
@@ -113,7 +113,7 @@ def encode_produce_request(
     timeout_ms: int,
     topics: Sequence[ProduceTopic],
 ) -> list[Buffer]:
-    """The frame of a Produce request, size included, as buffers to be written in order.
+    """Return the frame of a Produce request, size included, as buffers to be written in order.
 
     Raises:
         UnsupportedVersionError: no such version, or one without transactions for a
@@ -195,7 +195,7 @@ class ProduceForm:
         return _START.pack(0, self._kind, correlation_id) + self._begin
 
     def filled(self, correlation_id: int, records: Sequence[Buffer]) -> list[Buffer]:
-        """The frame with the pieces of a batch in it, uncopied."""
+        """Return the frame with the pieces of a batch in it, uncopied."""
         partitions = [ProducePartition(self._partition, records)]
         return encode_produce_request(
             self._version,
@@ -231,7 +231,7 @@ class Acknowledgement(Message):
     throttle_time_ms: int
 
     def whole(self) -> ProduceResponse:
-        """The same with everything that was not said."""
+        """Return the same with all optional parts filled in."""
         partitions = [
             PartitionProduceResponse(index, 0, *place) for index, place in self.places.items()
         ]
@@ -242,7 +242,7 @@ class Acknowledgement(Message):
 def decode_acknowledgement(
     frame: bytes, version: int, correlation_id: int
 ) -> Acknowledgement | None:
-    """The usual answer, None for any other one.
+    """Return the outcome of a plain acknowledgement, None for any other response.
 
     Args:
         frame: the answer without its size, as `decode_response` takes it.
@@ -335,7 +335,7 @@ def _compact_length(length: int) -> bytes:
 def _add_records(
     records: Sequence[Buffer], buffers: list[Buffer | bytearray], tail: bytearray
 ) -> bytearray:
-    """The tail that is to be gone on with: a large piece cuts the present one off."""
+    """Return the tail to append to; a large piece ends the present one."""
     for piece in records:
         if len(piece) < JOIN_BELOW_BYTES:
             tail += piece
@@ -346,7 +346,7 @@ def _add_records(
 
 
 def _sealed(head: bytearray, buffers: Sequence[Buffer | bytearray]) -> list[Buffer]:
-    """The buffers of a whole frame, its size set in the first of them, `head`."""
+    """Return the buffers of a whole frame; its size is set in the first of them, `head`."""
     set_size(head, sum(map(len, buffers)) - len(head))
     if len(buffers) == 1:
         return [bytes(head)]
@@ -354,7 +354,7 @@ def _sealed(head: bytearray, buffers: Sequence[Buffer | bytearray]) -> list[Buff
 
 
 def _classic(head: bytearray, topics: Sequence[ProduceTopic]) -> list[Buffer | bytearray]:
-    """The frame's buffers, its size still to be set: versions 0 to 8."""
+    """Return the frame's buffers; its size is still to be set: versions 0 to 8."""
     buffers: list[Buffer | bytearray] = []
     tail = head
     write_length32(tail, len(topics))

@@ -1,7 +1,7 @@
 """Messages: declared structs that can be encoded and decoded, version by version.
 
 Owns: the `Message` base class and the errors of its two operations; together with the declaration
-language it re-exports, it is all a module of `messages/` needs. Must not know: any single message,
+language it re-exports, it is all a module of `messages/` needs. Not here: any single message,
 headers, frames.
 
 Invariants: decoding raises nothing but `ProtocolError` for bad bytes and `UnsupportedVersionError`
@@ -71,7 +71,7 @@ class Message(Struct):
         flexible_from: int | None = None,
         response: type[Message] | None = None,
     ) -> None:
-        """Takes the facts in the head of a message's class statement."""
+        """Take the facts in the head of a message's class statement."""
         super().__init_subclass__()
         # `struct` makes the class anew, with its attributes but without these arguments.
         if versions is not None:
@@ -81,11 +81,11 @@ class Message(Struct):
 
     @classmethod
     def is_flexible(cls, version: int) -> bool:
-        """Whether the version has compact lengths and tagged fields (KIP-482)."""
+        """Return whether the version has compact lengths and tagged fields (KIP-482)."""
         return cls.FLEXIBLE_FROM is not None and version >= cls.FLEXIBLE_FROM
 
     def encode(self, version: int) -> bytes:
-        """The message as bytes, without header and frame.
+        """Return the message as bytes, without header and frame.
 
         Raises:
             UnsupportedVersionError: the message never had this version, or a field that is set
@@ -107,7 +107,7 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, data: Buffer, version: int) -> Self:
-        """The message that `data` is, from its first byte to its last.
+        """Return the message that `data` is, from its first byte to its last.
 
         Raises:
             ProtocolError: the bytes are not such a message.
@@ -117,7 +117,7 @@ class Message(Struct):
 
     @classmethod
     def decode_from(cls, data: Buffer, pos: int, version: int) -> Self:
-        """The message that `data` holds from offset `pos` to its end; see `decode`."""
+        """Return the message that `data` holds from offset `pos` to its end; see `decode`."""
         codec = _codec(cls, version)
         try:
             message, stop = codec.decode(data, pos, ElementBudget())

@@ -202,7 +202,7 @@ async def test_without_dead_letters_a_bad_row_ends_the_load_and_resume_goes_on_t
     assert "row 2: 1 fields where the header names 2" in done.err
     assert "--resume" in done.err
     again = await run(*arguments, cwd=tmp_path)
-    assert "starting over, though rows.csv.t.load-state.json tells of 1 rows" in again.err
+    assert "starting over, though rows.csv.t.load-state.json has 1 rows" in again.err
     file.write_text("a,b\n1,2\n5,6\n3,4\n")
     done = await run(*arguments, "--resume", "--json", cwd=tmp_path)
     assert (done.code, done.json["rows"], done.json["all_runs"]["acknowledged"]) == (0, 2, 3)
@@ -329,7 +329,7 @@ async def test_second_ctrl_c_aborts_at_once(brokers: EmbeddedCluster, tmp_path: 
         for node_id in brokers.state.brokers:
             brokers.thaw_broker(node_id)
     assert done.code == 130
-    assert "1 record acknowledged, 0 failed, 1 with an unknown fate" in done.err
+    assert "1 record acknowledged, 0 failed, 1 with an unknown outcome" in done.err
 
 
 async def test_ctrl_c_before_anything_was_sent_ends_at_once(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""The examination behind `aioproducer doctor`.
+"""The examination that `aioproducer doctor` makes.
 
-Owns: nothing but the way in. `checkup` has the order of it all, `visit` the way to one broker,
-`topic`, `clock` and `advertised` the rules, `findings` what comes out.
+Owns: the entry point. `checkup` has the order of steps, `visit` the steps to one broker, `topic`,
+`clock` and `advertised` the rules, `findings` the results.
 """
 
 from aioproducer.cli.checkup.checkup import Checkup, Wishes

@@ -1,10 +1,9 @@
-"""The addresses brokers advertise, seen from here.
+"""The addresses brokers advertise, as reached from here.
 
-Owns: what it means that one cannot be used. Must not know: connections.
+Owns: what it means that one cannot be used. Not here: connections.
 
-A bootstrap server is only asked for the brokers' addresses; records go to those. Where brokers
-advertise a name of their own network (a container's), everything begins well and then nothing
-works.
+A bootstrap server only returns the brokers' addresses; records go to those. Where brokers advertise
+a name of a private network (a container's), the first connection succeeds and then nothing works.
 """
 
 from __future__ import annotations

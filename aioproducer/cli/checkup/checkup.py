@@ -1,7 +1,7 @@
 """The whole examination of a cluster, in the order in which things have to work.
 
-Owns: the order, what is left out when something before it failed, the bounds of time. Must not
-know: how findings are shown.
+Owns: the order, what is left out when something before it failed, the bounds of time. Not
+here: how findings are shown.
 
     each bootstrap server:  name > port > TLS > versions > SASL > the cluster it names
     each broker it names:   the same at the address it advertises
@@ -36,12 +36,12 @@ from aioproducer.wire.messages import MetadataResponse, MetadataResponseTopic
 _MOST_BROKERS = 50
 """More are not visited: a cluster of that size has other tools, too."""
 _MOST_PARTITIONS = 20
-"""Whose newest records are looked at."""
+"""The partitions whose newest records are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What is to be looked at.
+    """The scope of an examination.
 
     Attributes:
         topic: A topic; None for none.
@@ -70,7 +70,7 @@ class Checkup:
         self._brokers: dict[int, Visit] = {}
 
     async def run(self) -> None:
-        """Examines everything there is to examine."""
+        """Examine everything there is to examine."""
         missing = missing_core()
         if missing is not None:
             trouble = TroubleError("native-core-missing", missing, status=Status.WARN)
@@ -107,7 +107,7 @@ class Checkup:
         else:
             self._report(
                 Finding.skipped("topic", "", "none was named", "name one with --topic"),
-                Finding.skipped("clock", "", "Kafka tells its time by records only"),
+                Finding.skipped("clock", "", "Kafka's time is only seen in records"),
             )
         if self._config.transactional_id is not None:
             await self._examine_transactional_id(guide, self._config.transactional_id)
@@ -115,7 +115,7 @@ class Checkup:
     # -- the way to a cluster --------------------------------------------------------------------
 
     async def _walk_all(self, visits: Iterable[Visit]) -> list[Visit]:
-        """Goes to every server at the same time; returns those that were reached."""
+        """Go to every server at the same time; return those that were reached."""
         reached = []
         walks = [(visit, asyncio.ensure_future(_walk(visit))) for visit in visits]
         try:
@@ -129,7 +129,7 @@ class Checkup:
         return reached
 
     async def _find_cluster(self, reached: list[Visit]) -> MetadataResponse | None:
-        """What the servers say of their cluster, which should be one."""
+        """Return the servers' descriptions of their cluster, which should be one."""
         first: MetadataResponse | None = None
         for visit in list(reached):
             try:
@@ -145,7 +145,7 @@ class Checkup:
         return first if first is not None and first.brokers else None
 
     async def _why_mute(self, visit: Visit, trouble: TroubleError) -> TroubleError:
-        """A listener for SASL tells its versions to anybody, and hangs up on anything else."""
+        """Explain a silent server: for SASL it answers ApiVersions, and closes on anything else."""
         if self._wants_sasl or not (mechanisms := await visit.offered_mechanisms()):
             return trouble
         return TroubleError(
@@ -228,7 +228,7 @@ class Checkup:
         self._report(clock.by_newest_record(name, time.time_ns() // 1_000_000, newest))
 
     async def _examine_transactional_id(self, guide: Visit, name: str) -> None:
-        """By looking only: to ask for a producer id would shut out who has it now."""
+        """Only read its state: a request for a producer id would fence the present producer."""
         check, key = "transactional id", CoordinatorKey(CoordinatorKind.TRANSACTION, name)
         try:
             node = await guide.ask(find_coordinator(key))
@@ -265,7 +265,7 @@ class Checkup:
 
 
 async def _walk(visit: Visit) -> list[Finding]:
-    """Takes a visit's steps until one fails."""
+    """Take a visit's steps until one fails."""
     findings = []
     for check, step in visit.steps():
         try:
@@ -278,7 +278,7 @@ async def _walk(visit: Visit) -> list[Finding]:
 
 
 async def _ended(tasks: Iterable[asyncio.Future[list[Finding]]]) -> None:
-    """Cancels what still runs, when nobody waits for it any more."""
+    """Cancel what still runs, once no caller waits for it."""
     running = [task for task in tasks if not task.done()]
     for task in running:
         task.cancel()
@@ -296,7 +296,7 @@ def _cluster(place: str, told: MetadataResponse, first: MetadataResponse | None)
     if not told.brokers:
         trouble = TroubleError(
             "no-brokers",
-            "it knows of no broker, not even of itself",
+            "it has no broker in its metadata, not even itself",
             exit_code=ExitCode.UNREACHABLE,
         )
         return trouble.finding("cluster", place)

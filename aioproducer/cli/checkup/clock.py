@@ -1,10 +1,10 @@
-"""Whether this machine's clock agrees with the cluster's.
+"""A comparison of this machine's clock with the cluster's.
 
-Owns: what follows from timestamps. Must not know: where they come from.
+Owns: what follows from timestamps. Not here: their source.
 
-Kafka tells nobody its time. Two things give it away: a record's append time on a LogAppendTime
-topic, which lies between the moments before the send and after the answer; and a record of
-anybody's whose timestamp lies in this machine's future, so that one of the clocks is wrong.
+Kafka has no request for its time. Two things show it: a record's append time on a LogAppendTime
+topic, which is between the moments before the send and after the response; and any record with a
+timestamp in this machine's future, so that one of the clocks is wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _REFUSED_FROM_S = 3600.0
 
 
 def by_append_time(topic: str, sent_ms: int, acknowledged_ms: int, appended_ms: int) -> Finding:
-    """The broker put its own time on a record of ours."""
+    """Report that the broker replaced our record's timestamp with its own."""
     how = "by the append time of the record that was written"
     if appended_ms < sent_ms:
         return _judged(topic, (sent_ms - appended_ms) / 1000, "ahead of", how)
@@ -28,11 +28,11 @@ def by_append_time(topic: str, sent_ms: int, acknowledged_ms: int, appended_ms: 
 
 
 def by_newest_record(topic: str, now_ms: int, newest_ms: int | None) -> Finding:
-    """The largest timestamp of the topic's records: -1 for none, None where nobody told it."""
+    """Return the largest timestamp of the topic's records: -1 for none, None if unavailable."""
     if newest_ms is None or newest_ms < 0:
         why = "no record there to compare with"
         if newest_ms is None:
-            why = "no leader told its newest record (brokers before 3.0 cannot)"
+            why = "no leader returned its newest record's time (brokers before 3.0 cannot)"
         return Finding.skipped("clock", topic, why)
     ahead_s = (newest_ms - now_ms) / 1000
     if ahead_s > TOLERATED_S:
@@ -40,7 +40,7 @@ def by_newest_record(topic: str, now_ms: int, newest_ms: int | None) -> Finding:
             topic,
             ahead_s,
             "behind",
-            "by the newest record's timestamp; or it is the clock of who wrote it that is ahead",
+            "by the newest record's timestamp; or the clock of its producer is ahead",
         )
     return Finding.good("clock", topic, "no sign of a skew: no record comes from the future")
 

@@ -1,6 +1,6 @@
-"""What a check finds: good, doubtful or bad, in words for people and a code for scripts.
+"""The result of a check: good, questionable or bad, as text for people and a code for scripts.
 
-Owns: `Finding`, `TroubleError`, the verdict over many findings. Must not know: how anything is
+Owns: `Finding`, `TroubleError`, the verdict over many findings. Not here: how anything is
 checked, how findings are shown.
 
 Invariants: a failure says what to do; a code means the same thing in every release (they are listed
@@ -26,7 +26,7 @@ _LONGEST_TEXT = 2000
 
 
 class Status(StrEnum):
-    """How a check ended."""
+    """The verdict of a check."""
 
     OK = "ok"
     WARN = "warn"
@@ -39,13 +39,13 @@ class Finding:
     """The outcome of one check.
 
     Attributes:
-        check: What was looked at: name, port, tls, ...
+        check: What was examined: name, port, tls, ...
         about: Where: a broker's address, a topic.
         code: A key of `CODES`, or `ok` and `skipped`.
         found: What was found.
         advice: What to do about it.
         details: More lines, as those of a certificate chain.
-        exit_code: What a failure ends the command with.
+        exit_code: The exit code of the command after this failure.
     """
 
     check: str
@@ -68,16 +68,16 @@ class Finding:
 
     @classmethod
     def good(cls, check: str, about: str, found: str, *details: str) -> Finding:
-        """All is well."""
+        """Return the finding of a check that passed."""
         return cls(check, about, Status.OK, "ok", found, details=details)
 
     @classmethod
     def skipped(cls, check: str, about: str, why: str, advice: str | None = None) -> Finding:
-        """It was not looked at."""
+        """Return the finding of a check that was skipped."""
         return cls(check, about, Status.SKIP, "skipped", why, advice)
 
     def as_dict(self) -> dict[str, Any]:
-        """Its facts for scripts."""
+        """Return its facts for scripts."""
         return {
             "check": self.check,
             "about": self.about,
@@ -124,7 +124,7 @@ class TroubleError(Exception):
 
 
 def verdict(findings: Iterable[Finding]) -> tuple[Status, ExitCode]:
-    """The worst of them, and what the first failure ends the command with."""
+    """Return the worst severity, and the exit code of the first failure."""
     found = list(findings)
     failed = [each for each in found if each.status is Status.FAIL]
     if failed:
@@ -134,7 +134,7 @@ def verdict(findings: Iterable[Finding]) -> tuple[Status, ExitCode]:
 
 
 def as_typed(advice: str) -> str:
-    """The advice with the options' names as they are in files and on the command line."""
+    """Return the advice with the options' names as they are in files and on the command line."""
     return _NAME.sub(lambda found: _kafka_name(found[0]), advice)
 
 

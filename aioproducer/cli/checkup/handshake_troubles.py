@@ -1,6 +1,6 @@
-"""What a failure on the way to a usable connection means.
+"""The meaning of a failure before a connection is usable.
 
-Owns: the reading of the network room's errors. Must not know: connections.
+Owns: the interpretation of the errors of `net`. Not here: connections.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def of_tls(error: OSError, chain: Sequence[Certificate]) -> TroubleError:
 
 
 def of_tls_refusal(error: AuthenticationError, lines: tuple[str, ...]) -> TroubleError:
-    """One side refuses the other's TLS, and no certificate of the broker's is why."""
+    """Explain a rejected TLS handshake that no broker certificate accounts for."""
     for code in ("tls-not-spoken", "tls-expected"):
         if error.advice == ADVICE[code]:
             return TroubleError(code, error.message)
@@ -63,7 +63,7 @@ def of_tls_refusal(error: AuthenticationError, lines: tuple[str, ...]) -> Troubl
 
 
 def of_first_exchange(error: KafkaError, *, uses_tls: bool) -> TroubleError:
-    """The broker would not even name its versions."""
+    """Explain a broker that does not answer ApiVersions."""
     trouble = of_exchange(error)
     if uses_tls and trouble.code == "hung-up":
         # In TLS 1.3 our certificate may be refused after the handshake, with or without a word.
@@ -75,7 +75,7 @@ def of_first_exchange(error: KafkaError, *, uses_tls: bool) -> TroubleError:
 
 
 def of_exchange(error: KafkaError) -> TroubleError:
-    """A request was not answered."""
+    """Explain a request that was not answered."""
     if isinstance(error, TlsError):
         return of_tls_refusal(error, ())
     if isinstance(error.__cause__, RequestTimeoutError):
@@ -92,7 +92,7 @@ def of_exchange(error: KafkaError) -> TroubleError:
 
 
 def of_sasl(error: KafkaError, mechanism: str) -> TroubleError:
-    """The broker does not take our word for who we are, or we not its."""
+    """Explain a failed authentication, of the client or of the broker."""
     if isinstance(error, UnsupportedSaslMechanismError):
         return TroubleError("mechanism-not-offered", error.message, error.advice)
     if isinstance(error, IllegalSaslStateError):

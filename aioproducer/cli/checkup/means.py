@@ -1,9 +1,9 @@
-"""How the doctor gets to brokers: as the producer would with the same options.
+"""The doctor's connections to brokers: made as by a producer with the same options.
 
-Owns: what is made of the options once, the looks that verify nothing. Must not know: findings, the
+Owns: what is made of the options once, connections that verify nothing. Not here: findings, the
 order of the steps.
 
-Invariant: on a connection that is not verified nothing is said but TLS's own greeting.
+Invariant: on a connection that is not verified only TLS's own handshake is sent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ READ_AHEAD_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What every visit needs.
+    """The common dependencies of every visit.
 
     Attributes:
         settings: the network's, SASL included.
@@ -60,7 +60,7 @@ class Means:
 
     @asynccontextmanager
     async def shown(self, address: Address, name: str) -> AsyncIterator[Any]:
-        """The `ssl` object of a connection on which anything was accepted, to look at.
+        """Yield the `ssl` object of a connection on which anything was accepted, for inspection.
 
         Raises:
             OSError: no TLS came about.
@@ -79,7 +79,7 @@ class Means:
                 await hang_up(writer)
 
     async def speaks_tls(self, address: Address, name: str) -> bool:
-        """Whether TLS is spoken there, on whatever terms."""
+        """Return whether the server uses TLS, with any certificate."""
         try:
             async with asyncio.timeout(self.step_s):
                 return await speaks_tls(self.plain, address, name)

@@ -1,8 +1,8 @@
-"""What a healthy-looking broker is asked, beyond the questions that coordinators are asked.
+"""Requests to a broker that answers normally, beyond those to coordinators.
 
-Owns: the messages' shapes in every version. Must not know: connections, what an answer means.
+Owns: the messages' shapes in every version. Not here: connections, what a response means.
 
-Invariant: no question changes anything on the cluster; none creates a topic.
+Invariant: no request changes anything on the cluster; none creates a topic.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NO_MECHANISM = "?"
 
 
 def cluster_and_topic(topic: str | None) -> Question[MetadataResponse]:
-    """The cluster, and the topic with what this principal may do to it (KIP-430)."""
+    """Return the cluster, and the topic with what this principal may do to it (KIP-430)."""
 
     def make(version: int) -> Message:
         wanted = [] if topic is None else [MetadataRequestTopic(name=topic)]
@@ -61,7 +61,7 @@ def cluster_and_topic(topic: str | None) -> Question[MetadataResponse]:
 
 
 def topic_configs(topic: str, *names: str) -> Question[Mapping[str, str]]:
-    """The named options of a topic."""
+    """Return the named options of a topic."""
 
     def read(answer: Message) -> Mapping[str, str]:
         result = cast(DescribeConfigsResponse, answer).results[0]
@@ -78,7 +78,7 @@ def topic_configs(topic: str, *names: str) -> Question[Mapping[str, str]]:
 
 
 def newest_timestamp(topic: str, partition: int) -> Question[int]:
-    """The largest timestamp in a partition, -1 for none (KIP-734); its leader knows."""
+    """Return the largest timestamp in a partition, -1 for none (KIP-734), from its leader."""
 
     def read(answer: Message) -> int:
         found = cast(ListOffsetsResponse, answer).topics[0].partitions[0]
@@ -96,7 +96,7 @@ def newest_timestamp(topic: str, partition: int) -> Question[int]:
 
 
 def offered_mechanisms() -> Question[list[str]]:
-    """The SASL mechanisms of a listener, which names them to whom asks for none of them."""
+    """Return the SASL mechanisms of a listener, which lists them when asked for none of them."""
     return Question(
         SaslHandshakeRequest,
         lambda _: SaslHandshakeRequest(mechanism=_NO_MECHANISM),

@@ -1,10 +1,10 @@
-"""Which release of Kafka a broker seems to be, by the versions it offers.
+"""The release of Kafka that a broker seems to be, by the versions it offers.
 
-Owns: the marks of the releases. Must not know: connections.
+Owns: the marks of the releases. Not here: connections.
 
-Brokers do not say what they are. Each release raised the highest version of some request, or
-brought a new one; the newest mark a broker bears is the release it has at least (Java's messages
-say in their comments which change came with which KIP).
+Brokers do not report their release. Each release raised the highest version of some request, or
+brought a new one; the newest such version a broker offers is the release it has at least (comments
+in Java's messages name the KIP of each change).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MARKS: tuple[tuple[str, ApiKey, int], ...] = (
 
 
 def guessed_release(versions: BrokerVersions) -> str:
-    """The newest release whose mark the broker bears; its own may be newer."""
+    """Return the newest release that the broker is known to be at least."""
     for release, api, at_least in _MARKS:
         if versions.highest(api) >= at_least:
             return release

@@ -1,6 +1,6 @@
-"""What a topic's description says about its health.
+"""Rules about a topic's health, by its description.
 
-Owns: the rules. Must not know: connections, which broker answered.
+Owns: the rules. Not here: connections, which broker answered.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def topic_findings(
     acks: str,
     principal: str = this_principal(),
 ) -> Iterator[Finding]:
-    """What there is to say; `configs` are None where they may not be seen."""
+    """Return the findings; `configs` are None where they may not be seen."""
     code = UnknownTopicOrPartitionError.code if topic is None else topic.error_code
     if topic is None or (code and code != LeaderNotAvailableError.code):
         yield _missing(name, code, principal).finding("topic", name)
@@ -59,7 +59,7 @@ def topic_findings(
 def write_permission(
     name: str, topic: MetadataResponseTopic, principal: str = this_principal()
 ) -> Finding:
-    """Whether this principal may write, by what the broker says (KIP-430)."""
+    """Return whether this principal may write, according to the broker (KIP-430)."""
     allowed = topic.topic_authorized_operations
     if allowed == _NOT_TOLD:
         return Finding.skipped(

@@ -1,6 +1,6 @@
 """One record written as an application would write it, if that is wanted.
 
-Owns: the record, and what its fate says. Must not know: visits.
+Owns: the record, and the meaning of its outcome. Not here: visits.
 
 Invariants: nothing is written unless asked for; with a transactional id the record's transaction is
 aborted, and a producer that has the id is shut out (as by every start of one).
@@ -23,7 +23,7 @@ _VALUE = b"written by aioproducer doctor"
 
 
 async def write_one(config: ProducerConfig, topic: str, within_s: float) -> list[Finding]:
-    """Writes a record; finds out whether that works, and what the clocks say."""
+    """Write a record; find out whether that works, and what the clocks say."""
     sent_ms = _now_ms()
     try:
         async with asyncio.timeout(within_s):

@@ -1,6 +1,6 @@
 """One broker visited step by step: name, port, TLS, versions, SASL.
 
-Owns: the connection, what each step's failure means. Must not know: other brokers, what is asked
+Owns: the connection, what each step's failure means. Not here: other brokers, what is asked
 once the broker is reached.
 
 Invariants: a step needs those before it; each ends within its bound and either finds something
@@ -46,7 +46,7 @@ class Visit:
         self._session: Session | None = None
 
     def steps(self) -> Iterator[tuple[str, Callable[[], Awaitable[Finding]]]]:
-        """The steps to take, in order, each with its name."""
+        """Yield the steps to take, in order, each with its name."""
         yield "name", self.resolve
         yield "port", self.knock
         if self._means.uses_tls:
@@ -56,7 +56,7 @@ class Visit:
             yield "sasl", self.authenticate
 
     async def close(self) -> None:
-        """Ends the connection, if there is one."""
+        """End the connection, if there is one."""
         if self._session is not None:
             await end(self._session)
         elif self._stream is not None:
@@ -66,7 +66,7 @@ class Visit:
     # -- the steps -------------------------------------------------------------------------------
 
     async def resolve(self) -> Finding:
-        """Turns the name into addresses."""
+        """Turn the name into addresses."""
         try:
             self._addresses = await self._bounded(
                 self._means.plain.resolve(self._host, self._port, canonical=False)
@@ -83,7 +83,7 @@ class Visit:
         return self._good("name", ", ".join(str(each) for each in self._addresses))
 
     async def knock(self) -> Finding:
-        """Connects to every address; the first that accepts is used from now on."""
+        """Connect to every address; the first that accepts is used from now on."""
         outcomes = await asyncio.gather(*map(self._knock, self._addresses))
         reasons = dict(zip(self._addresses, outcomes, strict=True))
         accepting = [address for address, error in reasons.items() if error is None]
@@ -116,7 +116,7 @@ class Visit:
         return Finding.good("tls", self.place, found, *map(str, chain))
 
     async def greet(self) -> Finding:
-        """Asks for the versions the broker speaks."""
+        """Request the versions the broker supports."""
         session = await self._open_session()
         try:
             await negotiate_versions(session)
@@ -126,18 +126,18 @@ class Visit:
                 raise troubles.of_tls_refusal(refused, ()) from None
             if not self._means.uses_tls and await self._is_for_tls():
                 raise TroubleError(
-                    "tls-expected", f"the port {self._port} speaks TLS, and we did not"
+                    "tls-expected", f"the port {self._port} expects TLS, and we sent none"
                 ) from None
             raise troubles.of_first_exchange(error, uses_tls=self._means.uses_tls) from None
         if session.versions is None:
             raise TroubleError("not-kafka", "the broker named no versions")
         features = [f"{name} {level}" for name, level in sorted(session.versions.features.items())]
         release = guessed_release(session.versions)
-        found = f"speaks as Kafka {release} or later does"
+        found = f"offers the versions of Kafka {release} or later"
         return self._good("versions", f"{found} ({', '.join(features)})" if features else found)
 
     async def authenticate(self) -> Finding:
-        """Proves who we are."""
+        """Authenticate."""
         mechanism = self._means.settings.sasl
         name = "nothing" if mechanism is None else mechanism.name
         session = self._renewed_session()
@@ -149,7 +149,7 @@ class Visit:
         if exposed is not None:
             raise TroubleError(
                 "credentials-exposed",
-                f"{name}: accepted, but {exposed} can be read on the way, as there is no TLS",
+                f"{name}: accepted, but {exposed} can be read in transit, as there is no TLS",
                 status=Status.WARN,
             )
         lasts = f" for {session.lifetime_s:,.0f} s" if session.lifetime_s is not None else ""
@@ -158,7 +158,7 @@ class Visit:
     # -- questions -------------------------------------------------------------------------------
 
     async def ask(self, question: Question[_T]) -> _T:
-        """The answer to a question.
+        """Return the answer to a question.
 
         Raises:
             TroubleError: none came.
@@ -220,7 +220,7 @@ class Visit:
         return None
 
     async def _encrypt(self) -> Any:
-        """Opens the stream; gives its `ssl` object."""
+        """Open the stream; give its `ssl` object."""
         address, name = self._addresses[0], self._host.rstrip(".")
         try:
             self._stream = await self._bounded(

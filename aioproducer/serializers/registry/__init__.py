@@ -1,7 +1,7 @@
 """Serializers whose schemas stand in a registry with Confluent's API.
 
 Owns: the client of the registry, the bytes in front of a payload, and the formats Avro, JSON Schema
-and Protobuf. Must not know: the producer. `aioproducer.serializers` offers the public names.
+and Protobuf. Not here: the producer. `aioproducer.serializers` offers the public names.
 
     schema, subjects, wire_format < answers < http < client < base < avro, json_schema, protobuf
 

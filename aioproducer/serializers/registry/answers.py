@@ -1,7 +1,7 @@
 """What a registry's answers mean.
 
 Owns: the mapping of its HTTP statuses and codes to our errors, what of its text is shown, and which
-rules of a schema concern writers. Must not know: connections, retries.
+rules of a schema concern writers. Not here: connections, retries.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ADVICE: Final = {
 
 
 def refusal_of(status: int, body: bytes, what: str) -> SchemaRegistryError:
-    """The error for an answer that is none of success.
+    """Return the error for a response without success.
 
     Args:
         status: the HTTP status.
@@ -64,13 +64,13 @@ def refusal_of(status: int, body: bytes, what: str) -> SchemaRegistryError:
 
 
 def details_in(text: str) -> tuple[str, ...]:
-    """The differences a compatibility message tells, one by one."""
+    """Return the single differences in a compatibility message."""
     found = _DETAIL.findall(text[:_LONGEST_TEXT]) or [text]
     return tuple(printable(detail) for detail in found)
 
 
 def write_rules_in(answer: Any, what: str) -> tuple[SchemaRule, ...]:
-    """The rules of a schema that are to be executed by who writes, and are active.
+    """Return the active rules of a schema that a writer has to execute.
 
     Domain rules transform or check the data, encoding rules the encoded payload. Migration rules
     are for readers.
@@ -93,7 +93,7 @@ def write_rules_in(answer: Any, what: str) -> tuple[SchemaRule, ...]:
 
 
 def _is_for_writers(rule: Mapping[str, Any]) -> bool:
-    """Whether serializers execute a rule."""
+    """Return whether serializers execute a rule."""
     return str(rule.get("mode")).upper() in _WRITE_MODES and rule.get("disabled") is not True
 
 

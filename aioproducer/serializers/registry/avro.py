@@ -1,7 +1,7 @@
 """Avro, with a schema registry.
 
 Owns: the serializer. `avro_schema` resolves names and references, `avro_writer` encodes and says
-what does not fit. Must not know: HTTP.
+what does not fit. Not here: HTTP.
 
 Invariant: as in Java's serializer, the payload of a schema that is only `"bytes"` is the bytes
 themselves, without Avro's length in front.
@@ -151,7 +151,7 @@ def _raw(data: Any, context: SerializationContext) -> bytes:
 
 
 def _text(schema: str | Mapping[str, Any] | Sequence[Any]) -> str:
-    """The schema as JSON, in the user's own words where they gave it as text."""
+    """Return the schema as JSON, as the user wrote it where it was given as text."""
     if not isinstance(schema, str):
         return json.dumps(schema)
     try:

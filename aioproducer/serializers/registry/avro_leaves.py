@@ -206,7 +206,7 @@ def _enum(symbols: Sequence[str], expected: str) -> Write:
 
 
 def _is_decimal(schema: Mapping[str, Any]) -> bool:
-    """Whether precision and scale are valid; if not, Avro ignores the logical type."""
+    """Return whether precision and scale are valid; if not, Avro ignores the logical type."""
     precision, scale = schema.get("precision"), schema.get("scale", 0)
     return (
         isinstance(precision, int)

@@ -260,7 +260,7 @@ class _Union:
         return sorted(self._branches, key=lambda branch: _distance(branch, kind))
 
     def _named(self, name: Any) -> _Branch | None:
-        """The branch that is meant by a name; a name without namespace must be unique."""
+        """Return the branch that is meant by a name; a name without namespace must be unique."""
         for branch in self._branches:
             if branch.name == name:
                 return branch
@@ -371,7 +371,7 @@ def _closest(fitting: list[tuple[_Branch, bytes]], data: Any) -> list[tuple[_Bra
 
 
 def _distance(branch: _Branch, kind: type) -> int:
-    """How far a branch is from a Python type: 0 made for it, 1 takes it, 2 not likely."""
+    """Return how well a branch fits a Python type: 0 exactly, 1 accepts it, 2 unlikely."""
     if branch.logical is not None:
         if issubclass(kind, _LOGICAL_TYPES.get(branch.logical, ())):
             return 0

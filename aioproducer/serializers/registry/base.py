@@ -1,7 +1,7 @@
 """What the serializers of a registry share: how a schema gets its id.
 
 Owns: the choice between looking up, registering and the latest version; the plans remembered per
-subject. Must not know: any format.
+subject. Not here: any format.
 
     serialize(data) -- plan known ----> bytes at once
                     -- plan is old ---> bytes at once; the registry is asked in the background
@@ -107,7 +107,7 @@ class RegistrySerializer(ABC):
         return _written(plan, data, context)
 
     def _refresh_soon(self, plan: _Plan, context: SerializationContext, subject: str) -> bool:
-        """Asks for a new plan in the background; False when that cannot be or is not wanted."""
+        """Ask for a new plan in the background; False when that cannot be or is not wanted."""
         registry = self._registry
         if not registry.latest_ttl or not registry.in_background(
             lambda: self._refresh(context, subject)
@@ -175,11 +175,11 @@ class RegistrySerializer(ABC):
 
     @abstractmethod
     def _name(self) -> str | None:
-        """The full name of the serializer's own schema; None if it has none."""
+        """Return the full name of the serializer's own schema; None if it has none."""
 
     @abstractmethod
     async def _schema(self, context: SerializationContext) -> Schema:
-        """The serializer's own schema, with what it refers to registered."""
+        """Return the serializer's own schema, with what it refers to registered."""
 
     @abstractmethod
     async def _encoder(self, schema: Schema) -> Encode:

@@ -1,7 +1,7 @@
 """SchemaRegistry: the client of a registry with Confluent's API.
 
-Owns: the calls of the API, the cache of their answers, one request for all who ask the same. Must
-not know: formats of payloads.
+Owns: the calls of the API, the cache of their answers, one request for all who ask the same. Not
+here: formats of payloads.
 
 Invariants
 - What never changes (the id of a schema in a subject, a version, a schema by its id) is asked once
@@ -160,7 +160,7 @@ class SchemaRegistry:
         await self.close()
 
     async def close(self) -> None:
-        """Ends what is under way and closes the connections; what is known stays known."""
+        """End what is under way and close the connections; what is known stays known."""
         tasks = [*self._in_background, *self._under_way.values()]
         for task in tasks:
             task.cancel()
@@ -171,7 +171,7 @@ class SchemaRegistry:
     # -- schemas ---------------------------------------------------------------------------------
 
     async def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
-        """The schema's id in a subject, to which it is added if it is new there.
+        """Return the schema's id in a subject, to which it is added if it is new there.
 
         Raises:
             IncompatibleSchemaError: readers of an earlier version would break; `details` says why.
@@ -184,7 +184,7 @@ class SchemaRegistry:
     async def ensure(
         self, subject: str, schema: Schema, *, normalize: bool = False
     ) -> RegisteredSchema:
-        """The version of a subject that has this schema; it is added if it is new there.
+        """Return the version of a subject that has this schema; it is added if it is new there.
 
         Raises:
             IncompatibleSchemaError: readers of an earlier version would break; `details` says why.
@@ -206,7 +206,7 @@ class SchemaRegistry:
     async def lookup(
         self, subject: str, schema: Schema, *, normalize: bool = False
     ) -> RegisteredSchema:
-        """The version of a subject that has this schema.
+        """Return the version of a subject that has this schema.
 
         Raises:
             SchemaNotFoundError: it has none, and the text says how the latest one differs if the
@@ -226,7 +226,7 @@ class SchemaRegistry:
         return await self._once(("lookup", subject, schema, normalize), ask)
 
     async def latest(self, subject: str, *, schema_format: str | None = None) -> RegisteredSchema:
-        """The newest version of a subject, believed for `latest_cache_ttl_ms`.
+        """Return the newest version of a subject, believed for `latest_cache_ttl_ms`.
 
         Args:
             subject: where it is registered.
@@ -250,7 +250,7 @@ class SchemaRegistry:
         return found
 
     async def version(self, subject: str, version: int) -> RegisteredSchema:
-        """One version of a subject.
+        """Return one version of a subject.
 
         Raises:
             SchemaNotFoundError: there is no such version.
@@ -261,7 +261,7 @@ class SchemaRegistry:
         )
 
     async def schema(self, schema_id: int) -> Schema:
-        """The schema of an id.
+        """Return the schema of an id.
 
         Raises:
             SchemaNotFoundError: there is no such id.
@@ -294,7 +294,7 @@ class SchemaRegistry:
         return tuple(found) or _UNSAID
 
     async def referenced(self, schema: Schema) -> list[tuple[SchemaReference, Schema]]:
-        """Every schema this one builds on, each behind those it builds on itself.
+        """Return every schema this one builds on, each after those it builds on itself.
 
         Raises:
             SchemaRegistryError: one is missing, or there are too many.
@@ -304,7 +304,7 @@ class SchemaRegistry:
         return list(found.values())
 
     def in_background(self, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-        """Runs `work()` in a task of the registry's loop, until `close()`; for serializers.
+        """Run `work()` in a task of the registry's loop, until `close()`; for serializers.
 
         Call it in any thread. Returns False where no loop runs the registry's requests.
         """
@@ -410,7 +410,7 @@ class SchemaRegistry:
         return better
 
     async def _once(self, key: tuple[Any, ...], ask: Callable[[], Awaitable[T]]) -> T:
-        """The remembered answer, or that of one request for all who want it."""
+        """Return the cached answer, or that of one request shared by all callers."""
         if key in self._known:
             return self._known[key]  # type: ignore[no-any-return]
         self._check_loop()

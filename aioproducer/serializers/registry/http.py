@@ -1,7 +1,7 @@
 """HTTP with a schema registry: one request, as often as needed.
 
-Owns: retries over all of the registry's addresses, credentials, the bounds of time and size. Must
-not know: what is asked.
+Owns: retries over all of the registry's addresses, credentials, the bounds of time and size. Not
+here: what is asked.
 
 Invariants
 - A request ends within `request_timeout` each try, and after `retries` more tries.
@@ -73,7 +73,7 @@ class RegistrySettings(Unpicklable):
 def addresses(
     given: str | Sequence[str], basic_auth: tuple[str, str] | None
 ) -> tuple[tuple[str, ...], tuple[str, str] | None]:
-    """The registry's addresses without credentials, and the credentials.
+    """Return the registry's addresses without credentials, and the credentials.
 
     Raises:
         ConfigError: there is none, or one is no HTTP address.
@@ -127,20 +127,20 @@ class RegistryConnection:
         self._client: httpx.AsyncClient | None = None
 
     async def close(self) -> None:
-        """Closes the connections; another request opens new ones."""
+        """Close the connections; another request opens new ones."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
 
     def forget(self) -> None:
-        """Drops connections of a loop that has ended, without a farewell."""
+        """Drop connections of a loop that has ended, without a farewell."""
         self._client = None
 
     @hides_arguments
     async def request(
         self, method: str, path: str, what: str, body: dict[str, Any] | None = None
     ) -> Any:
-        """One request's answer, decoded.
+        """Return one request's answer, decoded.
 
         Args:
             method: GET or POST.

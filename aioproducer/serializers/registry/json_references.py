@@ -1,6 +1,6 @@
 """References between JSON Schemas of a registry.
 
-Owns: which registered schema a `$ref` means. Must not know: HTTP, validation.
+Owns: which registered schema a `$ref` means. Not here: HTTP, validation.
 
 A reference's name means a schema only to the schema that has the reference, and relative names are
 resolved against that schema's `$id`. Two schemas may use one name for different schemas, and two
@@ -46,7 +46,7 @@ class Linked:
 
 
 def linked(schema: Schema, referenced: Mapping[Place, Schema]) -> Linked:
-    """The schema with its references resolved.
+    """Return the schema with its references resolved.
 
     Args:
         schema: the schema that is written by.
@@ -103,7 +103,7 @@ class _Document:
         self._find_inner(self.content, retrieved_from)
 
     def rewritten(self, others: list[_Document], originals: dict[str, str]) -> Any:
-        """The content with new URIs."""
+        """Return the content with new URIs."""
         return self._rewrite(self.content, "", self.base or "", others, originals, is_root=True)
 
     def _base_of(self, content: Any, base: str) -> str:
@@ -154,7 +154,7 @@ class _Document:
         return made
 
     def _meant(self, reference: str, base: str, others: list[_Document]) -> str:
-        """The reference with the new URI of what it means; as it is if that is not known."""
+        """Return the reference with the new URI of its target; unchanged if that is unknown."""
         if reference.startswith("#"):
             return reference
         raw, fragment = urldefrag(reference)

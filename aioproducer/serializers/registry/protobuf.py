@@ -1,6 +1,6 @@
 """Protobuf, with a schema registry.
 
-Owns: a message type's schema and what it imports, the path to the type in its file. Must not know:
+Owns: a message type's schema and what it imports, the path to the type in its file. Not here:
 HTTP. Encoding is done by the generated classes of the package protobuf.
 
 Invariants
@@ -106,7 +106,7 @@ class ProtobufSerializer(RegistrySerializer):
         return await self._schema_of(self._descriptor.file, context)
 
     async def _schema_of(self, file: FileDescriptor, context: SerializationContext) -> Schema:
-        """A file's schema, after everything it imports."""
+        """Return a file's schema, after everything it imports."""
         references = []
         for imported in file.dependencies:
             if imported.name.startswith(_BUILT_IN):

@@ -1,6 +1,6 @@
 """Where the message types of a registered Protobuf schema are in their file.
 
-Owns: the paths to types, by their full names. Must not know: HTTP, messages.
+Owns: the paths to types, by their full names. Not here: HTTP, messages.
 
 A registry gives a schema as base64 of its `FileDescriptorProto` or, where it cannot, as the text of
 the `.proto` file. Of a text only what makes types is read: packages, messages, groups, map fields.
@@ -24,7 +24,7 @@ _TOKEN: Final = re.compile(
 
 
 def paths_in(text: str) -> dict[str, list[int]]:
-    """The path to each message type, by full name, from the outermost type inwards.
+    """Return the path to each message type, by full name, from the outermost type inwards.
 
     Args:
         text: the schema as a registry gives it.

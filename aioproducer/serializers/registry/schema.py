@@ -1,6 +1,6 @@
 """Schemas as a registry knows them.
 
-Owns: a schema's text, type and references, and what the registry calls it. Must not know: HTTP.
+Owns: a schema's text, type and references, and what the registry calls it. Not here: HTTP.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class RegisteredSchema:
 
 
 def schema_refusal(context: SerializationContext, reason: str) -> SchemaRegistryError:
-    """The error of a record whose schema is to blame, not its content."""
+    """Return the error of a record that fails because of its schema, not its content."""
     return SchemaRegistryError(
         f"{context.part}: {reason}",
         part=context.part,

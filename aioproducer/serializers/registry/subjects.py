@@ -1,6 +1,6 @@
 """Which subject a schema is registered under.
 
-Owns: the strategies of Confluent's serializers. Must not know: the registry.
+Owns: the strategies of Confluent's serializers. Not here: the registry.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def topic_name(context: SerializationContext, name: str | None) -> str:
 
 
 def record_name(context: SerializationContext, name: str | None) -> str:
-    """The schema's full name: the same history in every topic; topics may mix schemas."""
+    """Return the schema's full name: one history in every topic; topics may mix schemas."""
     if not name:
         raise schema_refusal(context, "the schema has no name to make a subject of")
     return name

@@ -1,6 +1,6 @@
 """The bytes in front of a payload.
 
-Owns: Confluent's wire format. Must not know: schemas, the registry.
+Owns: Confluent's wire format. Not here: schemas, the registry.
 
     0 | schema id, 4 bytes big-endian | payload                       Avro, JSON Schema
     0 | schema id | message indexes   | payload                       Protobuf
@@ -39,14 +39,14 @@ def header_content(guid: UUID) -> bytes:
 
 
 def message_indexes(path: Sequence[int]) -> bytes:
-    """The path to a Protobuf message's type."""
+    """Return the path to a Protobuf message's type."""
     if list(path) == [0]:
         return b"\x00"
     return b"".join(varint(zigzag(number)) for number in (len(path), *path))
 
 
 def split(data: bytes) -> tuple[int, bytes]:
-    """The schema's id, and what follows it.
+    """Return the schema's id, and what follows it.
 
     Raises:
         SerializationError: this is not the wire format.
@@ -57,7 +57,7 @@ def split(data: bytes) -> tuple[int, bytes]:
 
 
 def split_indexes(data: bytes) -> tuple[list[int], bytes]:
-    """The path to the message's type, and what follows it.
+    """Return the path to the message's type, and what follows it.
 
     Raises:
         SerializationError: there is none.

@@ -1,7 +1,7 @@
-"""Errors of Spark's jobs, told as the loader tells its own.
+"""Errors of Spark's jobs, reported in the form of the loader's own.
 
-Owns: the way from a Python traceback in a Java exception back to the error that a task raised. Must
-not know: what the job was.
+Owns: the path from a Python traceback in a Java exception back to the error that a task raised. Not
+here: what the job was.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SparkLoadError(LoaderError):
 
 
 def error_of(error: Exception) -> KafkaError:
-    """What Spark's exception is about: the error of ours that it carries, or its own words."""
+    """Return the error of ours that Spark's exception carries, or its own text."""
     text = str(error)
     found = _OURS.findall(text)
     if not found:

@@ -1,7 +1,7 @@
-"""Which files a load consists of, and in which steps.
+"""The files of a load, and its steps.
 
-Owns: the listing, by Spark, so of any file system it knows; the format that names tell. Must not
-know: contents.
+Owns: the listing, by Spark, so of any file system it supports; the format of a file name. Not here:
+contents.
 
 Invariants
 - Every file is listed, in folders of folders too, but for names that begin with `_` or `.`.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STEP_BYTES: Final = 512 * 1024 * 1024
-"""A step ends behind the file that reaches this: it is what a load that dies has to do again."""
+"""A step ends after the file that reaches this: a crashed load repeats at most this much."""
 
 _COMPRESSED: Final = (".gz", ".bz2", ".deflate", ".zst")
 _SCHEME: Final = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*:")
@@ -59,7 +59,7 @@ class Step:
 
     @property
     def paths(self) -> list[str]:
-        """Where the files are, as Spark's readers take it: literally, not as patterns."""
+        """The paths for Spark's readers, literal, not patterns."""
         return [re.sub(r"([*?\[\]{}\\])", r"\\\1", file.path) for file in self.files]
 
     @property
@@ -69,40 +69,40 @@ class Step:
         return tuple(unescaped(name.partition("=")[0]) for name in below if "=" in name)
 
     def digest(self) -> str:
-        """Stands for these files as they are now."""
+        """A digest of these files as they are now."""
         return digest([self])
 
 
 def digest(steps: Iterable[Step]) -> str:
-    """Stands for files as they are now."""
+    """Return a digest of files as they are now."""
     facts = [f"{file.path}\n{file.size}\n{file.modified_ms}" for s in steps for file in s.files]
     return hashlib.sha256("\n".join(facts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def unescaped(name: str) -> str:
-    """A folder's name as Spark reads it: `%2F` is a slash, character by character."""
+    """Return a folder's name as Spark reads it: `%2F` is a slash, character by character."""
     return re.sub(r"%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), name)
 
 
 def absolute(name: str) -> str:
-    """A path as Spark understands it; one without a scheme is of this machine."""
+    """Return a path as Spark understands it; one without a scheme is of this machine."""
     return name if _SCHEME.match(name) else f"file:{Path(name).absolute()}"
 
 
 def is_remote(name: str) -> bool:
-    """Whether it names another file system than this machine's."""
+    """Return whether it names another file system than this machine's."""
     return _SCHEME.match(name) is not None and not name.startswith("file:")
 
 
 def is_pattern(name: str) -> bool:
-    """Whether it stands for the files that it fits."""
+    """Return whether it is a pattern for file names."""
     return _GLOB.search(name) is not None and not Path(name).exists()
 
 
 def list_steps(
     spark: SparkSession, inputs: Sequence[str], step_bytes: int = STEP_BYTES
 ) -> list[Step]:
-    """The steps of a load of these inputs: files, folders, patterns.
+    """Return the steps of a load of these inputs: files, folders, patterns.
 
     Raises:
         SourceError: there is no such input, nothing in it, or a file is in two of them.
@@ -122,10 +122,10 @@ def list_steps(
 
 
 def format_of(steps: Iterable[Step]) -> str:
-    """The format that the names of all files tell.
+    """Return the format that the names of all files have.
 
     Raises:
-        SourceError: one tells none, or they tell several.
+        SourceError: a name has no format, or the names have several.
     """
     advice = f"name the format: {', '.join(FORMATS)}"
     found: dict[str, str] = {}
@@ -134,7 +134,7 @@ def format_of(steps: Iterable[Step]) -> str:
         stem = name.stem if name.suffix.lower() in _COMPRESSED else name.name
         kind = format_named(stem)
         if kind is None:
-            raise SourceError(f"the name {name.name} does not tell a format", advice=advice)
+            raise SourceError(f"no format is known for the name {name.name}", advice=advice)
         found.setdefault(kind, path)
     if len(found) > 1:
         examples = "; ".join(f"{kind}: {PurePosixPath(path).name}" for kind, path in found.items())
@@ -164,7 +164,7 @@ def _files(spark: SparkSession, name: str) -> list[InputFile]:
 
 
 def _root(name: str, files: Sequence[InputFile]) -> str:
-    """The folder whose subfolders may be partitions: of a single file that is its own."""
+    """Return the folder whose subfolders may be partitions; for a single file, its own folder."""
     name = name.rstrip("/")
     if _GLOB.search(name):
         name = name[: _GLOB.search(name).start()].rpartition("/")[0]  # type: ignore[union-attr]

@@ -1,13 +1,13 @@
 """A step's files as a DataFrame, by Spark's readers; set so that rows are those of the loader.
 
-Owns: the readers' options. Must not know: records.
+Owns: the readers' options. Not here: records.
 
     csv, tsv        Spark's reader, a file per task: values may hold line feeds; all values are text
     ndjson, lines   lines as bytes, parsed by the loader's own formats
     parquet, orc    Spark's readers, with the columns of all files
     avro            the files' paths: Spark's reader is no part of PySpark; fastavro reads them
 
-Partition columns stand behind the others; Spark finds out their types.
+Partition columns follow the others; Spark infers their types.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BROKEN: Final = "__broken"
 """The column with the text of a CSV row that is none."""
 
 SETTINGS: Final[Mapping[str, str]] = {
-    # The loader knows no time zone but this one.
+    # The loader supports no time zone but this one.
     "spark.sql.session.timeZone": "UTC",
     # `a` and `A` are two columns to the loader.
     "spark.sql.caseSensitive": "true",
@@ -44,7 +44,7 @@ SETTINGS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """How files are read.
+    """A way to read files.
 
     Attributes:
         name: one of the loader's `FORMATS`.
@@ -61,7 +61,7 @@ class Input:
 
 
 def rows_of(spark: SparkSession, step: Step, files: Input) -> DataFrame:
-    """The rows of a step.
+    """Return the rows of a step.
 
     Raises:
         SourceError: the files cannot be read so.
@@ -125,7 +125,7 @@ def _csv(spark: SparkSession, reader: DataFrameReader, step: Step, dialect: CsvF
 
 
 def _header(spark: SparkSession, step: Step, dialect: CsvFormat) -> Sequence[str]:
-    """The columns' names, by the first file; Spark compares those of the others."""
+    """Return the columns' names, by the first file; Spark compares those of the others."""
     lines = spark.read.option("lineSep", "\n").option("encoding", dialect.encoding)
     first = lines.text(step.paths[0]).where("trim(value, '\r ') <> ''").take(1)
     if not first:
@@ -146,7 +146,7 @@ def _header(spark: SparkSession, step: Step, dialect: CsvFormat) -> Sequence[str
 
 
 def _paths(spark: SparkSession, step: Step) -> DataFrame:
-    """One row per file, with the values of its folders."""
+    """Return one row per file, with the values of its folders."""
     rows = [(file.path, *_folder_values(file.path, step)) for file in step.files]
     names = [FILE, *step.partition_columns]
     schema = ", ".join(f"{_quoted(name)} string" for name in names)

@@ -1,13 +1,13 @@
 """A load by Spark, step by step.
 
-Owns: the order of things in a load, its counts, its end. Must not know: the terminal.
+Owns: the order of steps in a load, its counts, its end. Not here: the terminal.
 
-    list files --> [ read, map --> write --> remember ] for each step
+    list files --> [ read, map --> write --> record ] for each step
 
 Invariants
-- A step that failed or was stopped is not remembered, and done again by the next run. At least once
-  its rows may then be in the topic twice; exactly once none of them was visible.
-- The dead-letter file holds the rejected rows of a step before the step is remembered.
+- A step that failed or was stopped is not recorded, and repeated by the next run. At least once its
+  rows may then be in the topic twice; exactly once none of them was visible.
+- The dead-letter file holds the rejected rows of a step before the step is recorded.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LOOK_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class SparkLoadResult:
-    """How a load ended.
+    """The result of a load.
 
     Attributes:
         progress: what this run did.
@@ -76,14 +76,14 @@ class SparkLoad:
 
     @property
     def result(self) -> SparkLoadResult:
-        """How it stands."""
+        """The state of the load."""
         elapsed = time.monotonic() - self._started_at
         return SparkLoadResult(
             replace(self._progress, elapsed_s=elapsed), self._state, self._skipped
         )
 
     def stop(self) -> None:
-        """Ends the running step, which then counts as not done; from any thread."""
+        """End the running step, which then counts as not done; from any thread."""
         self._is_stopped.set()
         if _is_connect(self._spark):
             self._spark.interruptAll()
@@ -91,12 +91,12 @@ class SparkLoad:
             self._spark.sparkContext.cancelAllJobs()
 
     def run(self) -> SparkLoadResult:
-        """Loads until the end, `stop()` or an error.
+        """Load until the end, `stop()` or an error.
 
         Raises:
             LoaderError: the input, the mapping or a file of ours cannot be used, or a row was
                 rejected and there is no dead-letter file.
-            KafkaError: records could not be written. `result` tells what was, in all these cases.
+            KafkaError: records could not be written. `result` has what was, in all these cases.
         """
         from pyspark.errors import PySparkException
 
@@ -118,8 +118,8 @@ class SparkLoad:
         options = self._options
         config = self._config()
         asyncio.run(_check_topic(config, options.topic, options.topic_timeout_s))
-        # Spark looks for data sources in the session that is active in this thread: which
-        # that is this call sets, as the only one of those that are public.
+        # Spark searches for data sources in the session that is active in this thread. This is
+        # the only public call that makes this one active.
         self._spark.createDataFrame([], "nothing int")
         for name, value in SETTINGS.items():
             self._spark.conf.set(name, value)
@@ -192,7 +192,7 @@ class SparkLoad:
             self._state.write(self._options.state)
 
     def _write_once(self, records: DataFrame, step: Step) -> tuple[int, int]:
-        """Writes a step, unless an earlier run has; how many records and bytes are new."""
+        """Write a step, unless an earlier run has; how many records and bytes are new."""
         if self._options.load_id is None:
             return self._write(records, {})
         job = f"{self._options.load_id}/{step.digest()}"
@@ -206,7 +206,7 @@ class SparkLoad:
         return 0, 0
 
     def _write(self, records: DataFrame, options: Mapping[str, str]) -> tuple[int, int]:
-        """Writes records; how many they are, and how many bytes of keys and values."""
+        """Write records; how many they are, and how many bytes of keys and values."""
         from pyspark.sql import Observation
         from pyspark.sql.functions import expr
 
@@ -238,7 +238,7 @@ class SparkLoad:
 
     @contextmanager
     def _looking_on(self, step: Step) -> Iterator[None]:
-        """Tells now and then how much of a step's tasks are through."""
+        """Report now and then how much of a step's tasks is done."""
         over = threading.Event()
 
         def look() -> None:
@@ -263,7 +263,7 @@ class SparkLoad:
 
 
 def _bury(records: DataFrame, dead_letter: DeadLetterFile) -> int:
-    """Writes the rejected rows; how many there are. Which row of its file one is, is not known."""
+    """Write the rejected rows; how many there are. Which row of its file one is, is not known."""
     count = 0
     rejections = records.where(f"{REJECTION} IS NOT NULL").select(f"{REJECTION}.*")
     for file, reason, raw in rejections.toLocalIterator():

@@ -1,6 +1,6 @@
-"""What is loaded by Spark, where to and how.
+"""Options of a load by Spark.
 
-Owns: the options and what they exclude. Must not know: Spark, how a load goes on.
+Owns: the options and what they exclude. Not here: Spark, how a load proceeds.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SparkLoadOptions:
-    """What is loaded, where to and how.
+    """Source, destination and manner of a load.
 
     Attributes:
-        inputs: files, folders and patterns, of this machine or any file system Spark knows.
+        inputs: files, folders and patterns, of this machine or any file system Spark supports.
         topic: where to.
         kafka: producer options by Kafka's names.
         formats: what the names of formats mean.
-        format: one of them; None for what the files' names tell.
+        format: one of them; None for that of the files' names.
         mapping: what becomes of a row.
         load_id: names the load, which then is exactly once; None for at least once.
-        dead_letter: a file for rows that become no record; None to fail by the first.
+        dead_letter: a file for rows that cannot become records; None to fail on the first.
         state: the state file of a load at least once; None for none.
-        resume: whether to go on where it says.
-        topic_timeout_s: how long a topic that the cluster does not know is waited for.
+        resume: whether to continue from it.
+        topic_timeout_s: how long to wait for a topic that does not exist.
         step_bytes: how much is loaded at a time.
         on_progress: called now and then, in the thread of `run` or another one.
     """

@@ -1,11 +1,11 @@
-"""How far a load by Spark has come, for the next run of it.
+"""The progress of a load by Spark, for the next run of it.
 
-Owns: the state file of a load at least once; what Kafka remembers of a load exactly once. Must not
-know: Spark.
+Owns: the state file of a load at least once; what Kafka stores of a load exactly once. Not here:
+Spark.
 
-Exactly once, each step remembers by itself that it was written (`job.id`). What has to be kept
-besides is which files the load consisted of: with others the steps would be others, and rows that
-are in the topic already would be written again.
+Exactly once, each step records by itself that it was written (`job.id`). In addition the files of
+the load have to be stored: with other files the steps would differ, and rows that are in the topic
+already would be written again.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _MARK = "aioproducer-spark-load"
 
 @dataclass(frozen=True, slots=True)
 class SparkLoadState:
-    """What is loaded.
+    """The progress of a load.
 
     Attributes:
         topic: where to.
-        files: stands for the files of all steps.
+        files: a digest of the files of all steps.
         steps: how many there are.
         done: how many of them are loaded.
         rows: records in the steps that are.
@@ -65,7 +65,7 @@ class SparkLoadState:
         return self.done == self.steps
 
     def with_step(self, rows: int, rejected: int, dead_letter_bytes: int) -> SparkLoadState:
-        """One more step is loaded."""
+        """Return the progress after one more step."""
         return replace(
             self,
             done=self.done + 1,
@@ -75,11 +75,11 @@ class SparkLoadState:
         )
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Replaces the file at `path` atomically; raises `StateError`."""
+        """Replace the file at `path` atomically; raise `StateError`."""
         write_state(path, {"version": _VERSION, "engine": "spark", **asdict(self)})
 
     def resumed(self, path: str | os.PathLike[str]) -> SparkLoadState:
-        """What the file at `path` says of this load; itself where there is no file.
+        """Return the state in the file at `path`; itself where there is no file.
 
         Raises:
             StateError: it is the state of another load, or none.
@@ -102,7 +102,7 @@ def _decoded(content: dict[str, Any]) -> SparkLoadState:
 
 
 async def written(config: ProducerConfig, job: str, topic: str) -> Written:
-    """What became of a step that is a job of this id."""
+    """Return the state of a step that is a job of this id."""
     async with Ledger(config, prefix_for_job(job), topic) as ledger:
         last, is_settled = await ledger.last_decision_and_end()
         if last is None or last.owner != job:
@@ -111,7 +111,7 @@ async def written(config: ProducerConfig, job: str, topic: str) -> Written:
 
 
 class Written(Enum):
-    """Whether a step is in the topic."""
+    """The state of a step."""
 
     NO = "not decided"
     DECIDED = "decided, but perhaps not all of it is visible yet"
@@ -119,10 +119,10 @@ class Written(Enum):
 
 
 class KnownFiles(TransactionAdmin):
-    """Which files a load that is exactly once consists of, as Kafka remembers it."""
+    """The files of an exactly-once load, as Kafka stores them."""
 
     async def check(self, load: str, state: SparkLoadState) -> None:
-        """Remembers the files of a new load, and compares those of one that was begun.
+        """Remember the files of a new load, and compares those of one that was begun.
 
         Raises:
             StateError: they are not what they were.

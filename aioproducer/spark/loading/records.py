@@ -1,11 +1,10 @@
 """Rows of Spark's tasks into records, by the loader's own `RowMapper`.
 
-Owns: the way from record batches to the loader's rows and from its records to the data source's
-columns. Must not know: PySpark; a `RowsToRecords` runs in `mapInArrow`.
+Owns: the conversion of record batches to the loader's rows, and of its records to the data source's
+columns. Not here: PySpark; a `RowsToRecords` runs in `mapInArrow`.
 
 Invariants
-- What becomes of a row is decided where the in-process loader decides it, so both give the same
-  records.
+- The in-process loader's code decides what a row becomes, so both give the same records.
 - Each row becomes a record, or a reason why not: the task fails by it, or it is kept in the columns
   `rejection`.
 """
@@ -52,12 +51,12 @@ _SQL: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class RowsToRecords:
-    """What `mapInArrow` calls.
+    """The function for `mapInArrow`.
 
     Attributes:
         files: what the rows come from.
         mapping: what becomes of them.
-        partitions: how many the topic has; counts for `partition_by` alone.
+        partitions: how many the topic has; used for `partition_by` alone.
         keeps_bad_rows: whether they get a column, instead of ending the task.
     """
 
@@ -72,7 +71,7 @@ class RowsToRecords:
         return ", ".join(f"{name} {_SQL[name]}" for name in self._columns)
 
     def check(self, columns: Sequence[str]) -> None:
-        """Refuses a mapping that no row of these columns can fulfil.
+        """Refuse a mapping that no row of these columns can fulfil.
 
         Raises:
             MappingError: there is no such column.
@@ -96,7 +95,7 @@ class RowsToRecords:
     # -- rows ------------------------------------------------------------------------------------
 
     def _reader(self) -> Callable[[pa.RecordBatch], Iterator[tuple[Sequence[str], RowBatch]]]:
-        """What gives rows, with the file of each."""
+        """Return the source of rows for the files, with the file of each row."""
         if self.files.name == "avro":
             return self._avro
         if isinstance(self.files.format, LinesFormat | NdjsonFormat):
@@ -211,7 +210,7 @@ def _csv_field(field: Any, null: str | None) -> Any:
 
 
 def _in_folders(chunk: Chunk, folders: pa.RecordBatch) -> Chunk:
-    """The rows of lines, with the columns that folders name."""
+    """Return the rows of lines, with the columns that folders name."""
     names = tuple(folders.schema.names)
     fields: list[Fields | BadRow] = []
     for row, values in zip(chunk.fields, fields_of(folders), strict=True):
@@ -227,13 +226,13 @@ def _in_folders(chunk: Chunk, folders: pa.RecordBatch) -> Chunk:
 
 
 def _without(batch: pa.RecordBatch, name: str) -> tuple[list[Any], pa.RecordBatch]:
-    """One column's values, and the other columns."""
+    """Return one column's values, and the other columns."""
     place = batch.schema.get_field_index(name)
     return batch.column(place).to_pylist(), batch.remove_column(place)
 
 
 def _opened(path: str) -> io.BufferedIOBase:
-    """A file of any file system that pyarrow knows."""
+    """Return a file of any file system that pyarrow supports."""
     from pyarrow.fs import FileSystem
 
     uri = quote(path.replace("s3a://", "s3://", 1), safe=":/@=,+")

@@ -1,7 +1,7 @@
 """A multi-broker Kafka as a pure state machine.
 
 Owns: everything a cluster decides: topics, leaders, logs, validation, transactions, groups'
-offsets, what is answered, scripted faults. Must not know: sockets, tasks, the clock (`now_ms` is
+offsets, what is answered, scripted faults. Not here: sockets, tasks, the clock (`now_ms` is
 passed in), a random source of its own (`rng` is passed in). `aioproducer.testing.embedded` serves
 it on TCP.
 

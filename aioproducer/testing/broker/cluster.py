@@ -1,6 +1,6 @@
 """The simulated cluster: brokers, topics, leaders, and one entrance for requests.
 
-Owns: which brokers are up, which topics exist, who leads, and every change of these. Must not know:
+Owns: which brokers are up, which topics exist, who leads, and every change of these. Not here:
 sockets, tasks, the clock, a random source of its own: `now_ms` and `rng` come from the caller, so
 the same calls give the same cluster, on TCP as on virtual time.
 
@@ -102,7 +102,7 @@ class ClusterState:
         self.groups: GroupCoordinators = GroupCoordinators(self, self.shards, self.transactions)
 
     def new_uuid(self) -> UUID:
-        """An id for a topic or a client."""
+        """Return an id for a topic or a client."""
         return UUID(int=self._rng.getrandbits(128))
 
     # Requests
@@ -124,7 +124,7 @@ class ClusterState:
         return reply
 
     def handle(self, node_id: int, header: RequestHeader, now_ms: int) -> bytes | None:
-        """The framed response alone, a long poll answered at once.
+        """Return the framed response alone, a long poll answered at once.
 
         None where nothing is to be sent; `respond` says why.
         """
@@ -198,15 +198,15 @@ class ClusterState:
         return min(self._live, default=-1)
 
     def is_live(self, node_id: int) -> bool:
-        """Whether that broker is up."""
+        """Return whether that broker is up."""
         return node_id in self._live
 
     def is_reachable(self, node_id: int) -> bool:
-        """Whether other brokers get an answer from that one."""
+        """Return whether other brokers get an answer from that one."""
         return self.is_live(node_id)
 
     def known_brokers(self, node_id: int) -> list[BrokerSpec]:
-        """The brokers that broker `node_id` takes for live, for its Metadata answers."""
+        """Return the brokers that broker `node_id` believes to be alive, for Metadata responses."""
         return self.live_brokers
 
     def known_leadership(self, node_id: int, partition: Partition) -> Leadership:
@@ -273,7 +273,7 @@ class ClusterState:
     # Topics
 
     def partition(self, topic: str, index: int) -> Partition | None:
-        """A partition, also of an internal topic, or None."""
+        """Return a partition, also of an internal topic, or None."""
         found = self.topics.get(topic)
         if found is not None:
             return found.partition(index)
@@ -281,7 +281,7 @@ class ClusterState:
         return internal[index] if 0 <= index < len(internal) else None
 
     def internal_partitions(self, topic: str, count: int) -> list[Partition]:
-        """The partitions of an internal topic, which is created when first asked for.
+        """Return the partitions of an internal topic, which is created when first asked for.
 
         They hold leadership only and are listed nowhere.
         """
@@ -297,7 +297,7 @@ class ClusterState:
         return self._internal[topic]
 
     def topic_by_id(self, topic_id: UUID) -> Topic | None:
-        """The topic that has this id, or None."""
+        """Return the topic that has this id, or None."""
         name = self._names_by_id.get(topic_id)
         return None if name is None else self.topics[name]
 
@@ -380,11 +380,11 @@ class ClusterState:
             topic.partitions.append(self.new_partition(name, index, replicas))
 
     def new_partition(self, topic: str, index: int, replicas: Sequence[int]) -> Partition:
-        """An empty partition; a cluster with another kind of them makes its own."""
+        """Return an empty partition; a cluster with another kind of them makes its own."""
         return Partition(topic, index, replicas, self._live)
 
     def new_producer_id(self) -> int:
-        """A producer id nobody has (KIP-98)."""
+        """Return an unused producer id (KIP-98)."""
         producer_id = self._next_producer_id
         self._next_producer_id += 1
         return producer_id

@@ -1,7 +1,7 @@
 """From a request's bytes to a response's bytes: which API, which version, which fault.
 
-Owns: the table of what the simulated brokers serve, version refusal, connection faults. Must not
-know: what an API does, sockets.
+Owns: the table of what the simulated brokers serve, version refusal, connection faults. Not
+here: what an API does, sockets.
 
 A broker that cannot read a request has one answer: it closes the connection. The exception is
 ApiVersions in a version it lacks, answered in v0 with UNSUPPORTED_VERSION and the versions it has
@@ -196,7 +196,7 @@ def respond(
 
 
 def _decode(key: ApiKey, header: RequestHeader) -> Message:
-    """The request message.
+    """Return the request message.
 
     Java brokers ignore bytes behind a request's end. We do not, as they are a client's mistake,
     except for Metadata: librdkafka 2.16 asks for all topics in v13 with three bytes too many.

@@ -1,6 +1,6 @@
 """Scripted misbehaviour of the simulated brokers.
 
-Owns: the list of faults and how often each may still strike. Must not know: requests' contents
+Owns: the list of faults and how often each may still strike. Not here: requests' contents
 beyond API, node, topic and partition; what striking does (the handlers and the dispatcher do it).
 
 Two kinds of fault:
@@ -230,7 +230,7 @@ class Faults:
     def take_error(
         self, api: ApiKey, node_id: int, topic: str | None = None, partition: int | None = None
     ) -> ErrorAnswer | None:
-        """The error to answer for this topic or partition now, if any."""
+        """Return the error to answer for this topic or partition now, if any."""
         action = _take(self._errors, api, node_id, topic, partition)
         return action if isinstance(action, ErrorAnswer) else None
 

@@ -1,7 +1,7 @@
 """One partition's log: record batches in offset order, kept as the bytes a consumer will get.
 
-Owns: base offsets, the log's two ends, reading by offset and by time, retention by size. Must not
-know: who may write (leaders, epochs), validation, requests.
+Owns: base offsets, the log's two ends, reading by offset and by time, retention by size. Not
+here: who may write (leaders, epochs), validation, requests.
 
 Invariants:
 - Batches are whole and contiguous: each begins at the previous one's last offset plus one.

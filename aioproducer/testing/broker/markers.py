@@ -1,7 +1,7 @@
 """Transactions as one partition sees them: markers, what is undecided, what was aborted (KIP-98).
 
-Owns: the bytes of a marker, the last stable offset, the index of aborted transactions. Must not
-know: coordinators, leaders, requests.
+Owns: the bytes of a marker, the last stable offset, the index of aborted transactions. Not
+here: coordinators, leaders, requests.
 
 Invariants:
 - The last stable offset is at most the high watermark and at most the first offset of every
@@ -46,7 +46,7 @@ class Marker(NamedTuple):
     coordinator_epoch: int
 
     def encode(self, now_ms: int) -> bytes:
-        """The marker as a control batch (Java: EndTransactionMarker)."""
+        """Return the marker as a control batch (Java: EndTransactionMarker)."""
         builder = RecordBatchBuilder(bytearray(_BUFFER_BYTES))
         key = _KEY.pack(0, _COMMIT if self.is_commit else _ABORT)
         builder.try_append(now_ms, key, _VALUE.pack(0, self.coordinator_epoch), ())
@@ -66,7 +66,7 @@ class Marker(NamedTuple):
 
     @classmethod
     def of(cls, batch: RecordBatch) -> Marker:
-        """The marker that a control batch is."""
+        """Return the marker that a control batch is."""
         record = batch.records()[0]
         (_, kind) = _KEY.unpack(record.key or b"")
         (_, coordinator_epoch) = _VALUE.unpack(record.value or b"")
@@ -101,7 +101,7 @@ class PartitionTransactions:
         return dict(self._open)
 
     def is_open(self, producer_id: int) -> bool:
-        """Whether a producer has an undecided transaction here."""
+        """Return whether a producer has an undecided transaction here."""
         return producer_id in self._open
 
     def note_data(self, producer_id: int, offset: int) -> None:
@@ -123,14 +123,14 @@ class PartitionTransactions:
         self._open.pop(producer_id, None)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Where a committed read has to stop."""
+        """Return where a committed read has to stop."""
         # An end counts once its marker is replicated (Java: ProducerStateManager.unreplicatedTxns).
         self._ended = [each for each in self._ended if each.last_offset >= high_watermark]
         undecided = [*self._open.values(), *(each.first_offset for each in self._ended)]
         return min([high_watermark, *undecided])
 
     def aborted_within(self, start: int, end: int) -> list[EndedTransaction]:
-        """The aborted transactions a committed read of `[start, end)` has to leave out."""
+        """Return the aborted transactions a committed read of `[start, end)` has to leave out."""
         return [
             each for each in self.aborted if each.last_offset >= start and each.first_offset < end
         ]

@@ -1,6 +1,6 @@
 """Where the replicas of new partitions go.
 
-Owns: the rotation over the brokers, and what is refused as impossible. Must not know: which brokers
+Owns: the rotation over the brokers, and what is refused as impossible. Not here: which brokers
 are up, partitions themselves.
 """
 
@@ -30,7 +30,7 @@ class Placement:
         self._topics += 1
 
     def spread(self, spec: TopicSpec) -> list[Sequence[int]]:
-        """The replicas of each partition of a topic.
+        """Return the replicas of each partition of a topic.
 
         Raises:
             RefusedError: Too few or too many partitions or replicas.
@@ -53,13 +53,13 @@ class Placement:
         return [self.replicas_for(index, factor) for index in range(count)]
 
     def replicas_for(self, index: int, factor: int) -> list[int]:
-        """The replicas of one partition of the present topic."""
+        """Return the replicas of one partition of the topic."""
         nodes = sorted(self._node_ids)
         first = self._topics + index
         return [nodes[(first + step) % len(nodes)] for step in range(factor)]
 
     def assigned(self, assignments: Mapping[int, Sequence[int]]) -> list[Sequence[int]]:
-        """The replicas a client chose itself, partition by partition.
+        """Return the replicas a client chose itself, partition by partition.
 
         Raises:
             RefusedError: They leave out a partition, or name a broker twice or one there is not.

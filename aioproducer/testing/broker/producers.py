@@ -1,6 +1,6 @@
 """What a partition remembers of idempotent producers, to recognise duplicates and gaps (KIP-98).
 
-Owns: per producer id the epoch and the last five batches. Must not know: logs, topics, requests;
+Owns: per producer id the epoch and the last five batches. Not here: logs, topics, requests;
 who is a legitimate producer (brokers do not check that an id was ever given out either).
 
 Rules (Java: ProducerStateManager, ProducerAppendInfo):
@@ -33,7 +33,7 @@ _NO_SEQUENCE = -1
 
 
 def sequence_after(sequence: int, count: int) -> int:
-    """The sequence `count` steps behind `sequence`, wrapping to 0 after 2^31-1."""
+    """Return the sequence `count` steps behind `sequence`, wrapping to 0 after 2^31-1."""
     return (sequence + count) % (_MAX_SEQUENCE + 1)
 
 
@@ -74,7 +74,7 @@ class ProducerStates:
         self._checked_ms: int | None = None
 
     def find_duplicate(self, key: ProducerBatchKey) -> WrittenBatch | None:
-        """The remembered batch that `key` repeats, or None for a batch to be written.
+        """Return the stored batch that `key` repeats, or None for a batch to be written.
 
         Raises:
             RefusedError: The batch is from a fenced epoch or does not follow the last one.
@@ -115,7 +115,7 @@ class ProducerStates:
         entry.last_timestamp_ms = timestamp_ms
 
     def epoch_of(self, producer_id: int) -> int | None:
-        """The last epoch seen of a producer; None for an unknown one."""
+        """Return the last epoch seen of a producer; None for an unknown one."""
         entry = self._entries.get(producer_id)
         return None if entry is None else entry.epoch
 

@@ -1,7 +1,7 @@
 """A partition whose followers lag: one log end per replica, a high watermark, truncation.
 
 Owns: how far each replica has the leader's log, what is committed, what a change of leader costs.
-Must not know: when a follower fetches, which brokers are up, when the controller elects; whoever
+Not here: when a follower fetches, which brokers are up, when the controller elects; whoever
 owns the time calls `fetch`, `shrink_isr`, `lose_replica` and `regain_replica`.
 
 `log` is the log of the leader, or of the last one while there is none. Every other replica has a
@@ -64,11 +64,11 @@ class ReplicatedPartition(Partition):
         return end_offset
 
     def is_behind(self, node_id: int) -> bool:
-        """Whether a replica lacks a part of the log."""
+        """Return whether a replica lacks a part of the log."""
         return self._ends[node_id] < self.log.end_offset
 
     def fetch(self, node_id: int) -> bool:
-        """A follower copies all it lacks and is in sync then.
+        """Let a follower copy all it lacks, which puts it in sync.
 
         Returns:
             Whether the ISR grew or more is committed now.
@@ -84,7 +84,7 @@ class ReplicatedPartition(Partition):
         return self._advance() or joins
 
     def shrink_isr(self, node_id: int) -> bool:
-        """The leader gives up waiting for a follower; returns whether it was in sync."""
+        """Remove a lagging follower from the ISR; return whether it was in sync."""
         if node_id == self.leader or node_id not in self.isr:
             return False
         self.isr = tuple(node for node in self.isr if node != node_id)

@@ -1,7 +1,7 @@
 """What a simulated cluster is made of: its brokers, its settings, its topics' settings.
 
-Owns: the values a cluster is started with, and the one table of topic options it understands. Must
-not know: logs, requests, sockets.
+Owns: the values a cluster is started with, and the one table of topic options it understands. Not
+here: logs, requests, sockets.
 
 Invariants:
 - An option name that Kafka does not have is refused (INVALID_CONFIG), one that Kafka has but that
@@ -192,7 +192,7 @@ class TopicConfig:
         self._defaults = defaults
 
     def __getitem__(self, name: str) -> str:
-        """The value in force for an option of `TOPIC_OPTIONS`."""
+        """Return the value in force for an option of `TOPIC_OPTIONS`."""
         if name in self.own:
             return self.own[name]
         return self._defaults.get(name, TOPIC_OPTIONS[name].default)

@@ -1,7 +1,7 @@
 """What brokers with a metrics plugin ask of clients, and what clients have pushed (KIP-714).
 
 Owns: the subscription, the ids handed out, the checks on a push, the list of what arrived in
-readable form. Must not know: requests as bytes, connections.
+readable form. Not here: requests as bytes, connections.
 
 Invariants: a client that pushes ahead of its time is throttled, unless it says farewell; after a
 farewell it is refused (Java: `ClientMetricsManager`).
@@ -83,7 +83,7 @@ class ReceivedMetrics:
     points: Mapping[str, list[PushedPoint]]
 
     def value(self, name: str) -> float:
-        """The value of a metric that has one only."""
+        """Return the value of a metric that has one only."""
         (point,) = self.points[name]
         return point.value
 
@@ -108,11 +108,11 @@ class TelemetryReceiver:
     _clients: dict[UUID, _Client] = field(default_factory=dict)
 
     def client(self, client_id: UUID) -> _Client:
-        """A client, new or known."""
+        """Return a client, new or known."""
         return self._clients.setdefault(client_id, _Client())
 
     def push(self, pushed: ReceivedMetrics, subscription_id: int, size: int) -> None:
-        """Takes a push.
+        """Take a push.
 
         Raises:
             RefusedError: As a broker would refuse it.
@@ -135,7 +135,7 @@ class TelemetryReceiver:
 
 
 def decompressed(data: bytes, codec: int) -> bytes:
-    """The OTLP message of a push.
+    """Return the OTLP message of a push.
 
     Raises:
         ProtocolError: It cannot be decompressed.
@@ -144,7 +144,7 @@ def decompressed(data: bytes, codec: int) -> bytes:
 
 
 def read_otlp(data: bytes) -> tuple[dict[str, str], dict[str, list[PushedPoint]]]:
-    """The attributes of the resource, and the points of gauges and sums by metric.
+    """Return the attributes of the resource, and the points of gauges and sums by metric.
 
     Raises:
         ValueError, IndexError, struct.error: It is no such message.
@@ -195,7 +195,7 @@ def _all(parts: _Fields, number: int) -> list[bytes]:
 
 
 def _fields(data: bytes) -> _Fields:
-    """The fields of a protobuf message: numbers for varints, bytes for everything else."""
+    """Return the fields of a protobuf message: numbers for varints, bytes for everything else."""
     parts: _Fields = []
     place = 0
     while place < len(data):

@@ -1,6 +1,6 @@
 """Topics and partitions of the simulated cluster: replicas, leader, epoch, log.
 
-Owns: a partition's place on brokers and the append of a validated batch. Must not know: requests,
+Owns: a partition's place on brokers and the append of a validated batch. Not here: requests,
 which brokers are up (told by `ClusterState`), when faults strike.
 
 Replication is instantaneous here: every replica in `isr` has every batch, so a new leader never
@@ -102,7 +102,7 @@ class Partition:
             self.leader_epoch += 1
 
     def lose_replica(self, node_id: int) -> bool:
-        """A broker went away: it leaves the ISR, maybe the leadership moves.
+        """Remove a broker that went away from the ISR, and move its leadership if needed.
 
         Returns:
             Whether the leader changed.
@@ -117,7 +117,7 @@ class Partition:
         return True
 
     def regain_replica(self, node_id: int, live: set[int]) -> bool:
-        """A broker is back; it leads when nobody else does.
+        """Add a broker that is back; it leads if no other broker does.
 
         Returns:
             Whether the leader changed.
@@ -218,7 +218,7 @@ class Topic:
         self.partitions: list[Partition] = partitions
 
     def partition(self, index: int) -> Partition | None:
-        """The partition of that number, or None."""
+        """Return the partition of that number, or None."""
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 

@@ -1,7 +1,7 @@
 """What a broker checks before it appends a produced batch.
 
 Owns: the checks of one partition's record data, in a real broker's order and with its codes (Java:
-ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator). Must not know:
+ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator). Not here:
 leaders, offsets already given, responses.
 
 Records are decoded only where the answer depends on them: a compacted topic (keys), a lower
@@ -26,7 +26,7 @@ _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
 
 def only_batch(data: bytes | memoryview | None, *, version: int) -> RecordBatch:
-    """The one batch that a Produce request of `version` may carry for a partition.
+    """Return the one batch that a Produce request of `version` may carry for a partition.
 
     Raises:
         RefusedError: It carries none, several, or one of a kind the version does not allow.

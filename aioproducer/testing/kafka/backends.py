@@ -6,7 +6,7 @@ Owns: the order of choice and the variables that overrule it:
     AIOPRODUCER_TEST_BACKEND     jvm or docker, instead of finding out
     AIOPRODUCER_TEST_KAFKA       the version of Kafka, instead of the default
 
-Must not know: how any of them works.
+Not here: how any of them works.
 """
 
 from __future__ import annotations

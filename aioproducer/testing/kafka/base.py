@@ -1,6 +1,6 @@
 """What every kind of real Kafka cluster offers to tests.
 
-Owns: the interface, the bounded wait for readiness, the context managers. Must not know: how
+Owns: the interface, the bounded wait for readiness, the context managers. Not here: how
 brokers are run.
 
 All methods block and may be called from any thread; asyncio code calls them through
@@ -86,7 +86,7 @@ class KafkaBackend(ABC):
 
     @abstractmethod
     def _evidence(self, node_ids: Iterable[int]) -> str:
-        """The end of the logs of these brokers."""
+        """Return the end of the logs of these brokers."""
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Return when every running broker knows all the running brokers and a controller.

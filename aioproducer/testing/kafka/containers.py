@@ -1,6 +1,6 @@
 """Real Kafka brokers in containers, through testcontainers.
 
-Owns: the environment of each container, its ports, its life. Must not know: pytest, clients.
+Owns: the environment of each container, its ports, its life. Not here: pytest, clients.
 
 Invariants: every broker keeps one port of this machine for its whole life, so that clients find
 it again after a restart; testcontainers' reaper removes what a dead test run leaves.
@@ -73,7 +73,7 @@ def _somebody_listens(engine: str) -> bool:
 def container_environment(
     node_id: int, outside_port: int, brokers: int, config: Mapping[str, str], prefix: str
 ) -> dict[str, str]:
-    """The environment of one `apache/kafka` container: settings as KAFKA_* names.
+    """Return the environment of one `apache/kafka` container: settings as KAFKA_* names.
 
     Clients outside come through their own listener, which advertises this machine's port.
     """
@@ -240,7 +240,7 @@ class ContainerCluster(KafkaBackend):
             raise ClusterError(f"node {node_id}: {error}") from error
 
     def _wrapped(self, node_id: int) -> Any:
-        """The engine's own handle of the container; its library has no types."""
+        """Return the engine's own handle of the container; its library has no types."""
         if node_id not in self._containers:
             raise ClusterError(f"no node {node_id}; there are {sorted(self._containers)}")
         return self._containers[node_id].get_wrapped_container()

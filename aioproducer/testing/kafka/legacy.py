@@ -1,7 +1,7 @@
 """Kafka from before KRaft: brokers and a ZooKeeper as JVM processes on this machine.
 
 Owns: what such clusters need beside `KafkaCluster`: ZooKeeper, the settings of old brokers, their
-proof of readiness. Must not know: clients.
+proof of readiness. Not here: clients.
 
 Invariants: as for `KafkaCluster`; ZooKeeper comes from the same jars and ends with the brokers.
 """
@@ -157,7 +157,7 @@ class LegacyKafkaCluster(KafkaCluster):
 
 
 def _seen_by(address: tuple[str, int]) -> set[int] | None:
-    """The brokers that a broker knows; None when it does not answer."""
+    """Return the brokers that a broker knows; None when it does not answer."""
     try:
         view = describe_cluster(*address, timeout_s=_PROBE_TIMEOUT_S, version=0)
     except ProbeError:

@@ -1,6 +1,6 @@
 """One broker process on this machine.
 
-Owns: formatting its storage, its JVM, its signals, its log. Must not know: the other brokers
+Owns: formatting its storage, its JVM, its signals, its log. Not here: the other brokers
 beyond the settings it is given.
 
     new --start--> running --stop/kill--> ended --start--> running ...
@@ -185,7 +185,7 @@ class BrokerProcess:
         self._signal(signal.SIGCONT)
 
     def log_tail(self) -> str:
-        """The end of the log, with its path."""
+        """Return the end of the log, with its path."""
         try:
             text = self.log_path.read_bytes()[-_TAIL_BYTES:].decode(errors="replace").strip()
         except OSError as error:

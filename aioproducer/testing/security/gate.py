@@ -1,6 +1,6 @@
 """The gate in front of a broker's requests: closed until the client has authenticated.
 
-Owns: the state of one connection's authentication, sessions that end (KIP-368). Must not know:
+Owns: the state of one connection's authentication, sessions that end (KIP-368). Not here:
 sockets, what requests behind the gate do.
 
     state     let through                        next
@@ -70,7 +70,7 @@ class ListenerSecurity:
     """How many have failed."""
 
     def exchange(self, mechanism: str) -> Exchange:
-        """The server's half of a mechanism."""
+        """Return the server's half of a mechanism."""
         if mechanism == "PLAIN":
             return plain(self.users)
         if mechanism in SCRAM_HASHES:
@@ -100,7 +100,7 @@ class SaslGate:
         return self._state is _State.BARE
 
     def take_token(self, token: bytes, now_ms: int) -> Reply:
-        """A bare token (SaslHandshake v0)."""
+        """Return a bare token (SaslHandshake v0)."""
         try:
             answer, _ = self._step(token, now_ms)
         except DeniedError as error:
@@ -153,7 +153,7 @@ class SaslGate:
         return _reply(header, response)
 
     def _step(self, token: bytes, now_ms: int) -> tuple[bytes, int]:
-        """The answer to a token, and the session's lifetime if it begins with it."""
+        """Return the response to a token, and the session's lifetime if one begins."""
         exchange = self._exchange
         if exchange is None:
             raise DeniedError("no mechanism was chosen")

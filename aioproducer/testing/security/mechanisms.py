@@ -1,6 +1,6 @@
 """The server's half of PLAIN, SCRAM and OAUTHBEARER.
 
-Owns: checking proofs. Must not know: frames, sessions. Written apart from the client's half, from
+Owns: checking proofs. Not here: frames, sessions. Written apart from the client's half, from
 the RFCs, so that a mistake in one does not hide in the other.
 
 Each is a generator: it is sent the client's tokens and yields the answers; it returns when the

@@ -10,5 +10,5 @@ runs it (`aioproducer.testing.virtual`, and this repository's own simulation of 
     cluster     replication, elections             producer   production code, put into place
     server      a broker's end                     world      all of it
 
-Must not know: what is tested.
+Not here: what is tested.
 """

@@ -1,7 +1,7 @@
 """The simulated cluster in time: followers fetch, leaders shrink the ISR, the controller elects.
 
-Owns: when each of these happens, on the loop of the run; what a lagging broker believes. Must not
-know: connections, the producer.
+Owns: when each of these happens, on the loop of the run; what a lagging broker believes. Not
+here: connections, the producer.
 
     crash ---session timeout---> fenced: out of every ISR, its partitions get another leader
     append ---a follower's lag---> fetched: high watermark moves, acks=all is answered
@@ -123,11 +123,11 @@ class SimCluster(ClusterState):
         self._register(node_id)
 
     def is_working(self, node_id: int) -> bool:
-        """Whether a broker is up and not paused."""
+        """Return whether a broker is up and not paused."""
         return node_id in self._live and node_id not in self._paused
 
     def is_reachable(self, node_id: int) -> bool:
-        """Whether other brokers get an answer from that one."""
+        """Return whether other brokers get an answer from that one."""
         return self.is_working(node_id)
 
     def _register(self, node_id: int) -> None:
@@ -207,7 +207,7 @@ class SimCluster(ClusterState):
             self.trace(f"{name} is deleted")
 
     def has_had(self, name: str, since: float, until: float) -> bool:
-        """Whether one topic of this name was there all the time between two moments."""
+        """Return whether one topic of this name was there all the time between two moments."""
         known = [each for each in self.deleted if each.name == name]
         if name in self.topics:
             known.append(self.topics[name])
@@ -220,7 +220,7 @@ class SimCluster(ClusterState):
     # -- replication ------------------------------------------------------------------------------
 
     def new_partition(self, topic: str, index: int, replicas: Sequence[int]) -> Partition:
-        """A partition whose followers take their time."""
+        """Return a partition whose followers take their time."""
         return TracedPartition(topic, index, replicas, self)
 
     def notify(self, topic: str, partition: int) -> None:
@@ -279,11 +279,11 @@ class SimCluster(ClusterState):
     # -- what brokers believe ---------------------------------------------------------------------
 
     def known_brokers(self, node_id: int) -> list[BrokerSpec]:
-        """The brokers the controller has not fenced."""
+        """Return the brokers the controller has not fenced."""
         return [self.brokers[each] for each in sorted(self._registered)]
 
     def known_leadership(self, node_id: int, partition: Partition) -> Leadership:
-        """The truth, or what a lagging broker takes for it."""
+        """Return the metadata as it is, or as a lagging broker has it."""
         where = TopicPartition(partition.topic, partition.index)
         belief = self._beliefs.get(node_id, {}).get(where, partition.leadership)
         if belief != partition.leadership:
@@ -323,7 +323,7 @@ class SimCluster(ClusterState):
         return [each for each in self._partitions() if isinstance(each, ReplicatedPartition)]
 
     def _find(self, where: TopicPartition) -> ReplicatedPartition | None:
-        """A partition, unless its topic was deleted meanwhile."""
+        """Return a partition, unless its topic was deleted meanwhile."""
         found = self.partition(*where)
         return found if isinstance(found, ReplicatedPartition) else None
 

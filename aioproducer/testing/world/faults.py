@@ -1,6 +1,6 @@
 """What a fault is: a value with a virtual time that does something to a `World`.
 
-Owns: the base class, what faults can be aimed at, what they may change. Must not know: any kind of
+Owns: the base class, what faults can be aimed at, what they may change. Not here: any kind of
 fault, the producer, the oracles.
 
 A schedule is a list of these. Leaving some out never changes what the others are, so a failing
@@ -47,10 +47,10 @@ class Cast(Protocol):
     """Transactional producers, as faults treat them."""
 
     def kill(self, seat: str) -> int:
-        """The process dies; returns 0 if there was none."""
+        """End the process; return 0 if there was none."""
 
     def usurp(self, seat: str) -> int:
-        """Another process does the same job from now on; returns 0 if none did it before."""
+        """Fence the process by another one that does its job; return 0 if none did it before."""
 
     def rebalance(self, seat: str) -> int:
         """The seat's consumer group has a new generation; returns 0 if there is no such group."""
@@ -70,13 +70,13 @@ class World(Protocol):
         """Virtual seconds."""
 
     def later(self, seconds: float, action: Callable[[], object]) -> None:
-        """Does something in some virtual seconds, unless everything was healed by then."""
+        """Do something in some virtual seconds, unless everything was healed by then."""
 
     def disturb(self, seconds: float) -> None:
-        """Notes that for so long from now nobody can expect everything to work."""
+        """Note that for so long from now nobody can expect everything to work."""
 
     def jump_clock(self, seconds: float) -> None:
-        """Moves the producer's wall clock."""
+        """Move the producer's wall clock."""
 
     @property
     def cast(self) -> Cast:
@@ -97,12 +97,12 @@ class Fault(ABC):
 
     @abstractmethod
     def strike(self, world: World) -> Probe:
-        """Lets it happen."""
+        """Let it happen."""
 
     @classmethod
     @abstractmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
-        """One of this kind."""
+        """Return one of this kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def duration(rng: random.Random) -> float:
 
 
 def node(rng: random.Random, shape: Shape) -> int:
-    """One broker."""
+    """Return one broker."""
     return rng.choice(list(shape.nodes))
 
 

@@ -1,6 +1,6 @@
 """An event loop on virtual time: no descriptor, no thread, no waiting.
 
-Owns: the clock, and what ends a run that cannot go on. Must not know: networks, producers.
+Owns: the clock, and what ends a run that cannot go on. Not here: networks, producers.
 
 Invariants:
 - `time()` stands still while anything is runnable and then jumps to the next timer, exactly; no
@@ -82,7 +82,7 @@ class VirtualLoop(BaseEventLoop):
     def run_in_executor(
         self, executor: object, func: Callable[[Unpack[_Ts]], _T], *args: *_Ts
     ) -> asyncio.Future[_T]:
-        """Calls `func` on this loop after a virtual moment."""
+        """Call `func` on this loop after a virtual moment."""
         future: asyncio.Future[_T] = self.create_future()
 
         def run() -> None:
@@ -97,7 +97,7 @@ class VirtualLoop(BaseEventLoop):
         return future
 
     def pending_timers(self) -> list[asyncio.TimerHandle]:
-        """The timers that are set and not cancelled."""
+        """Return the timers that are set and not cancelled."""
         return [timer for timer in self._timers if not timer.cancelled()]
 
     def _advance(self, timeout: float | None) -> None:
@@ -133,7 +133,7 @@ class VirtualLoop(BaseEventLoop):
 
 
 def _refusing(name: str) -> Callable[..., Any]:
-    """A method that says that it does not work on virtual time, and what does."""
+    """Return a method that raises: it does not work on virtual time."""
 
     def refuse(self: VirtualLoop, *_args: object, **_options: object) -> Any:
         raise NotImplementedError(

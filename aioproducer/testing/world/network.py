@@ -1,6 +1,6 @@
 """The network of a run: names, dials, and byte streams with latency, between producer and brokers.
 
-Owns: `SimNetwork`, the `Dialer` the producer gets, and what a connection is made of. Must not know:
+Owns: `SimNetwork`, the `Dialer` the producer gets, and what a connection is made of. Not here:
 Kafka's protocol; the brokers' side is whoever `listen`s.
 
     producer's transport --Pipe--> broker's end
@@ -63,7 +63,7 @@ class Listener(Protocol):
     is_off: bool
 
     def accept(self, connection: SimConnection) -> BrokerEnd | None:
-        """Takes a connection; None refuses it."""
+        """Take a connection; None refuses it."""
 
 
 class SimConnection:
@@ -93,7 +93,7 @@ class SimConnection:
     # the broker's verbs
 
     def write(self, data: bytes, quiet_s: float = 0.0) -> None:
-        """Sends bytes to the producer; they may tell it to be quiet for some seconds."""
+        """Send bytes to the producer; they may tell it to be quiet for some seconds."""
         if self.is_up and not self._finished:
             self._to_client.send(data)
             if quiet_s:
@@ -232,13 +232,13 @@ class SimNetwork:
         self._addresses: dict[str, int] = {}
 
     def listen(self, node_id: int, host: str, listener: Listener) -> None:
-        """Puts a broker behind a name."""
+        """Put a broker behind a name."""
         self._nodes[host] = node_id
         self._addresses[f"10.0.0.{node_id}"] = node_id
         self._listeners[node_id] = listener
 
     def is_held(self, node_id: int, direction: Direction) -> bool:
-        """Whether bytes stay under way for now: a black hole, or a machine that is off."""
+        """Return whether bytes stay under way for now: a black hole, or a machine that is off."""
         if self._listeners[node_id].is_off:
             return True
         return self.weather.is_held(node_id, direction, self.loop.time())
@@ -246,7 +246,7 @@ class SimNetwork:
     # Dialer
 
     async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
-        """The broker's only address."""
+        """Return the broker's only address."""
         node_id = self._nodes[host]
         await asyncio.sleep(_RESOLVE_S)
         if self.weather.name_is_unknown(node_id, self.loop.time()):
@@ -257,7 +257,7 @@ class SimNetwork:
     async def connect(
         self, address: Address, *, server_hostname: str, limit: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A handshake: there and back, unless the weather forbids it."""
+        """Return the time of a handshake, one round trip, unless the weather forbids it."""
         node_id = self._addresses[address.host]
         await self._travel(node_id, Direction.TO_BROKER)
         connection = SimConnection(self, node_id, len(self.connections) + 1)
@@ -292,12 +292,12 @@ class SimNetwork:
     # chance
 
     def latency(self, node_id: int, direction: Direction) -> float:
-        """How long the next bytes take."""
+        """Return the delay of the next bytes."""
         extra = self.weather.extra_latency(node_id, self.loop.time())
         return self._base_latency_s * self._rng.uniform(0.5, 1.5) + extra
 
     def window_to(self, node_id: int) -> int:
-        """Bytes a connection to the broker has under way at most."""
+        """Return the maximum of bytes in flight on a connection to the broker."""
         narrow = self.weather.bytes_per_s(node_id, self.loop.time())
         if narrow is None:
             return self.window
@@ -311,7 +311,7 @@ class SimNetwork:
         return size / narrow
 
     def pieces(self, data: bytes) -> Sequence[Content]:
-        """The data as it will arrive."""
+        """Return the data as it will arrive."""
         if not self.fragments:
             return [data]
         cuts = self._rng.randrange(_MOST_PIECES)
@@ -324,5 +324,5 @@ class SimNetwork:
         return [data[i:j] for i, j in zip([0, *at], [*at, len(data)], strict=True)]
 
     def lingers(self) -> bool:
-        """Whether the kernel still delivers what an aborted socket had written."""
+        """Return whether the kernel still delivers what an aborted socket had written."""
         return self._rng.random() < 0.5

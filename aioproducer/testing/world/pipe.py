@@ -1,6 +1,6 @@
 """One direction of a connection: an ordered line of what is under way.
 
-Owns: when what was sent arrives, and in which pieces. Must not know: who sends, who receives, what
+Owns: when what was sent arrives, and in which pieces. Not here: who sends, who receives, what
 it means.
 
 Invariant: everything arrives in the order it was sent, later than it was sent, unless it is cut.
@@ -59,7 +59,7 @@ class Pipe:
         self._last_due = 0.0
 
     def send(self, content: Content) -> None:
-        """Puts something into the line, bytes maybe in several pieces."""
+        """Put something into the line, bytes maybe in several pieces."""
         now = self._network.loop.time()
         due = self._last_due
         if not isinstance(content, Quiet):  # which comes with the bytes before it
@@ -75,7 +75,7 @@ class Pipe:
         self._plan()
 
     def cut(self) -> None:
-        """Drops what is under way."""
+        """Drop what is under way."""
         self._line.clear()
         self.under_way = 0
         if self._timer is not None:
@@ -83,7 +83,7 @@ class Pipe:
             self._timer = None
 
     def reset(self) -> None:
-        """Drops what is under way and lets the other end know, as soon as it can hear."""
+        """Drop what is under way and let the other end know, as soon as it can hear."""
         self.cut()
         self.send(Signal.RESET)
 

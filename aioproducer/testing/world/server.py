@@ -1,6 +1,6 @@
 """A simulated broker's side of its connections: frames in, answers out, on virtual time.
 
-Owns: sessions, the order of requests within one, waiting, freezing, dying. Must not know: what a
+Owns: sessions, the order of requests within one, waiting, freezing, dying. Not here: what a
 request means (`ClusterState.respond`), how bytes travel.
 
     bytes -> frame -> service time -> respond -> [wait for replicas] -> [delay] -> write -> [mute]
@@ -99,7 +99,7 @@ class SimBroker:
         cluster.subscribe(self._changed)
 
     def accept(self, connection: SimConnection) -> Session | None:
-        """Takes a connection, unless the process is down."""
+        """Take a connection, unless the process is down."""
         if not self.cluster.is_live(self.node_id):
             return None
         session = Session(self, connection)
@@ -107,13 +107,13 @@ class SimBroker:
         return session
 
     def freeze(self) -> None:
-        """Does nothing until `thaw`."""
+        """Do nothing until `thaw`."""
         self.is_frozen = True
         for session in self.sessions:
             session.connection.stop_reading()
 
     def thaw(self) -> None:
-        """Goes on with what was interrupted."""
+        """Go on with what was interrupted."""
         self.is_frozen = False
         for session in list(self.sessions):
             session.thaw()
@@ -130,12 +130,12 @@ class SimBroker:
                 session.connection.reset()
 
     def wait_for(self, session: Session, partitions: frozenset[TopicPartition]) -> None:
-        """Calls `session.look_again` when one of the partitions changes."""
+        """Call `session.look_again` when one of the partitions changes."""
         for where in partitions:
             self._waiting.setdefault(where, {})[session] = None
 
     def stop_waiting(self, session: Session, partitions: frozenset[TopicPartition]) -> None:
-        """Forgets what `wait_for` noted."""
+        """Forget what `wait_for` noted."""
         for where in partitions:
             self._waiting.get(where, {}).pop(session, None)
 
@@ -179,7 +179,7 @@ class Session:
     # -- from the broker --------------------------------------------------------------------------
 
     def thaw(self) -> None:
-        """Goes on after a freeze."""
+        """Go on after a freeze."""
         step, self._interrupted = self._interrupted, None
         if step is not None:
             step()

@@ -1,6 +1,6 @@
 """What a world is made of: brokers, topics, how fast network and cluster are, sources of chance.
 
-Owns: these values. Must not know: what is done in the world.
+Owns: these values. Not here: what is done in the world.
 
 Invariant: the seed is split into one source of chance per purpose, so that what one draws more or
 less changes nothing for the others.
@@ -24,7 +24,7 @@ class Chance:
         self._seed = seed
 
     def of(self, purpose: str) -> random.Random:
-        """The source for a purpose; the same at every call."""
+        """Return the random source for a purpose; the same at every call."""
         # Text is hashed by SHA-512 here, the same in every process.
         return random.Random(f"{self._seed}:{purpose}")
 
@@ -52,5 +52,5 @@ class WorldSpec:
     unclean_elections: bool
 
     def settings(self, settings: ClusterSettings) -> ClusterSettings:
-        """How the cluster behaves, given how it does of itself."""
+        """Return how the cluster behaves, based on its normal behaviour."""
         return settings

@@ -1,6 +1,6 @@
 """What happened in a run, line by line, and its fingerprint.
 
-Owns: the lines. Must not know: what they mean. Two runs are the same if their digests are equal;
+Owns: the lines. Not here: what they mean. Two runs are the same if their digests are equal;
 nothing that depends on addresses, hashes or the real clock may enter a line.
 """
 
@@ -22,5 +22,5 @@ class Trace:
         self.lines.append(f"{self._now():10.4f} {line}")
 
     def digest(self) -> str:
-        """A fingerprint of all lines."""
+        """Return a fingerprint of all lines."""
         return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()

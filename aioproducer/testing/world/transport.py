@@ -1,7 +1,7 @@
 """The producer's end of a simulated connection, as asyncio's streams want it.
 
-Owns: what was written and has not left, flow control, the watch over the producer's manners. Must
-not know: the network, Kafka.
+Owns: what was written and has not left, flow control, the watch over the producer's manners. Not
+here: the network, Kafka.
 
 Invariant: what is written is copied when it fits into the send window, not before. The memory is
 watched until then: who changes it sends garbage.
@@ -41,13 +41,13 @@ class SendBuffer:
         self._waiting: deque[_Waiting] = deque()
 
     def add(self, view: memoryview) -> None:
-        """Keeps a view, no copy."""
+        """Keep a view, no copy."""
         if view.nbytes:
             self._waiting.append(_Waiting(view, zlib.crc32(view)))
             self.size += view.nbytes
 
     def take(self, room: int) -> bytes:
-        """Copies what comes first, at most `room` bytes."""
+        """Copie what comes first, at most `room` bytes."""
         parts: list[bytes] = []
         while self._waiting and room > 0:
             view = self._pop()
@@ -61,7 +61,7 @@ class SendBuffer:
         return b"".join(parts)
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Forget everything."""
         while self._waiting:
             self._pop()
         self.size = 0
@@ -99,7 +99,7 @@ class ClientTransport(asyncio.Transport):
         self._closing = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Sends what the window takes; of the rest a view is kept, not a copy."""
+        """Send what the window takes; of the rest a view is kept, not a copy."""
         self.writelines([data])
 
     def writelines(self, list_of_data: object) -> None:
@@ -117,7 +117,7 @@ class ClientTransport(asyncio.Transport):
         return self._unsent.changed
 
     def tap(self, tap: Tap) -> None:
-        """Lets somebody watch what goes out and comes in."""
+        """Let somebody watch what goes out and comes in."""
         self._connection.tap = tap
 
     def window_moved(self) -> None:
@@ -156,7 +156,7 @@ class ClientTransport(asyncio.Transport):
         self._protocol = protocol
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that have not left the process."""
+        """Return bytes that have not left the process."""
         return self._unsent.size
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -166,18 +166,18 @@ class ClientTransport(asyncio.Transport):
         self._update_flow()
 
     def is_closing(self) -> bool:
-        """Whether `close` or `abort` was called, or the connection is lost."""
+        """Return whether `close` or `abort` was called, or the connection is lost."""
         return self._closing
 
     def close(self) -> None:
-        """Ends after everything written has left."""
+        """End after everything written has left."""
         if not self._closing:
             self._closing = True
             if not self._unsent.size:
                 self._leave(orderly=True)
 
     def abort(self) -> None:
-        """Ends now; what has not left never will."""
+        """End now; what has not left never will."""
         if self.is_lost:
             return
         self._closing = True

@@ -1,6 +1,6 @@
 """The disturbances of the network that are in force now, and how often each was felt.
 
-Owns: conditions with an end. Must not know: connections, where conditions come from.
+Owns: conditions with an end. Not here: connections, where conditions come from.
 
 Invariant: a condition counts a hit only when it changed what would have happened.
 """
@@ -60,37 +60,37 @@ class Weather:
         self._conditions: list[Condition] = []
 
     def add(self, condition: Condition) -> Condition:
-        """Puts a condition into force."""
+        """Put a condition into force."""
         self._conditions.append(condition)
         return condition
 
     def clear(self) -> None:
-        """Ends everything."""
+        """End everything."""
         self._conditions.clear()
 
     def is_held(self, node_id: int, direction: Direction, now: float) -> bool:
-        """Whether bytes stay where they are for now."""
+        """Return whether bytes stay where they are for now."""
         return self._feel(Trouble.HELD, node_id, now, direction) is not None
 
     def extra_latency(self, node_id: int, now: float) -> float:
-        """Seconds that bytes take longer than usual."""
+        """Return seconds that bytes take longer than usual."""
         return self._seconds(Trouble.SLOW, node_id, now)
 
     def accept_delay(self, node_id: int, now: float) -> float:
-        """Seconds until a connection is accepted."""
+        """Return seconds until a connection is accepted."""
         return self._seconds(Trouble.SLOW_ACCEPT, node_id, now)
 
     def bytes_per_s(self, node_id: int, now: float) -> float | None:
-        """How much passes to the broker; None for as much as usual."""
+        """Return how many bytes pass to the broker; None for no limit."""
         found = self._feel(Trouble.NARROW, node_id, now)
         return None if found is None else found.bytes_per_s
 
     def refuses(self, node_id: int, now: float) -> bool:
-        """Whether connections are refused."""
+        """Return whether connections are refused."""
         return self._feel(Trouble.REFUSING, node_id, now) is not None
 
     def name_is_unknown(self, node_id: int, now: float) -> bool:
-        """Whether the broker's name does not resolve."""
+        """Return whether the broker's name does not resolve."""
         return self._feel(Trouble.NO_NAME, node_id, now) is not None
 
     def _seconds(self, trouble: Trouble, node_id: int, now: float) -> float:

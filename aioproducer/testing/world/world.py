@@ -1,6 +1,6 @@
 """Network, cluster, brokers and clocks on virtual time, and the faults that change them.
 
-Owns: making them of a `WorldSpec`, when faults strike, the healing, what was felt. Must not know:
+Owns: making them of a `WorldSpec`, when faults strike, the healing, what was felt. Not here:
 the producer, the guarantees.
 
 Invariant: after `heal` nothing is disturbed any more, and nothing ever will be.
@@ -66,15 +66,15 @@ class SimWorld:
         return self.loop.time()
 
     def later(self, seconds: float, action: Callable[[], object]) -> None:
-        """Does something in some virtual seconds, unless everything was healed by then."""
+        """Do something in some virtual seconds, unless everything was healed by then."""
         self._fault_timers.append(self.loop.call_later(seconds, action))
 
     def disturb(self, seconds: float) -> None:
-        """Notes that for so long from now nobody can expect everything to work."""
+        """Note that for so long from now nobody can expect everything to work."""
         self.disturbances.append((self.loop.time(), self.loop.time() + seconds))
 
     def jump_clock(self, seconds: float) -> None:
-        """Moves the producer's wall clock."""
+        """Move the producer's wall clock."""
         self._clock_offset_s += seconds
 
     @property
@@ -85,21 +85,21 @@ class SimWorld:
         return self._cast
 
     def enter(self, cast: Cast) -> None:
-        """Says whom faults find."""
+        """Say whom faults find."""
         self._cast = cast
 
     # -- clocks -----------------------------------------------------------------------------------
 
     def broker_ms(self) -> int:
-        """The brokers' clock."""
+        """Return the brokers' clock."""
         return _EPOCH_MS + int(self.loop.time() * 1000)
 
     def wall_ms(self) -> int:
-        """The producer's clock."""
+        """Return the producer's clock."""
         return self.broker_ms() + int(self._clock_offset_s * 1000)
 
     def _plan_wakeup(self, due_ms: int | None) -> None:
-        """Lets coordinators do at its time what no request makes them do."""
+        """Let coordinators do at its time what no request makes them do."""
         if self._wakeup is not None:
             self._wakeup.cancel()
             self._wakeup = None
@@ -116,12 +116,12 @@ class SimWorld:
     # -- faults -----------------------------------------------------------------------------------
 
     def expect(self, schedule: Sequence[Fault]) -> None:
-        """Lets every fault strike at its time."""
+        """Let every fault strike at its time."""
         for fault in schedule:
             self._fault_timers.append(self.loop.call_at(fault.at, self._strike, fault))
 
     def heal(self) -> None:
-        """Ends every fault at once."""
+        """End every fault at once."""
         if self.healed_at is not None:
             return
         self.healed_at = self.loop.time()

@@ -219,7 +219,7 @@ async def test_a_coordinator_that_is_not_there_is_told(cluster: EmbeddedCluster)
 
 
 @pytest.mark.parametrize(
-    ("newest_ms", "why"), [(None, "no leader told"), (-1, "no record there to compare with")]
+    ("newest_ms", "why"), [(None, "no leader returned"), (-1, "no record there to compare with")]
 )
 def test_without_a_record_the_clocks_cannot_be_compared(newest_ms: int | None, why: str) -> None:
     finding = by_newest_record("t", NOW_MS, newest_ms)

@@ -84,7 +84,7 @@ def test_wrong_command_line_is_usage_error(
     ("arguments", "message"),
     [
         (["load", "x.csv", "-t", "t", "-X", "linger.mss=1"], "did you mean linger.ms?"),
-        (["load", "-", "-t", "t"], "standard input has no name to tell its format"),
+        (["load", "-", "-t", "t"], "standard input has no name to infer a format from"),
         (["load", "x.csv", "-t", "t", "-f", "xml"], "unknown format 'xml'; known are csv"),
         (["load", "x.csv", "-t", "t", "--delimiter", ",,"], "delimiter must be one character"),
         (["load", "x.csv", "-t", "t", "--header", "x"], "--header takes NAME=VALUE"),

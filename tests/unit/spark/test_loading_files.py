@@ -58,7 +58,7 @@ def test_paths_are_no_patterns() -> None:
 def test_names_tell_the_format_of_all_files() -> None:
     assert format_of([step("a.snappy.parquet", "b.pq")]) == "parquet"
     assert format_of([step("a.csv.gz"), step("b.csv")]) == "csv"
-    for paths, reason in ((("a.csv", "b.orc"), "several"), (("README",), "does not tell")):
+    for paths, reason in ((("a.csv", "b.orc"), "several"), (("README",), "no format is known")):
         with pytest.raises(SourceError, match=reason):
             format_of([step(*paths)])
 

@@ -360,7 +360,7 @@ def test_a_task_that_does_not_know_its_batch_says_so(kafka: EmbeddedKafka) -> No
     topic = kafka.topic()
     options = EXACTLY_ONCE | {"checkpointLocation": f"/cp/{topic}"}
     writer = copied(source(kafka, topic, **options).streamWriter(SCHEMA, False))
-    with pytest.raises(KafkaError, match="which micro-batch"):
+    with pytest.raises(KafkaError, match="no number of its micro-batch"):
         writer.write(batch(0, 10))
 
 

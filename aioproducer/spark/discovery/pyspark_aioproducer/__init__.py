@@ -1,6 +1,6 @@
-"""Where Spark finds the data source by itself: it looks into top-level modules named `pyspark_*`.
+"""Lets Spark find the data source by itself: it imports top-level modules named `pyspark_*`.
 
-Owns: the one name Spark asks for. Must not know: anything else; this module is imported in the
+Owns: the one name Spark asks for. Not here: anything else; this module is imported in the
 first read or write of every session, also of those that never use aioproducer.
 """
 

@@ -1,7 +1,7 @@
 """What every API handler gets and may give back besides a response.
 
 Owns: the surroundings of one request (which broker, which version, when) and the two other ways a
-request can end: a long poll and a hang-up. Must not know: any single API.
+request can end: a long poll and a hang-up. Not here: any single API.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class RequestContext:
     deadline_ms: int | None = None
 
     def scripted_error(self, topic: str | None, partition: int | None = None) -> ErrorAnswer | None:
-        """The fault that strikes this topic or partition now, if any."""
+        """Return the fault that strikes this topic or partition now, if any."""
         return self.cluster.faults.take_error(self.api, self.node_id, topic, partition)
 
     def attempt(self, work: Callable[[], _Value], scripted: ErrorAnswer | None) -> Outcome[_Value]:
@@ -106,7 +106,7 @@ class RequestContext:
         return Outcome(scripted.code, scripted.message, None)
 
     def find_topic(self, name: str | None, topic_id: UUID, *, by_id: bool) -> Topic:
-        """The topic a request means, by id in the versions that have ids (KIP-516).
+        """Return the topic a request means, by id in the versions that have ids (KIP-516).
 
         Raises:
             RefusedError: There is none.
@@ -122,7 +122,7 @@ class RequestContext:
         return found
 
     def led_partition(self, topic: Topic, index: int) -> Partition:
-        """A partition that this broker leads.
+        """Return a partition that this broker leads.
 
         Raises:
             RefusedError: There is no such partition, or another broker leads it.

@@ -1,6 +1,6 @@
 """FindCoordinator (10): which broker coordinates a transactional id or a group.
 
-Owns: the two layouts of question and answer. Must not know: what coordinators do.
+Owns: the two layouts of question and answer. Not here: what coordinators do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Fetch (1) and ListOffsets (2): reading the log back.
 
-Owns: limits and long polls of Fetch, the special timestamps of ListOffsets. Must not know: how
+Owns: limits and long polls of Fetch, the special timestamps of ListOffsets. Not here: how
 batches are stored.
 
 Every fetch is answered without a session (session id 0), which makes clients name all their

@@ -1,6 +1,6 @@
 """Metadata (3) and DescribeCluster (60): who is where.
 
-Owns: what a client is told about brokers, topics and leaders, and auto-creation. Must not know: how
+Owns: what a client is told about brokers, topics and leaders, and auto-creation. Not here: how
 a topic gets its replicas.
 
 A topic auto-created by a request is answered UNKNOWN_TOPIC_OR_PARTITION that once and is there the

@@ -1,7 +1,7 @@
 """OffsetCommit (8), OffsetFetch (9) and TxnOffsetCommit (28): positions of consumer groups.
 
-Owns: the translation between the messages and `GroupCoordinators`, topic ids included. Must not
-know: when an offset counts.
+Owns: the translation between the messages and `GroupCoordinators`, topic ids included. Not
+here: when an offset counts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Produce (0): what a leader does with record batches.
 
 Owns: the walk over a request's partitions, the order of checks (acks, topic, leader, in-sync
-replicas, records, sequence), the wait for replication and the response's leader hints. Must not
-know: how a batch is validated, stored or replicated.
+replicas, records, sequence), the wait for replication and the response's leader hints. Not
+here: how a batch is validated, stored or replicated.
 
 With `acks=0` there is no response; an error then closes the connection, as a broker's only way to
 say that something went wrong (Java: KafkaApis.handleProduceRequest).
@@ -128,7 +128,7 @@ def _when_replicated(
 
 
 def _settle(ctx: RequestContext, deadline_ms: int, each: _Unreplicated) -> bool:
-    """Whether a batch's answer is final; an error after the append goes into it.
+    """Return whether a batch's answer is final; an error after the append goes into it.
 
     Java: Partition.checkEnoughReplicasReachOffset. The batch may stand in the log and stay there
     whatever the answer is: the error says only that this leader will not know.
@@ -353,7 +353,7 @@ def _leaders_named(
 
 
 def node_endpoints(ctx: RequestContext, node_ids: set[int]) -> list[NodeEndpoint]:
-    """Where the brokers named as leaders are (KIP-951)."""
+    """Return the addresses of the brokers named as leaders (KIP-951)."""
     return [
         NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
         for node in ctx.cluster.live_brokers

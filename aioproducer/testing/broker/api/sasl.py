@@ -1,6 +1,6 @@
 """SASL on a listener that asks for none: what a broker behind its gate answers.
 
-Owns: the two refusals. Must not know: authentication itself, which ends before requests get here.
+Owns: the two refusals. Not here: authentication itself, which ends before requests get here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """GetTelemetrySubscriptions (71) and PushTelemetry (72): metrics of clients (KIP-714).
 
-Owns: the two requests. Must not know: what is done with the metrics; that is `TelemetryReceiver`'s.
+Owns: the two requests. Not here: what is done with the metrics; that is `TelemetryReceiver`'s.
 """
 
 from __future__ import annotations

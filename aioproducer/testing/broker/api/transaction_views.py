@@ -1,6 +1,6 @@
 """ListTransactions (66) and DescribeTransactions (65): what coordinators tell of transactions.
 
-Owns: filters, and the translation of a transaction into the messages (KIP-664). Must not know: the
+Owns: filters, and the translation of a transaction into the messages (KIP-664). Not here: the
 rules of transactions.
 """
 
@@ -31,7 +31,7 @@ _STATES = frozenset(state.value for state in TransactionState)
 def list_transactions(
     ctx: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
-    """The transactions of the asked coordinator that pass every filter."""
+    """Return the transactions of the asked coordinator that pass every filter."""
     unknown = [state for state in request.state_filters if state not in _STATES]
     outcome = ctx.attempt(lambda: _listed(ctx, request), ctx.scripted_error(None))
     if outcome.value is None:

@@ -2,7 +2,7 @@
 life of a transaction as a producer drives it.
 
 Owns: the translation between the messages and `TransactionCoordinators`, and which error an old
-version of a request is answered. Must not know: the rules of transactions.
+version of a request is answered. Not here: the rules of transactions.
 """
 
 from __future__ import annotations

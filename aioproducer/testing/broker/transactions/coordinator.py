@@ -1,7 +1,7 @@
 """The transaction coordinators of a cluster: what each request of theirs does.
 
 Owns: the transactions by transactional id, who may change them when, timeouts, and the work that
-goes on after the answer. Must not know: messages, versions of requests.
+goes on after the answer. Not here: messages, versions of requests.
 
 Every coordinator is here, since the state is the cluster's; which broker may use it is
 `CoordinatorShards`' to say. What takes time (markers, timeouts) happens in `advance`.
@@ -204,7 +204,7 @@ class TransactionCoordinators:
         return self.transactions.get(transactional_id)
 
     def coordinated_by(self, node_id: int, now_ms: int) -> list[Transaction]:
-        """The transactions of one coordinator; for ListTransactions.
+        """Return the transactions of one coordinator; for ListTransactions.
 
         Raises:
             RefusedError: The coordinator still reads its log.
@@ -311,7 +311,7 @@ class TransactionCoordinators:
         now_ms: int,
         node_id: int | None = None,
     ) -> Transaction:
-        """The transaction that its present producer may write to."""
+        """Return the transaction that its present producer may write to."""
         transaction = self._known(transactional_id, node_id, now_ms)
         transaction.check_identity(producer)
         transaction.check_not_ending()

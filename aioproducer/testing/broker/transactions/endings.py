@@ -1,7 +1,7 @@
 """Writing commit and abort markers: one transaction's way from Prepare to Complete.
 
-Owns: which partitions still need their marker, one step at a time, and what interrupts that. Must
-not know: why a transaction ended, requests.
+Owns: which partitions still need their marker, one step at a time, and what interrupts that. Not
+here: why a transaction ended, requests.
 
 A step writes to one partition. It has to be repeated where the leader is away, or loses the marker
 before it is replicated; and all of them where the transaction's coordinator changes in between,

@@ -1,7 +1,7 @@
 """Consumer groups as far as producers touch them: offsets, also those of open transactions.
 
 Owns: committed and pending offsets per group, the check of a commit's member and generation
-(KIP-447). Must not know: how members join (a test says who is one), messages.
+(KIP-447). Not here: how members join (a test says who is one), messages.
 
 Invariants:
 - A pending offset becomes a committed one by its transaction's commit marker alone, and not if a
@@ -75,7 +75,7 @@ class Group:
         return {where: written.offset for where, written in sorted(self._committed.items())}
 
     def is_unstable(self, where: TopicPartition) -> bool:
-        """Whether an open transaction may still change a partition's offset."""
+        """Return whether an open transaction may still change a partition's offset."""
         return any(where in pending for pending in self._pending.values())
 
     def check_member(self, member: GroupMember, *, in_transaction: bool) -> None:
@@ -145,7 +145,7 @@ class GroupCoordinators:
         group.generation, group.members = generation, dict(members)
 
     def check_coordinator(self, group_id: str, *, node_id: int, now_ms: int) -> Partition:
-        """The group's partition.
+        """Return the group's partition.
 
         Raises:
             RefusedError: `node_id` does not coordinate the group.

@@ -1,7 +1,7 @@
 """Who coordinates what: the partitions of the two internal topics, and their leaders.
 
 Owns: from a transactional id or a group to its partition and broker, and what a broker answers that
-is not, or not yet, the coordinator. Must not know: transactions, offsets, requests.
+is not, or not yet, the coordinator. Not here: transactions, offsets, requests.
 
 An internal topic is created when it is first needed. Its partitions hold leadership only; the state
 they stand for is part of the cluster, as everything replicated is, and outlives every broker.
@@ -51,7 +51,7 @@ class CoordinatorShards:
         self._loadings: dict[tuple[str, int], _Loading] = {}
 
     def shard(self, kind: CoordinatorKind, key: str) -> Partition:
-        """The partition a key belongs to (Java: TransactionStateManager.partitionFor)."""
+        """Return the partition a key belongs to (Java: TransactionStateManager.partitionFor)."""
         settings = self._cluster.settings
         count = (
             settings.offsets_partitions

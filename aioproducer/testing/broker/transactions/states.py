@@ -1,7 +1,7 @@
 """One transactional id: its producer id and epoch, and the transitions of its transaction.
 
 Owns: the rules by which a transaction begins, is fenced, ends and rotates its producer id (Java:
-TransactionMetadata, TransactionCoordinator). Must not know: who coordinates it, markers, requests.
+TransactionMetadata, TransactionCoordinator). Not here: who coordinates it, markers, requests.
 
     Empty ---------> Ongoing ---> PrepareCommit ---> CompleteCommit --+
       |                |  ^                                           |
@@ -157,7 +157,7 @@ class Transaction:
         self._empty(timeout_ms)
 
     def needs_rotation(self, expected: ProducerIdentity | None) -> bool:
-        """Whether the next epoch has to be one of a new producer id."""
+        """Return whether the next epoch has to be one of a new producer id."""
         return self.identity.is_last and (expected is None or expected.epoch == self.epoch)
 
     def _empty(self, timeout_ms: int) -> None:
