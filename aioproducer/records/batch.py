@@ -71,6 +71,7 @@ class EncodedBatch:
 
     def restamped(self, producer_id: int, producer_epoch: int, base_sequence: int) -> EncodedBatch:
         """Return the same records under another producer id, epoch and sequence (KIP-360)."""
+        # A new header: a transport may still read the old one.
         _, _, leader_epoch, _, _ = FRONT.unpack_from(self.header)
         attributes, last_delta, base_timestamp, max_timestamp, *_ = TAIL.unpack_from(
             self.header, CRC_END

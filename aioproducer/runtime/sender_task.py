@@ -258,6 +258,7 @@ class SenderTask:
             await self._turn()
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        # A callback, since a task that is cancelled before its first step runs no `finally`.
         try:
             self._alarm.close()
         finally:
@@ -362,6 +363,7 @@ class SenderTask:
         task = self._loop.create_task(
             self._encoder.encode(batches, magic), name="aioproducer-encode"
         )
+        # Until then the node counts as busy: its requests leave in the order they were drained.
         self._preparing[task] = None
         task.add_done_callback(lambda done: self._on_prepared(node_id, batches, done))
 

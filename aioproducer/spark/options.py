@@ -60,7 +60,10 @@ class OwnOption(NamedTuple):
 
 OWN_OPTIONS: Final = (
     OwnOption(
-        "topic", "write stream read", "the column `topic`", "Topic; it overrules the column."
+        "topic",
+        "write stream read",
+        "the column `topic`",
+        "Topic of all rows; it overrides the column `topic`.",
     ),
     OwnOption(
         "delivery.guarantee",
@@ -72,38 +75,39 @@ OWN_OPTIONS: Final = (
         "transactional.id.prefix",
         "write stream",
         "from the checkpoint or `job.id`",
-        "What transactional ids begin with; one query or job at a time may use it.",
+        "Prefix of the transactional ids; only one query or job may use it at a time.",
     ),
     OwnOption(
         "job.id",
         "write",
         "none",
-        "Name of a batch job; with `exactly-once` a second run of it writes nothing.",
+        "Name of a batch job; with `exactly-once`, a second run of the job writes nothing.",
     ),
     OwnOption(
         "job.epoch",
         "write",
         "`0`",
-        "Number of one of several runs of a job, with `job.id` and `exactly-once`: each number is "
-        "written once, in ascending order.",
+        "Number of this run of the job, with `job.id` and `exactly-once`: each number is written "
+        "once, in ascending order.",
     ),
     OwnOption(
         "marker.topic",
         "write stream",
         "`topic`",
-        "An existing topic that `exactly-once` keeps its decisions for; nothing is written to it.",
+        "An existing topic; `exactly-once` stores its decisions as offsets of it and writes no "
+        "record to it.",
     ),
     OwnOption(
         "accept.lost.epoch",
         "write stream",
         "none",
-        "After an `EpochLostError`: the epoch whose loss has been accepted.",
+        "After an `EpochLostError`: the epoch to continue without.",
     ),
     OwnOption(
         "dead.letter.topic",
         "write stream",
-        "none: a refused row fails its task",
-        "Topic for rows that Kafka refuses; `at-least-once` only.",
+        "none: a rejected row fails its task",
+        "Topic for rows that Kafka rejects; `at-least-once` only.",
     ),
     OwnOption(
         "value.format",
@@ -117,7 +121,12 @@ OWN_OPTIONS: Final = (
     OwnOption("key.format", "write stream", "none", "As `value.format`, for the column `key`."),
     OwnOption("key.subject", "write stream", "`<topic>-key`", "Subject of the schema."),
     OwnOption("key.schema", "write stream", "the subject's newest", "The schema's text."),
-    OwnOption("schema.registry.url", "write stream", "none", "The registry; several by commas."),
+    OwnOption(
+        "schema.registry.url",
+        "write stream",
+        "none",
+        "Address of the registry, or several, separated by commas.",
+    ),
     OwnOption(
         "schema.registry.user.info.env",
         "write stream",
@@ -131,7 +140,7 @@ OWN_OPTIONS: Final = (
         "topic.timeout.ms",
         "write stream",
         "`10000`",
-        "How long a topic that does not exist is waited for, `kafka.max.block.ms` at most.",
+        "How long to wait for a topic that does not exist; at most `kafka.max.block.ms`.",
     ),
     OwnOption("checkpointLocation", "stream", "the session's", "Spark's own."),
     OwnOption(
@@ -140,13 +149,13 @@ OWN_OPTIONS: Final = (
         "`earliest`",
         '`earliest`, `latest` or `{"topic":{"0":17}}`; -2 and -1 mean the same two.',
     ),
-    OwnOption("endingOffsets", "read", "`latest`", "The offsets to stop before, likewise."),
+    OwnOption("endingOffsets", "read", "`latest`", "The offsets to stop before, in the same form."),
     OwnOption("isolation.level", "read", "`read_committed`", "Or `read_uncommitted`."),
     OwnOption(
         "includeHeaders",
         "write stream read",
         "`true`",
-        "Whether a read has a column `headers`, and whether a write writes it.",
+        "Whether reads have a column `headers`, and whether writes write it.",
     ),
 )
 

@@ -222,10 +222,10 @@ def test_a_secret_of_the_environment_stays_out_of_the_plan(
         write(spark.sql("SELECT '1' AS value"), embedded, options)
 
 
-def test_the_snippet_in_the_guide_works(spark: Any, embedded: EmbeddedKafka) -> None:
-    (snippet,) = blocks(page("spark"))
+def test_program_in_the_guide_writes_its_rows(spark: Any, embedded: EmbeddedKafka) -> None:
+    (program,) = blocks(page("spark"))
     topic = embedded.topic()
-    snippet = snippet.replace("localhost:9092", embedded.servers).replace('"orders"', repr(topic))
-    exec(snippet, {"spark": spark, "frame": spark.range(3)})
+    program = program.replace("localhost:9092", embedded.servers)
+    exec(program.replace('"topic", "orders"', f'"topic", {topic!r}'), {})  # `spark` is its session
     found = {(record.key, record.value) for record in embedded.records(topic)}
     assert found == {(b"%d" % each, b'{"id":%d}' % each) for each in range(3)}
