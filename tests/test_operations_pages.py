@@ -26,7 +26,7 @@ def test_a_service_that_is_ended_by_sigterm_delivers_what_it_accepted(tmp_path: 
     (program,) = blocks(page("deployment"))
     with ThreadedCluster(topics={"orders": 1}) as cluster:
         servers = cluster.bootstrap_servers
-        text = program.replace("localhost:9092", servers) + "\n\nasyncio.run(main())\n"
+        text = program.replace("localhost:9092", servers)
         (tmp_path / "app.py").write_text(text, encoding="utf-8")
         service = subprocess.Popen([sys.executable, str(tmp_path / "app.py")])
         try:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.pages import DOCS, blocks, is_test, page, run_program, run_tests
+from support.pages import DOCS, blocks, definitions, is_test, page, run_program, run_tests
 from support.registry_server import serve_registry
 
 from aioproducer.testing import StubSchemaRegistry, ThreadedCluster
@@ -16,11 +17,6 @@ TOPICS = {"orders": 3, "payments": 3, "carts": 1, "flights": 3, "customers": 1}
 ELSEWHERE = {
     "deployment": "a service that ends by a signal: test_operations_pages.py",
     "spark": "needs Java: tests/spark/test_batch_write.py",
-    "loads": "test_pages.py",
-    "migration": "test_migration.py",
-    "monitoring": "test_pages.py",
-    "security": "test_pages.py",
-    "serializers": "test_guides.py",
 }
 
 PRINTED: dict[str, list[str]] = {
@@ -33,6 +29,17 @@ PRINTED: dict[str, list[str]] = {
         r"20 zstd\n",
         r"",
     ],
+    "install": [r"(native|pure)\n"],
+    "loads": [r"10 0\n", r"True\n"],
+    "monitoring": [
+        r".*kafka_producer_record_send_total\{client_id=\"producer-1\"\} 1\.0\n.*",
+        r"",
+        r"",
+        r"0\n",
+        r".*record-send-total 1\.0\n.*",
+    ],
+    "security": [r"", r"", r""],
+    "serializers": [r"", r"", r"", r"orders value id\n", r"\(.*\)\n", r""],
     "tutorial": [
         r"partition \d, offset 0\n",
         r"",
@@ -63,7 +70,10 @@ def kafka() -> Iterator[ThreadedCluster]:
 
 @pytest.fixture(scope="module")
 def registry() -> Iterator[str]:
-    with serve_registry(StubSchemaRegistry()) as url:
+    stub = StubSchemaRegistry()
+    customer = definitions(blocks(page("serializers"))[-1])["CUSTOMER"]
+    stub.register("customers-value", json.dumps(customer))
+    with serve_registry(stub) as url:
         yield url
 
 

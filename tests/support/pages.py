@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +65,6 @@ def definitions(block: str, servers: str = SERVERS) -> dict[str, Any]:
     scope: dict[str, Any] = {"__name__": "program"}
     exec(compile(text, "program.py", "exec"), scope)
     return scope
-
-
-async def run_block(block: str, scope: dict[str, Any], servers: str) -> None:
-    """Run a block as the body of a coroutine; the next block has what it defines."""
-    block = block.replace(SERVERS, servers)
-    body = textwrap.indent(block, "    ") + "\n    globals().update(locals())\n"
-    exec(f"async def snippet():\n{body}", scope)
-    await scope["snippet"]()
 
 
 def _run(command: list[str], folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
