@@ -76,7 +76,10 @@ def parse_jaas(line: str, mechanism: str) -> JaasLogin:
     """
     tokens = _tokens(line)
     if len(tokens) < 3 or tokens[1] not in _FLAGS or tokens[-1] != ";":
-        raise ConfigError(f"{_NAME} must be of the form: module required name=value ... ;")
+        raise ConfigError(
+            f"{_NAME} must be of the form: module required name=value ... ;",
+            advice="give the line itself, not the path of a file that has it, with ; at its end",
+        )
     module = tokens[0].rpartition(".")[2]
     known = _MODULES.get(module)
     if known is None:
@@ -84,7 +87,9 @@ def parse_jaas(line: str, mechanism: str) -> JaasLogin:
     if mechanism not in known.mechanisms:
         raise ConfigError(
             f"{_NAME} names {module}, which is for {' and '.join(known.mechanisms)}, but "
-            f"sasl_mechanism is {mechanism}"
+            f"sasl_mechanism is {mechanism}",
+            advice=f"set sasl_mechanism to {' or '.join(known.mechanisms)}, or name the module of "
+            f"{mechanism}",
         )
     options = _options(tokens[2:-1])
     for name in options:

@@ -59,7 +59,10 @@ def idempotence_requested(values: Values, chosen: frozenset[str]) -> bool:
         return False
     conflicts = _without_idempotence(values)
     if conflicts and asked:
-        raise ConfigError(f"enable_idempotence=True contradicts {' and '.join(conflicts)}")
+        raise ConfigError(
+            f"enable_idempotence=True contradicts {' and '.join(conflicts)}",
+            advice="leave acks and retries at their defaults, or set enable_idempotence=False",
+        )
     in_flight = values["max_in_flight_requests_per_connection"]
     if in_flight > _MAX_IN_FLIGHT_IDEMPOTENT:
         raise ConfigError(
@@ -82,7 +85,9 @@ def _check_transactions(values: Values, chosen: frozenset[str]) -> None:
     if "transactional_id" in chosen and not idempotence_requested(values, chosen):
         conflicts = _without_idempotence(values) or ["enable_idempotence=False"]
         raise ConfigError(
-            f"transactional_id needs idempotence, which excludes {' and '.join(conflicts)}"
+            f"transactional_id needs idempotence, which excludes {' and '.join(conflicts)}",
+            advice="leave acks, retries and enable_idempotence at their defaults, or give no "
+            "transactional_id",
         )
     if values["transaction_two_phase_commit_enable"] and "transaction_timeout_ms" in chosen:
         raise ConfigError(
@@ -102,7 +107,8 @@ def _settle_delivery_timeout(values: Values, chosen: frozenset[str]) -> None:
     if "delivery_timeout_ms" in chosen:
         raise ConfigError(
             f"delivery_timeout_ms={values['delivery_timeout_ms']} must be at least linger_ms + "
-            f"request_timeout_ms = {needed}"
+            f"request_timeout_ms = {needed}",
+            advice="raise it, or lower request_timeout_ms",
         )
     _log.warning("delivery_timeout_ms is raised to linger_ms + request_timeout_ms = %d", needed)
     values["delivery_timeout_ms"] = needed

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from aioproducer import log
 from aioproducer._jaas import JaasLogin, parse_jaas
 from aioproducer.errors import ConfigError
+
+_log = log.get("producer")
 
 PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS: Final = (*PASSWORD_MECHANISMS, "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
@@ -30,9 +33,10 @@ def check_security(values: dict[str, Any], chosen: frozenset[str]) -> None:
         ConfigError: as `apply_rules`.
     """
     _check_paths(values)
+    _check_texts(values)
     _check_protocol(chosen)
     if "SASL" in values["security_protocol"]:
-        _check_sasl(values)
+        _check_sasl(values, chosen)
     if "SSL" in values["security_protocol"]:
         _check_tls(values, chosen)
 
@@ -64,6 +68,57 @@ def _check_paths(values: dict[str, Any]) -> None:
             )
 
 
+_TEXTS: Final = {
+    "ssl_truststore_certificates": "ssl_truststore_location",
+    "ssl_keystore_certificate_chain": "ssl_keystore_location",
+    "ssl_keystore_key": "ssl_key_location",
+}
+"""Options that are PEM text, and where a path goes instead."""
+_PATH_BEGINNINGS: Final = ("/", "./", "../", "~", "\\\\", "file:")
+_PATH_ENDS: Final = (
+    ".pem",
+    ".crt",
+    ".cer",
+    ".cert",
+    ".key",
+    ".der",
+    ".p12",
+    ".pfx",
+    ".p8",
+    ".jks",
+    ".txt",
+)
+_BASE64_OF_PEM: Final = "LS0tLS1CRUdJTi"  # of -----BEGIN
+
+
+def _check_texts(values: dict[str, Any]) -> None:
+    """Refuse what is no PEM text; the texts are secret, so none is shown."""
+    for name, other in _TEXTS.items():
+        text = values[name]
+        if text is None or "-----BEGIN" in text:
+            continue
+        text = text.strip()
+        if _is_path(text):
+            raise ConfigError(
+                f"{name} must be PEM text, not the path of a file",
+                advice=f"give the path as {other}",
+            )
+        if text.startswith(_BASE64_OF_PEM):
+            raise ConfigError(
+                f"{name} is PEM in base64", advice="decode it once more: base64.b64decode"
+            )
+
+
+def _is_path(text: str) -> bool:
+    if not text or len(text) > _LONGEST_PATH or not text.isprintable():
+        return False
+    return (
+        text.startswith(_PATH_BEGINNINGS)
+        or text[1:3] in (":\\", ":/")
+        or text.lower().endswith(_PATH_ENDS)
+    )
+
+
 def _check_protocol(chosen: frozenset[str]) -> None:
     """Security that is configured and not used is worse than none."""
     security = sorted(name for name in chosen if name.startswith(("sasl_", "ssl_")))
@@ -76,8 +131,10 @@ def _check_protocol(chosen: frozenset[str]) -> None:
         )
 
 
-def _check_sasl(values: dict[str, Any]) -> None:
+def _check_sasl(values: dict[str, Any], chosen: frozenset[str]) -> None:
     mechanism = values["sasl_mechanism"]
+    if "sasl_mechanism" not in chosen:
+        _check_default_mechanism(chosen)
     login = jaas_login(values["sasl_jaas_config"], mechanism)
     for name in ("sasl_credentials", "sasl_oauthbearer_token"):
         if values[name] is not None and not callable(values[name]):
@@ -88,10 +145,48 @@ def _check_sasl(values: dict[str, Any]) -> None:
         _check_tokens(values, login)
 
 
+_MECHANISMS_OF: Final = {
+    "sasl_username": "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+    "sasl_password": "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+    "sasl_credentials": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or AWS_MSK_IAM",
+    "sasl_oauthbearer_token": "OAUTHBEARER",
+    "sasl_oauthbearer_token_endpoint_url": "OAUTHBEARER",
+}
+"""What the options of other mechanisms than the default one are for."""
+
+
+def _check_default_mechanism(chosen: frozenset[str]) -> None:
+    for name, mechanisms in _MECHANISMS_OF.items():
+        if name in chosen:
+            raise ConfigError(
+                f"{name} needs sasl_mechanism, whose default is GSSAPI (Kerberos)",
+                advice=f"set sasl_mechanism to {mechanisms}, as the broker's listener offers",
+            )
+
+
+def _check_login(name: str, text: str) -> None:
+    """Refuse what no broker takes, and warn of what is rarely meant."""
+    if not text:
+        raise ConfigError(
+            f"{name} is empty",
+            advice="look where it comes from: a variable or file that is not set is empty",
+        )
+    if text != text.strip():
+        _log.warning(
+            "%s begins or ends with white space, which counts; a file or variable that it comes "
+            "from may end with a line end",
+            name,
+        )
+
+
 def _check_password(values: dict[str, Any], login: JaasLogin, mechanism: str) -> None:
     direct = (values["sasl_username"], values["sasl_password"])
     if (direct[0] is None) != (direct[1] is None):
-        raise ConfigError("sasl_username and sasl_password belong together; one is missing")
+        missing = "sasl_username" if direct[0] is None else "sasl_password"
+        raise ConfigError(
+            f"sasl_username and sasl_password belong together; {missing} is missing",
+            advice=f"give {missing} as well; a variable it comes from may not be set",
+        )
     ways = {
         "sasl_username": direct[0] is not None,
         "sasl_credentials": values["sasl_credentials"] is not None,
@@ -105,6 +200,14 @@ def _check_password(values: dict[str, Any], login: JaasLogin, mechanism: str) ->
         )
     if login.module and not {"username", "password"} <= login.options.keys():
         raise ConfigError("sasl_jaas_config must give username and password")
+    for name, text in (
+        ("sasl_username", direct[0]),
+        ("sasl_password", direct[1]),
+        ("the username in sasl_jaas_config", login.options.get("username")),
+        ("the password in sasl_jaas_config", login.options.get("password")),
+    ):
+        if text is not None:
+            _check_login(name, text)
 
 
 def _check_tokens(values: dict[str, Any], login: JaasLogin) -> None:
@@ -188,6 +291,11 @@ def _check_tls(values: dict[str, Any], chosen: frozenset[str]) -> None:
     if context is not None:
         if not isinstance(context, ssl.SSLContext):
             raise ConfigError("ssl_context must be an ssl.SSLContext")
+        if context.protocol is ssl.PROTOCOL_TLS_SERVER:
+            raise ConfigError(
+                "ssl_context is one of a server",
+                advice="make it by ssl.create_default_context(cafile=...)",
+            )
         others = sorted(n for n in chosen if n.startswith("ssl_") and n != "ssl_context")
         if others:
             raise ConfigError(f"ssl_context already says what {others[0]} would say")
@@ -201,8 +309,14 @@ def _check_tls(values: dict[str, Any], chosen: frozenset[str]) -> None:
     chain = values["ssl_keystore_certificate_chain"] is not None
     key = values["ssl_keystore_key"] is not None or values["ssl_key_location"] is not None
     if chain and not key:
-        raise ConfigError("ssl_keystore_certificate_chain needs ssl_keystore_key")
-    if key and not chain and values["ssl_keystore_location"] is None:
         raise ConfigError(
-            "a private key needs certificates: give ssl_keystore_location or ..._chain"
+            "ssl_keystore_certificate_chain needs ssl_keystore_key",
+            advice="give the private key as ssl_keystore_key, or its path as ssl_key_location",
+        )
+    if key and not chain and values["ssl_keystore_location"] is None:
+        name = "ssl_key_location" if values["ssl_keystore_key"] is None else "ssl_keystore_key"
+        raise ConfigError(
+            f"{name} needs the certificate that belongs to the private key",
+            advice="give its path as ssl_keystore_location, or its PEM text as "
+            "ssl_keystore_certificate_chain",
         )

@@ -12,6 +12,7 @@ secret.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import field
@@ -89,7 +90,7 @@ def one_of_ignoring_case(*allowed: str) -> Constraint:
 
 def not_empty() -> Constraint:
     """Refuse the empty text; None stays None."""
-    return Constraint("not empty", lambda value: value != "")
+    return Constraint("a text that is not empty", lambda value: value != "")
 
 
 def release() -> Constraint:
@@ -162,6 +163,14 @@ def bool_of(value: object) -> bool:
     return truth
 
 
+_UNITS: Final = {
+    "_ms": "milliseconds",
+    "_seconds": "seconds",
+    "_bytes": "bytes",
+    "_size": "bytes",
+    "_memory": "bytes",
+}
+"""What numbers count, by a part of the option's name."""
 _INTEGER_BITS: Final = {Kind.INT: 31, Kind.LONG: 63, Kind.SHORT: 15}
 _EXPECTED: Final = {
     Kind.INT: "a 32-bit int",
@@ -184,7 +193,8 @@ def _converted(value: object, kind: Kind) -> object:
         return whole(value)
     if kind is Kind.DOUBLE and type(value) is int and value.bit_length() < 64:
         return float(value)
-    if kind is Kind.LIST and isinstance(value, Sequence) and not isinstance(value, str):
+    is_text = isinstance(value, str | bytes | bytearray)
+    if kind is Kind.LIST and isinstance(value, Sequence) and not is_text:
         return tuple(map(plain, value))
     return value
 
@@ -288,7 +298,27 @@ class Option(NamedTuple):
         given = self.shown(value)
         if self.secret and value is not None and not isinstance(value, str):
             given = f"a {type(value).__name__}"
-        return ConfigError(f"{self.name} must be {expected}, not {given}")
+        if self.constraint.text.startswith("one of "):
+            expected = self.constraint.text
+        return ConfigError(
+            f"{self.name} must be {expected}, not {given}",
+            advice=self._advice_for(value),
+        )
+
+    def _advice_for(self, value: object) -> str | None:
+        """Return what to do about a value of the wrong type, where that can be known."""
+        if isinstance(value, os.PathLike) and self.kind is not Kind.LIST:
+            if self.secret:
+                return "it takes the content; the option for a path ends in _location"
+            return "give the path as text, as str(path) is"
+        if isinstance(value, bytes | bytearray):
+            return "give text: value.decode()"
+        unit = next((unit for end, unit in _UNITS.items() if end in self.name), None)
+        if self.kind in _INTEGER_BITS and type(value) is not int and unit is not None:
+            return f"give a whole number of {unit}"
+        if self.name == "bootstrap_servers":
+            return "give host:port, several separated by commas or as a list of text"
+        return None
 
 
 def split_list(value: object) -> tuple[str, ...]:

@@ -28,8 +28,14 @@ def parse_properties(text: str) -> dict[str, str]:
     """Return the entries of a properties file; of a key given twice the last counts, as in Java.
 
     Raises:
-        ConfigError: A `\\u` begins no escape. The error names line and key, never a value.
+        ConfigError: A `\\u` begins no escape, or the text has another form. The error names line
+            and key, never a value.
     """
+    if text.lstrip()[:1] in ("{", "["):
+        raise ConfigError(
+            "the file is JSON, or has sections, and is no properties file",
+            advice="write one line name=value for each option",
+        )
     entries = {}
     for number, line in _logical_lines(text):
         match = _ENTRY.fullmatch(line)
@@ -88,7 +94,9 @@ def parse_servers(servers: Iterable[str]) -> tuple[tuple[str, int], ...]:
     for server in servers:
         address = _parse_server(server)
         if address in addresses:
-            raise ConfigError(f"bootstrap_servers names {without_login(server)!r} twice")
+            raise ConfigError(
+                f"bootstrap_servers names {without_login(server)!r} twice", advice="name it once"
+            )
         addresses[address] = None
     if not addresses:
         raise ConfigError("bootstrap_servers is empty; give at least one host:port")
@@ -104,10 +112,36 @@ def _parse_server(server: str) -> tuple[str, int]:
     match = _SERVER.fullmatch(server)
     if match is None:
         raise ConfigError(
-            f"bootstrap_servers: {without_login(server)!r} is not host:port (IPv6 addresses stand "
-            "in brackets)"
+            f"bootstrap_servers: {without_login(server)!r} is not host:port",
+            advice=_server_advice(server),
         )
     port = int(match["port"])
     if not 0 < port < 65_536:
-        raise ConfigError(f"bootstrap_servers: {server!r} has a port outside 1-65535")
+        raise ConfigError(
+            f"bootstrap_servers: {server!r} has a port outside 1-65535",
+            advice="give the port of the broker's listener, often 9092 or 9093",
+        )
     return match["v6"] or match["host"].lower(), port
+
+
+def _server_advice(server: str) -> str:
+    """Return what to do about text that is not `host:port`."""
+    if "$" in server or "{" in server:
+        return "this is a placeholder that nothing has replaced: set what it names"
+    if '"' in server or "'" in server:
+        return "leave out quotes and brackets: text such as a:9092,b:9092, or a list"
+    if "#" in server:
+        return "put a comment into a line of its own"
+    if ";" in server or any(character.isspace() for character in server):
+        return "separate servers by commas: a:9092,b:9092"
+    if "@" in server:
+        return "give user name and password as sasl_username and sasl_password"
+    if server.startswith(("/", ".")):
+        return "Kafka has no Unix sockets: give host and port"
+    if "/" in server:
+        return "leave out the path; ZooKeeper's address is none of a broker's"
+    if server.startswith("[") or server.count(":") > 1:
+        return "an IPv6 address is in brackets and followed by the port: [::1]:9092"
+    if ":" not in server:
+        return f"add the port of the broker's listener: {server}:9092"
+    return "give a host name or address and the number of a port: broker.example:9092"

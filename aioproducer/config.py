@@ -117,6 +117,11 @@ class ProducerConfig(SecurityOptions):
             ConfigError: as for the constructor, or one option is given under two names, a
                 placeholder cannot be looked up, or properties name what is not allowed.
         """
+        if not isinstance(properties, Mapping):
+            raise TypeError(
+                f"properties must be a mapping, not {type(properties).__name__}; "
+                "ProducerConfig.from_file reads files"
+            )
         return cls._read(properties, {}, allow=allow)
 
     @classmethod
@@ -216,7 +221,7 @@ class ProducerConfig(SecurityOptions):
         from pathlib import Path
 
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = Path(path).read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             raise ConfigError(f"{os.fspath(path)} is not UTF-8: {error}") from None
         try:

@@ -235,7 +235,9 @@ def _kerberos(config: ProducerConfig, login: JaasLogin) -> Mechanism:
     service = config.sasl_kerberos_service_name or options.get("serviceName")
     if service is None:
         raise ConfigError(
-            "sasl_kerberos_service_name must be given for GSSAPI; with most brokers it is kafka"
+            "GSSAPI needs sasl_kerberos_service_name",
+            advice="set it to the brokers' service name, mostly kafka; for another mechanism set "
+            "sasl_mechanism",
         )
     with_keytab = options.get("useKeyTab", "").lower() == "true"
     if with_keytab and "keyTab" not in options:

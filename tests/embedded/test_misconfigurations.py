@@ -12,6 +12,7 @@ import re
 import socket
 import ssl
 import threading
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ import pytest
 from support.hostile import HostileServer, silent
 from support.security.certificates import Authority
 
-from aioproducer import KafkaError, Producer, TopicPartition
+from aioproducer import KafkaError, Producer, ProducerConfig, TopicPartition
+from aioproducer.errors import ConfigError
 from aioproducer.serializers import AvroSerializer, SchemaRegistry
 from aioproducer.testing import EmbeddedCluster, StubSchemaRegistry
 from aioproducer.testing.broker import ClusterSettings, TopicSpec
@@ -524,3 +526,179 @@ async def test_the_error_names_what_is_wrong_and_what_to_do(
         assert re.search(pattern, cause), (pattern, str(caught.value))
     for pattern in case.advises:
         assert re.search(pattern, advice), (pattern, str(caught.value))
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Options that no broker has to see, what the error names, and what it advises."""
+
+    id: str
+    options: dict[str, Any]
+    names: str
+    advises: str
+
+
+def refused(name: str, names: str, advises: str, **options: Any) -> Refused:
+    return Refused(name, options, names, advises)
+
+
+SASL = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "app"}
+JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+PATHS = {"ssl_truststore_certificates": "ssl_truststore_location"} | {
+    "ssl_keystore_certificate_chain": "ssl_keystore_location",
+    "ssl_keystore_key": "ssl_key_location",
+}
+
+REFUSED = [
+    # the address
+    refused("no servers", "not None", "host:port", bootstrap_servers=None),
+    refused("servers in bytes", "not b'a:9092'", "decode", bootstrap_servers=b"a:9092"),
+    refused("a pair", "not \\('a', 9092\\)", "host:port", bootstrap_servers=("a", 9092)),
+    refused("no port", "'kafka' is not", "port .*kafka:9092", bootstrap_servers="kafka"),
+    refused("port 0", "outside 1-65535", "9092", bootstrap_servers="kafka:0"),
+    refused("named port", "'kafka:plain'", "number", bootstrap_servers="kafka:plain"),
+    refused("bare IPv6", "'::1:9092'", "brackets", bootstrap_servers="::1:9092"),
+    refused("IPv6, no port", "'fe80::1'", "brackets", bootstrap_servers="fe80::1"),
+    refused("semicolons", "'a:1;b:1'", "commas", bootstrap_servers="a:1;b:1"),
+    refused("blanks", "'a:1 b:1'", "commas", bootstrap_servers="a:1 b:1"),
+    refused("JSON", "is not host:port", "quotes", bootstrap_servers='["a:9092"]'),
+    refused("a socket", "kafka.sock", "Unix sockets", bootstrap_servers="/run/kafka.sock"),
+    refused("ZooKeeper", "2181/kafka", "ZooKeeper", bootstrap_servers="zk:2181/kafka"),
+    refused("a placeholder", "KAFKA", "placeholder", bootstrap_servers="${KAFKA}"),
+    refused("a comment", "is not host:port", "comment", bootstrap_servers="a:1 # ours"),
+    refused("a login", "is not host:port", "sasl_username", bootstrap_servers="app:pw@a:9092"),
+    refused("twice", "'A:1' twice", "once", bootstrap_servers="a:1, A:1 ,"),
+    # numbers and choices
+    refused("a unit", "linger_ms .* '5ms'", "milliseconds", linger_ms="5ms"),
+    refused("half a ms", "linger_ms .* 0.5", "milliseconds", linger_ms=0.5),
+    refused("16 KB", "batch_size .* '16KB'", "bytes", batch_size="16KB"),
+    refused("no end", "max_block_ms .* inf", "milliseconds", max_block_ms=float("inf")),
+    refused(
+        "10 ms to deliver", "delivery_timeout_ms=10", "request_timeout_ms", delivery_timeout_ms=10
+    ),
+    refused("acks in bytes", "one of 'none', 'gzip'.* b'gzip'", "decode", compression_type=b"gzip"),
+    refused(
+        "acks=0 and idempotence", "contradicts acks=0", "acks", acks=0, enable_idempotence=True
+    ),
+    refused("acks=1 and transactions", "acks=1", "acks", acks=1, transactional_id="x"),
+    # logins
+    refused("no password", "sasl_password is missing", "variable", **SASL),
+    refused("empty password", "sasl_password is empty", "variable", **SASL, sasl_password=""),
+    refused("password in bytes", "a bytes", "decode", **SASL, sasl_password=b"correct horse"),
+    refused(
+        "no mechanism",
+        "default is GSSAPI",
+        "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+        security_protocol="SASL_SSL",
+        sasl_username="app",
+        sasl_password=PASSWORD,
+    ),
+    refused(
+        "Kerberos without a service",
+        "sasl_kerberos_service_name",
+        "kafka",
+        security_protocol="SASL_SSL",
+        sasl_mechanism="GSSAPI",
+    ),
+    refused(
+        "JAAS of another mechanism",
+        "PlainLoginModule, which is for PLAIN",
+        "sasl_mechanism to PLAIN",
+        security_protocol="SASL_SSL",
+        sasl_jaas_config=f'{JAAS} username="app" password="{PASSWORD}";',
+    ),
+    refused(
+        "a JAAS file",
+        "must be of the form",
+        "path",
+        security_protocol="SASL_SSL",
+        sasl_mechanism="PLAIN",
+        sasl_jaas_config="/etc/kafka/jaas.conf",
+    ),
+    # TLS
+    *(
+        refused(f"{given} in {name}", f"{name} must be PEM text, not the path", other, **options)
+        for name, other in PATHS.items()
+        for given in ("/etc/ssl/a.pem", "certs/a.crt", "C:\\\\a.key", "~/a", "a.p12")
+        for options in [{"security_protocol": "SSL", name: given}]
+    ),
+    *(
+        refused(f"a Path in {name}", f"{name} .* a PosixPath", "_location", **options)
+        for name in PATHS
+        for options in [{"security_protocol": "SSL", name: Path("/a.pem")}]
+    ),
+    refused(
+        "a Path", "PosixPath", "str", security_protocol="SSL", ssl_truststore_location=Path("/a")
+    ),
+    refused(
+        "PEM in base64",
+        "PEM in base64",
+        "decode",
+        security_protocol="SSL",
+        ssl_truststore_certificates=b64encode(b"-----BEGIN CERTIFICATE-----").decode(),
+    ),
+    refused(
+        "a directory without certificates",
+        "is a directory without certificates",
+        "rehash",
+        security_protocol="SSL",
+        ssl_truststore_location=str(Path(__file__).parent),
+    ),
+    refused(
+        "a key alone",
+        "ssl_keystore_key needs the certificate",
+        "ssl_keystore_certificate_chain",
+        security_protocol="SSL",
+        ssl_keystore_key="-----BEGIN PRIVATE KEY-----",
+    ),
+    refused(
+        "a server's context",
+        "one of a server",
+        "create_default_context",
+        security_protocol="SSL",
+        ssl_context=ssl.create_default_context(ssl.Purpose.CLIENT_AUTH),
+    ),
+    refused(
+        "unknown cipher suites",
+        "none is known among NOPE",
+        "openssl ciphers",
+        security_protocol="SSL",
+        ssl_cipher_suites="NOPE",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
+async def test_options_that_cannot_work_are_refused_before_a_connection(case: Refused) -> None:
+    with pytest.raises(ConfigError) as caught:
+        async with asyncio.timeout(AT_ONCE_S):
+            await write(**{"bootstrap_servers": "127.0.0.1:1"} | case.options)
+    cause, _, advice = str(caught.value).partition(" -> ")
+    assert re.search(case.names, cause), str(caught.value)
+    assert re.search(case.advises, advice), str(caught.value)
+    assert PASSWORD not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ['{"bootstrap.servers": "a:1"}', "[kafka]\nbootstrap.servers=a:1"])
+def test_a_file_of_another_form_is_called_so(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "producer.properties"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="no properties file -> write one line name=value"):
+        ProducerConfig.from_file(path)
+
+
+def test_a_byte_order_mark_belongs_to_no_option(tmp_path: Path) -> None:
+    path = tmp_path / "producer.properties"
+    path.write_text("\ufeffbootstrap.servers=a:1")
+    assert ProducerConfig.from_file(path).bootstrap == (("a", 1),)
+
+
+def test_text_in_place_of_properties_names_what_reads_files() -> None:
+    with pytest.raises(TypeError, match="not str; ProducerConfig"):
+        ProducerConfig.from_properties("bootstrap.servers=a:1")  # type: ignore[arg-type]
+
+
+def test_white_space_around_a_password_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    ProducerConfig(bootstrap_servers="a:1", **SASL, sasl_password=f"{PASSWORD}\n")
+    assert "sasl_password begins or ends with white space" in caplog.text
+    assert PASSWORD not in caplog.text

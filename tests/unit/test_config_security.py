@@ -161,7 +161,7 @@ def test_security_that_would_not_be_used_is_refused(name: str) -> None:
             "exclude each other",
         ),
         ({"ssl_keystore_certificate_chain": "a"}, "needs ssl_keystore_key"),
-        ({"ssl_key_location": "a"}, "needs certificates"),
+        ({"ssl_key_location": "a"}, "needs the certificate"),
         ({"ssl_enabled_protocols": "TLSv1.1"}, "some of TLSv1.2 and TLSv1.3"),
         ({"ssl_enabled_protocols": ""}, "some of TLSv1.2 and TLSv1.3"),
         ({"ssl_truststore_type": "BKS"}, "must be one of"),

@@ -109,7 +109,12 @@ def _read_pkcs12(path: str, data: bytes, password: str | None) -> PemStore:
                 f"{path} is a certificate in DER, not a store",
                 advice="convert it: openssl x509 -inform DER -in OLD -out NEW.pem",
             ) from None
-        raise ConfigError(f"{path} cannot be read with the password given for it") from None
+        how = "without a password" if password is None else "with the password given for it"
+        raise ConfigError(
+            f"{path} cannot be read {how}",
+            advice="give the store's password, as ssl_truststore_password or "
+            "ssl_keystore_password; where it is right, the file is damaged",
+        ) from None
     own = [] if store.cert is None else [store.cert]
     certificates = [entry.certificate for entry in (*own, *store.additional_certs)]
     key = None

@@ -31,6 +31,8 @@ from aioproducer.net.security.pem import PemStore, parse_pem, read_store
 _logger = log.get("net")
 
 _SHOWN_SUITES: Final = 5
+_HASHED: Final = re.compile(r"[0-9a-f]{8}\.\d+")
+"""What OpenSSL wants files of certificates in a directory to be called."""
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _SUITES_13: Final = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
@@ -138,6 +140,7 @@ def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         return
     if location is not None and Path(location).is_dir():
+        _check_directory(location)
         context.load_verify_locations(capath=location)
         return
     if location is not None:
@@ -153,6 +156,21 @@ def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
         raise ConfigError(f"{location} holds a malformed certificate") from None
 
 
+def _check_directory(location: str) -> None:
+    try:
+        names = [path.name for path in Path(location).iterdir()]
+    except OSError as error:
+        raise ConfigError(
+            f"{location} cannot be read: {error.strerror or error}",
+            advice=ADVICE["file-unreadable"],
+        ) from None
+    if not any(map(_HASHED.fullmatch, names)):
+        raise ConfigError(
+            f"{location} is a directory without certificates that OpenSSL finds",
+            advice="run openssl rehash on it, or give the path of a file",
+        )
+
+
 # -- identity ------------------------------------------------------------------------------------
 
 
@@ -162,8 +180,9 @@ def _load_identity(context: ssl.SSLContext, settings: TlsSettings) -> None:
         return
     if not store.certificates or store.private_key is None:
         missing = "private key" if store.certificates else "certificate"
+        named = _key_option(settings) if store.certificates else _keystore_option(settings)
         raise ConfigError(
-            f"{_keystore_option(settings)} holds no {missing}",
+            f"{named} holds no {missing}",
             advice=ADVICE["client-certificate-missing"],
         )
     password = store.password
@@ -197,6 +216,12 @@ def _load_identity(context: ssl.SSLContext, settings: TlsSettings) -> None:
 def _keystore_option(settings: TlsSettings) -> str:
     given = settings.keystore_location is not None
     return "ssl_keystore_location" if given else "ssl_keystore_certificate_chain"
+
+
+def _key_option(settings: TlsSettings) -> str:
+    if settings.keystore_key is not None:
+        return "ssl_keystore_key"
+    return "ssl_key_location" if settings.key_location else _keystore_option(settings)
 
 
 def _identity(settings: TlsSettings) -> PemStore | None:
@@ -273,7 +298,10 @@ def _set_cipher_suites(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
     try:
         context.set_ciphers(":".join(older))
     except ssl.SSLError:
-        raise ConfigError(f"ssl_cipher_suites: none is known among {', '.join(names)}") from None
+        raise ConfigError(
+            f"ssl_cipher_suites: none is known among {', '.join(names)}",
+            advice="name suites that `openssl ciphers` lists, or leave the option out",
+        ) from None
     open_to_all = [
         suite["name"]
         for suite in context.get_ciphers()
