@@ -22,6 +22,7 @@ FIRST_INTERVAL_S: Final = 1.0
 LONGEST_INTERVAL_S: Final = 60.0
 _MAX_CAUSES: Final = 256
 _LONGEST_LINE: Final = 4000
+_LEFT_OUT: Final = "%d line(s) like this were not logged, the last one %.0f s ago{}: "
 
 
 def get(layer: Layer) -> logging.Logger:
@@ -55,6 +56,7 @@ class _Repeated:
         interval_s: for how long after that others are left out.
         seen_at: when the last one was written or left out.
         recovered_at: when the trouble ended; None while it lasts.
+        is_told: whether there is a line about the trouble since it began.
         left_out: how many lines were, since the last one.
         line: the last one that was left out, with its arguments.
     """
@@ -62,6 +64,7 @@ class _Repeated:
     __slots__ = (
         "began_at",
         "interval_s",
+        "is_told",
         "left_out",
         "line",
         "recovered_at",
@@ -73,6 +76,7 @@ class _Repeated:
         self.began_at = self.written_at = self.seen_at = now
         self.interval_s = FIRST_INTERVAL_S
         self.recovered_at: float | None = None
+        self.is_told = True
         self.left_out = 0
         self.line: tuple[str, tuple[object, ...]] = ("", ())
 
@@ -84,7 +88,7 @@ class _Repeated:
 
 
 class RateLimitedLog:
-    """Warnings of which few with the same node and cause are written.
+    """Warnings, or lines of another level, of which few with the same node and cause are written.
 
     After a line the next one about the same node and cause follows a second later at the earliest,
     then two seconds later, and so on up to a minute. It says how many were left out. The interval
@@ -92,10 +96,11 @@ class RateLimitedLog:
     twice the interval.
     """
 
-    __slots__ = ("_logger", "_recent")
+    __slots__ = ("_level", "_logger", "_recent")
 
-    def __init__(self, logger: logging.Logger) -> None:
+    def __init__(self, logger: logging.Logger, level: int = logging.WARNING) -> None:
         self._logger = logger
+        self._level = level
         # By node and cause; the one whose line is oldest is first.
         self._recent: dict[tuple[int | str | None, str], _Repeated] = {}
 
@@ -118,22 +123,23 @@ class RateLimitedLog:
         entry = self._recent.pop(key, None)
         if entry is None or entry.is_over(now):
             if entry is not None:
-                self._tell_left_out(entry)
+                self._tell_left_out(entry, now)
             elif len(self._recent) >= _MAX_CAUSES:
-                self._tell_left_out(self._recent.pop(next(iter(self._recent))))
+                self._tell_left_out(self._recent.pop(next(iter(self._recent))), now)
             self._recent[key] = _Repeated(now)
-            self._logger.warning(msg, *args)
+            self._logger.log(self._level, msg, *args)
             return True
         entry.seen_at = now
+        if entry.recovered_at is not None:
+            entry.recovered_at, entry.began_at, entry.is_told = None, now, False
         if now - entry.written_at < entry.interval_s:
             entry.left_out += 1
             entry.line = (msg, args)
             self._recent[key] = entry
             return False
         entry.interval_s = min(entry.interval_s * 2, LONGEST_INTERVAL_S)
-        if entry.recovered_at is not None:
-            entry.recovered_at, entry.began_at = None, now
         entry.written_at = now
+        entry.is_told = True
         self._recent[key] = entry
         entry.line = (msg, args)
         self._write(entry, entry.left_out)
@@ -152,28 +158,40 @@ class RateLimitedLog:
             for key, entry in self._recent.items()
             if key[0] == node and entry.recovered_at is None
         ]
-        if not over:
+        for entry in over:
+            entry.recovered_at = now
+        # Trouble without a line has none about its end either; what was left out is written later.
+        if not any(entry.is_told for entry in over):
             return
         left_out = sum(entry.left_out for entry in over)
-        self._logger.warning(
+        self._logger.log(
+            self._level,
             "%s after %.1f s%s",
             what,
             now - min(entry.began_at for entry in over),
             f" ({left_out} more warning(s) were not logged)" if left_out else "",
         )
         for entry in over:
-            entry.recovered_at, entry.left_out = now, 0
+            entry.left_out = 0
 
-    def flush(self) -> None:
-        """Write how many lines were left out since the last one of their kind."""
+    def flush(self, now: float) -> None:
+        """Write how many lines were left out since the last one of their kind.
+
+        Args:
+            now: As for `warning`.
+        """
         for entry in self._recent.values():
-            self._tell_left_out(entry)
+            self._tell_left_out(entry, now)
         self._recent.clear()
 
-    def _tell_left_out(self, entry: _Repeated) -> None:
-        """Write the last line that was left out, which stands for the others."""
+    def _tell_left_out(self, entry: _Repeated, now: float) -> None:
+        """Write the last line that was left out, and when it was: it may not be true any more."""
         if entry.left_out:
-            self._write(entry, entry.left_out - 1)
+            msg, args = entry.line
+            when = (entry.left_out, now - entry.seen_at)
+            over = "" if entry.recovered_at is None else ", and it has worked since"
+            entry.line = (_LEFT_OUT.format(over) + msg, (*when, *args))
+            self._write(entry, 0)
 
     def _write(self, entry: _Repeated, left_out: int) -> None:
         msg, args = entry.line
@@ -181,4 +199,4 @@ class RateLimitedLog:
             msg, args = msg + " (%d more like this were not logged)", (*args, left_out)
         entry.left_out = 0
         entry.line = ("", ())
-        self._logger.warning(msg, *args)
+        self._logger.log(self._level, msg, *args)

@@ -8,11 +8,13 @@ what applications send.
 | a time limit, a full buffer, a lost broker, or what else may pass; closing | 503 | Retry-After |
 | the cluster has not been reached yet | 503 | Retry-After |
 | larger than a record may be | 413 | |
-| a serializer refused it | 422 | |
+| a serializer refused it: `SerializationError`, or `ValueError` and the like | 422 | |
 | a time limit that ended because a topic does not exist, or another lasting mistake | 500 | |
 | the cluster cannot be reached: credentials, TLS, another service than Kafka | 500 | |
 
-Any other error is the application's or the operator's to look at.
+Any other error is the application's or the operator's to look at. So is a `SerializationError`
+for a mistake of the application: a value that is no bytes and has no serializer, headers that are
+none, a serializer that raises something else (`TypeError`, `KeyError`) or returns no bytes.
 
 Invariant: a refusal names neither brokers nor topics; it says whether the record may have been
 written all the same, so that a client knows whether repeating it may double it.
@@ -60,6 +62,9 @@ _LASTING = (
 )
 """What no amount of waiting changes: somebody has to correct the application or the cluster."""
 
+_OF_VALUES = (ValueError, ArithmeticError, RecursionError)
+"""What a serializer raises for a value that it cannot write."""
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -104,8 +109,17 @@ class Refusal:
 
 
 def _is_operators(error: SerializationError) -> bool:
-    """Whether the event is not to blame: schemas, credentials, how the serializer is used."""
-    return isinstance(error, SchemaRegistryError) or isinstance(error.__cause__, KafkaError)
+    """Whether the event is not to blame: schemas, credentials, how the serializer is used.
+
+    Python has some exceptions for values that do not fit; any other one of a serializer is a defect
+    of it, or of what the application gave it.
+    """
+    if isinstance(error, SchemaRegistryError):
+        return True
+    cause = error.__cause__
+    if isinstance(cause, KafkaError):
+        return True
+    return cause is not None and not isinstance(cause, _OF_VALUES)
 
 
 def _is_misconfiguration(error: KafkaError) -> bool:

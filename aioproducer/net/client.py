@@ -405,7 +405,7 @@ class NetworkClient:
         links = [*self._brokers.values(), *self._bootstrap.values(), *self._retired]
         self._brokers, self._bootstrap, self._retired = {}, {}, set()
         await asyncio.gather(*(link.close(timeout_s) for link in links))
-        self._around.warnings.flush()
+        self._around.warnings.flush(self._around.loop_time())
 
     def drop(self) -> None:
         """Closes all sockets where the loop is closed, so that no transport can be."""

@@ -136,6 +136,11 @@ class BrokerLink:
         over = self._connection is None or self._connection.is_over
         return self._state is NodeState.CLOSED and not self._tasks and over
 
+    @property
+    def _place(self) -> str:
+        """What warnings are limited by: a broker may be a bootstrap server as well."""
+        return f"{self.node.host}:{self.node.port}"
+
     def state(self, now: float) -> NodeState:
         """The state in the words of `NodeState`."""
         if self._state is NodeState.DISCONNECTED and now < self._retry_at:
@@ -499,7 +504,7 @@ class BrokerLink:
             self._renew_at = now + session.lifetime_s * part
         self.last_error = None
         self._around.warnings.recovered(
-            now, self.node.id, f"{_called(self.node)} is reachable again"
+            now, self._place, f"{_called(self.node)} is reachable again"
         )
         self._around.on_event()
 
@@ -540,7 +545,8 @@ class BrokerLink:
         self._retry_at = now + delay
         self.last_error = None if self.hung_up else error
         if worth_a_warning:
-            around.warnings.warning(now, node.id, type(error).__name__, text, _called(node), error)
+            kind = type(error).__name__
+            around.warnings.warning(now, self._place, kind, text, _called(node), error)
         else:
             log.get("net").debug(text, _called(node), error)
         around.on_event()

@@ -634,6 +634,7 @@ class ProducerEngine:
 
     def _flush_logs(self) -> None:
         """Writes what the logs left out so far."""
+        now = self.loop.time()
         self.unretrieved.close()
         for each in (
             self.sender_task,
@@ -645,8 +646,8 @@ class ProducerEngine:
             self._reporting,
         ):
             if each is not None:
-                each.warnings.flush()
-        self.warnings.flush()
+                each.warnings.flush(now)
+        self.warnings.flush(now)
 
     async def _settle(self) -> None:
         """Waits for what is to be done before the end: an open transaction is aborted."""

@@ -94,16 +94,26 @@ class RecordCheck:
             )
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
-        elif type(timestamp_ms) is not int or not 0 <= timestamp_ms < _TIMESTAMPS:
-            raise SerializationError(
-                f"timestamp_ms must be an int from 0 to 2**63-1, got {timestamp_ms!r}",
-                topic=meta.name,
-            )
+        else:
+            check_timestamp(timestamp_ms, meta.name)
         if partition is None:
             partition = self._choose_partition(meta.name, key, value, meta)
             if partition is not None:
                 partition = _chosen_partition(partition, meta)
         return OutgoingRecord(meta, partition, timestamp_ms, key, value, headers, size)
+
+
+def check_timestamp(timestamp_ms: object, topic: str) -> None:
+    """Refuse what is no time in milliseconds.
+
+    Raises:
+        SerializationError: by a `TypeError` where it is no int, else by a `ValueError`.
+    """
+    if type(timestamp_ms) is int and 0 <= timestamp_ms < _TIMESTAMPS:
+        return
+    what = f"timestamp_ms must be an int from 0 to 2**63-1, got {timestamp_ms!r}"
+    kind = ValueError if type(timestamp_ms) is int else TypeError
+    raise SerializationError(what, topic=topic) from kind(what)
 
 
 def partition_index(partition: object, topic: str) -> int:

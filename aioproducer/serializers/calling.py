@@ -145,7 +145,7 @@ def header_pairs(topic: str, headers: HeadersInput) -> HeaderPairs:
     except (TypeError, ValueError) as error:
         raise SerializationError(
             f"headers must be pairs of name and bytes or None: {error}", topic=topic
-        ) from error
+        ) from TypeError(str(error))
 
 
 def unchanging(part: Any) -> Any:
@@ -190,9 +190,7 @@ def _failure(error: Exception, topic: str, part: Part) -> SerializationError:
 
 
 def _no_bytes(topic: str, part: Part, made: object) -> SerializationError:
-    return SerializationError(
-        f"the {part}_serializer returned {type(made).__name__}, not bytes or None",
-        part=part,
-        topic=topic,
-        persistence=Persistence.NOT_PERSISTED,
-    )
+    what = f"the {part}_serializer returned {type(made).__name__}, not bytes or None"
+    error = SerializationError(what, part=part, topic=topic, persistence=Persistence.NOT_PERSISTED)
+    error.__cause__ = TypeError(what)
+    return error

@@ -17,7 +17,7 @@ import json
 from collections.abc import Callable
 from decimal import Decimal
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from uuid import UUID
 
 from aioproducer.errors import ConfigError
@@ -77,13 +77,21 @@ def _with_msgspec() -> Callable[[Any], bytes]:
     return msgspec.json.Encoder(enc_hook=_plain).encode
 
 
+_ORJSON_VALUES: Final = ("Integer exceeds", "str is not valid", "Recursion limit")
+
+
 def _with_orjson() -> Callable[[Any], bytes]:
     import orjson
 
     options = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
 
     def encode(data: Any) -> bytes:
-        return orjson.dumps(data, default=_plain, option=options)
+        try:
+            return orjson.dumps(data, default=_plain, option=options)
+        except TypeError as error:  # its only one, for values that do not fit as well
+            if str(error).startswith(_ORJSON_VALUES):
+                raise ValueError(str(error)) from None
+            raise
 
     return encode
 

@@ -7,18 +7,16 @@ and answer with 500.
 
 from __future__ import annotations
 
-import time
+import logging
 from collections.abc import Callable
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from aioproducer import log
 from aioproducer.errors import KafkaError
 from aioproducer.refusal import Refusal
-
-_log = log.get("starlette")
+from aioproducer.starlette import limited
 
 
 def answer_kafka_errors(
@@ -31,8 +29,9 @@ def answer_kafka_errors(
 
     Each answer is logged with the error's text, which names the topic and says what to do; of
     answers to the same kind of error for the same topic only some are, so that an outage does not
-    fill the log. Errors that are no client's business, such as a missing permission, are logged so,
-    too, and raised: the server answers 500.
+    fill the log; where the application has a `ProducerLifespan`, its end says how many were not.
+    Errors that are no client's business, such as a missing permission, are logged so, too, and
+    raised: the server answers 500.
 
     Args:
         app: the application.
@@ -40,16 +39,15 @@ def answer_kafka_errors(
         on_refusal: told of every error that is answered, such as `LivePage.note`.
     """
 
-    lines = log.RateLimitedLog(_log)
-
     async def answer(request: Request, error: Exception) -> JSONResponse:
         # A WebSocket comes here too: it has no response, so its handler has to catch what it can.
         if not isinstance(error, KafkaError) or not isinstance(request, Request):
             raise error
         refusal = Refusal.of(error, retry_after_s)
         status = 500 if refusal is None else refusal.status
-        lines.warning(
-            time.monotonic(),
+        limited.write(
+            app,
+            logging.WARNING,
             error.topic,
             f"{type(error).__name__} {status}",
             "%s %s is answered with %d: %s: %s",

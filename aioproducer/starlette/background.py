@@ -9,14 +9,13 @@ producer's `on_delivery_error` hears of what failed.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
-from aioproducer import log
 from aioproducer.errors import KafkaError
 from aioproducer.producer import Producer
+from aioproducer.starlette import limited
 from aioproducer.types import HeadersInput
-
-_log = log.get("starlette")
 
 
 async def publish_quietly(
@@ -27,7 +26,9 @@ async def publish_quietly(
     *,
     headers: HeadersInput = None,
 ) -> None:
-    """Send a record and wait for its outcome; a failure is logged, since nobody is there to tell.
+    """Send a record and wait for its outcome; a failure is logged.
+
+    Of failures of the same kind for the same topic only some are logged one by one.
 
     Example:
         >>> background.add_task(publish_quietly, producer, "orders", b"value")
@@ -35,4 +36,11 @@ async def publish_quietly(
     try:
         await producer.send_and_wait(topic, value, key, headers=headers)
     except KafkaError as error:
-        _log.error("a record of a background task was lost: %s", error)
+        limited.write(
+            producer,
+            logging.ERROR,
+            topic,
+            type(error).__name__,
+            "a record of a background task was lost: %s",
+            error,
+        )

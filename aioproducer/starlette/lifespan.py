@@ -28,6 +28,7 @@ from aioproducer._secrets import hides_arguments
 from aioproducer.config import OPTIONS, ConfigInput, configured
 from aioproducer.errors import IllegalStateError, KafkaError
 from aioproducer.producer import Producer
+from aioproducer.starlette import limited
 
 if TYPE_CHECKING:
     from aioproducer._option_types import ProducerOptions
@@ -131,7 +132,10 @@ class ProducerLifespan:
         finally:
             if warming is not None:
                 warming.cancel()
-            await _deliver(producer, self._close_timeout_s)
+            try:
+                await _deliver(producer, self._close_timeout_s)
+            finally:
+                limited.flush(app, producer)
 
 
 def producer_of(connection: HTTPConnection) -> Producer:

@@ -29,7 +29,7 @@ from aioproducer.records import record_size_bound
 from aioproducer.records.layout import HEADER_SIZE
 from aioproducer.runtime.delivery import Delivery, WakeUps
 from aioproducer.runtime.lane import wall_clock_ms
-from aioproducer.runtime.record_check import partition_index
+from aioproducer.runtime.record_check import check_timestamp, partition_index
 from aioproducer.runtime.unretrieved import UnretrievedFailures
 from aioproducer.types import HeaderPairs, TopicPartition
 
@@ -101,7 +101,10 @@ class WaitingRecords:
         """
         size = self._size(topic, key, value, headers)
         where = TopicPartition(topic, self._partition(topic, key, value, partition))
-        timestamp_ms = wall_clock_ms() if timestamp_ms is None else timestamp_ms
+        if timestamp_ms is None:
+            timestamp_ms = wall_clock_ms()
+        else:
+            check_timestamp(timestamp_ms, topic)
         batch = ProducerBatch(
             where,
             bytearray(size + _BUILDER_BYTES),

@@ -1,5 +1,6 @@
 """Logger names and the rate limit on warnings."""
 
+import asyncio
 import logging
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import sys
 import pytest
 
 from aioproducer.log import RateLimitedLog, get
+from aioproducer.testing import run_virtual
 
 
 @pytest.fixture
@@ -101,9 +103,49 @@ def test_flush_writes_what_was_left_out_and_only_once(lines):
     for number in range(4):
         log.warning(0.0, 1, "reset", "lost %d", number)
     log.warning(0.0, 2, "reset", "another")
-    log.flush()
-    log.flush()
-    assert lines() == ["lost 0", "another", "lost 3 (2 more like this were not logged)"]
+    log.flush(31.0)
+    log.flush(32.0)
+    assert lines() == [
+        "lost 0",
+        "another",
+        "3 line(s) like this were not logged, the last one 31 s ago: lost 3",
+    ]
+
+
+def test_what_is_left_out_of_a_trouble_that_is_over_does_not_read_as_if_it_lasted(lines):
+    log = RateLimitedLog(get("net"))
+    log.warning(0.0, 1, "refused", "node 1 is not reachable")
+    log.recovered(0.5, 1, "node 1 is reachable again")
+    log.warning(0.6, 1, "refused", "node 1 is not reachable")
+    log.recovered(0.7, 1, "node 1 is reachable again")
+    log.flush(10.6)
+    assert lines() == [
+        "node 1 is not reachable",
+        "node 1 is reachable again after 0.5 s",
+        "1 line(s) like this were not logged, the last one 10 s ago, and it has worked since: "
+        "node 1 is not reachable",
+    ]
+
+
+def test_a_trouble_after_a_recovery_is_over_only_when_it_has_recovered_again(lines):
+    log = RateLimitedLog(get("net"))
+    log.warning(0.0, 1, "refused", "refused")
+    log.recovered(0.5, 1, "reachable again")
+    log.warning(0.6, 1, "refused", "refused")  # left out
+    log.warning(1.0, 1, "refused", "refused")
+    log.recovered(4.6, 1, "reachable again")
+    assert lines()[2:] == [
+        "refused (1 more like this were not logged)",
+        "reachable again after 4.0 s",
+    ]
+
+
+def test_lines_of_another_level_are_limited_as_well(caplog):
+    log = RateLimitedLog(get("starlette"), logging.ERROR)
+    for now in (0.0, 0.5):
+        log.warning(now, "t", "lost", "lost")
+    log.flush(1.0)
+    assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
 
 
 def test_other_nodes_and_other_causes_are_not_held_back(lines):
@@ -127,7 +169,30 @@ def test_the_memory_of_causes_is_bounded_and_what_is_forgotten_is_told(lines):
     for node in range(1000):
         for _ in range(3):
             log.warning(0.0, node, "reset", "node %d is down", node)
-    assert lines().count("node 0 is down (1 more like this were not logged)") == 1
-    log.flush()
-    told = [line for line in lines() if line.endswith("(1 more like this were not logged)")]
-    assert len(told) == 1000
+    left_out = "2 line(s) like this were not logged, the last one 0 s ago: node %d is down"
+    assert lines().count(left_out % 0) == 1
+    log.flush(0.0)
+    assert all(lines().count(left_out % node) == 1 for node in range(1000))
+
+
+@pytest.mark.parametrize("brokers", [1, 3, 10])
+def test_an_outage_of_an_hour_is_a_line_a_minute_and_broker(lines, brokers):
+    async def outage(kafka):
+        async with kafka.producer() as producer:
+            await producer.send_and_wait("t", b"v")
+            for node in range(1, brokers + 1):
+                kafka.stop_broker(node)
+            await asyncio.sleep(3600)
+            for node in range(1, brokers + 1):
+                kafka.start_broker(node)
+            await asyncio.sleep(30)
+            await producer.send_and_wait("t", b"v")
+            return len(lines())
+
+    before_close = run_virtual(outage, brokers=brokers, topics={"t": brokers})
+    written = lines()[:before_close]
+    again = [line for line in written if "is reachable again after 3" in line]
+    assert 1 <= len(again) <= brokers
+    assert len(written) - len(again) <= brokers * 70
+    for line in lines()[before_close:]:  # no broker is away any more
+        assert "the last one 3" in line

@@ -38,7 +38,8 @@ from aioproducer.errors import (
     WouldBlockError,
 )
 from aioproducer.fastapi import ProducerDependency
-from aioproducer.serializers import AvroSerializer, SchemaRegistry
+from aioproducer.serializers import AvroSerializer, JsonSerializer, SchemaRegistry
+from aioproducer.serializers.json_text import JsonLibrary
 from aioproducer.starlette import (
     ProducerLifespan,
     Refusal,
@@ -331,10 +332,121 @@ async def test_answers_are_logged_with_topic_and_advice_but_not_each(
         async with client_of(app) as client:
             for _ in range(3):
                 await client.post("/", content=b"1")
-    (line,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    lines = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    line, at_the_end = lines
+    assert at_the_end.startswith("2 line(s) like this were not logged")
     assert "500" in line
     assert "topic orders" in line
     assert "create it" in line
+
+
+async def test_the_end_of_an_application_says_how_many_answers_were_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    producer = failing(missing_topic())
+    app = application(lambda: producer)
+    with caplog.at_level(logging.WARNING, "aioproducer.starlette"):
+        async with client_of(app) as client:
+            for _ in range(7):
+                await client.post("/", content=b"1")
+                await publish_quietly(producer, "orders", b"1")
+            assert len(caplog.records) == 2
+    lines = [(each.levelno, each.getMessage()) for each in caplog.records[2:]]
+    assert [level for level, _ in lines] == [logging.WARNING, logging.ERROR]
+    assert all(line.startswith("6 line(s) like this were not logged") for _, line in lines)
+
+
+MISTAKES = [
+    {"value": {"a": 1}},
+    {"value": "text"},
+    {"value": b"", "key": 5},
+    {"value": b"", "headers": [("a", "text")]},
+    {"value": b"", "headers": [("a", b"", 1)]},
+    {"value": b"", "headers": [(b"a", b"")]},
+    {"value": b"", "timestamp_ms": 1.5},
+]
+
+
+@pytest.mark.parametrize("record", MISTAKES, ids=str)
+async def test_a_mistake_of_the_application_is_no_fault_of_the_event(
+    record: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def send(request: Request) -> Response:
+        await producer_of(request).send_and_wait("events", **record)
+        return Response()
+
+    app = Starlette(
+        routes=[Route("/", send, methods=["POST"])], lifespan=ProducerLifespan(MockProducer)
+    )
+    answer_kafka_errors(app)
+    async with client_of(app, raise_app_exceptions=False) as client:
+        assert (await client.post("/")).status_code == 500
+    assert "SerializationError" in caplog.text
+
+
+@pytest.mark.parametrize("record", MISTAKES, ids=str)
+async def test_it_is_none_with_a_real_producer_either(record: dict[str, Any]) -> None:
+    async with (
+        EmbeddedCluster(1, topics={"events": 1}) as cluster,
+        Producer(bootstrap_servers=cluster.bootstrap_servers) as producer,
+    ):
+        for send in (producer.send, producer.send_and_wait):
+            with pytest.raises(SerializationError) as caught:
+                await send("events", **record)
+            assert Refusal.of(caught.value) is None
+
+
+def raising(error: Exception) -> Callable[[object], bytes]:
+    def serialize(value: object) -> bytes:
+        raise error
+
+    return serialize
+
+
+@pytest.mark.parametrize(
+    ("serializer", "status"),
+    [
+        (raising(ValueError("not a number")), 422),
+        (raising(UnicodeEncodeError("utf-8", "x", 0, 1, "no")), 422),
+        (raising(OverflowError("too large")), 422),
+        (raising(RecursionError("too deep")), 422),
+        (raising(SerializationError("does not fit")), 422),
+        (raising(TypeError("no JSON")), 500),
+        (raising(KeyError("id")), 500),
+        (raising(AttributeError("encode")), 500),
+        (raising(OSError("no disk")), 500),
+        (str, 500),  # returns no bytes
+        (lambda value: 5, 500),
+    ],
+)
+async def test_a_serializer_refuses_an_event_or_is_broken(
+    serializer: Callable[[object], Any], status: int
+) -> None:
+    app = application(lambda: MockProducer(value_serializer=serializer))
+    async with client_of(app, raise_app_exceptions=False) as client:
+        assert (await client.post("/", content=b"1")).status_code == status
+
+
+@pytest.mark.parametrize("library", ["json", "orjson", "msgspec"])
+@pytest.mark.parametrize(
+    ("value", "is_events"), [("\ud800", True), (object(), False), ({"a": [object()]}, False)]
+)
+async def test_json_of_an_events_text_is_the_events_fault_and_of_an_object_is_not(
+    library: JsonLibrary, value: object, is_events: bool
+) -> None:
+    pytest.importorskip(library)
+    async with MockProducer(value_serializer=JsonSerializer(library)) as producer:
+        with pytest.raises(SerializationError) as caught:
+            await producer.send("events", value)
+    assert (Refusal.of(caught.value) is not None) is is_events
+
+
+async def test_a_number_beyond_what_orjson_writes_is_the_events_fault() -> None:
+    pytest.importorskip("orjson")
+    async with MockProducer(value_serializer=JsonSerializer("orjson")) as producer:
+        with pytest.raises(SerializationError, match="64-bit") as caught:
+            await producer.send("events", 2**70)
+    assert Refusal.of(caught.value) is not None
 
 
 async def test_a_missing_permission_is_logged_with_topic_and_advice_and_stays_an_error(
@@ -347,7 +459,7 @@ async def test_a_missing_permission_is_logged_with_topic_and_advice_and_stays_an
         async with client_of(app, raise_app_exceptions=False) as client:
             for _ in range(3):
                 assert (await client.post("/", content=b"1")).status_code == 500
-    (line,) = [each.getMessage() for each in caplog.records if "answered with" in each.message]
+    line, _ = [each.getMessage() for each in caplog.records if "answered with" in each.message]
     assert "User:app needs WRITE on topic 'orders'" in line
     assert "grant" in line
 

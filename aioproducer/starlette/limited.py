@@ -1,0 +1,39 @@
+"""Log lines of an application that are limited, and what was left out written at its end."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from aioproducer import log
+
+_log = log.get("starlette")
+_lines: Final[WeakKeyDictionary[object, dict[int, log.RateLimitedLog]]] = WeakKeyDictionary()
+
+
+def write(
+    owner: object, level: int, about: str | None, cause: str, msg: str, *args: object
+) -> None:
+    """Write a line unless one like it was written a short time ago.
+
+    Args:
+        owner: The application or the producer, whose lines are limited together.
+        level: That of `logging`.
+        about: What it is about, such as a topic.
+        cause: What makes two lines the same, such as the error's class name.
+        msg: The message in `logging`'s %-style.
+        args: Its arguments.
+    """
+    lines = _lines.setdefault(owner, {})
+    limited = lines.get(level)
+    if limited is None:
+        limited = lines[level] = log.RateLimitedLog(_log, level)
+    limited.warning(time.monotonic(), about, cause, msg, *args)
+
+
+def flush(*owners: object) -> None:
+    """Write how many lines of these were left out."""
+    for owner in owners:
+        for limited in _lines.pop(owner, {}).values():
+            limited.flush(time.monotonic())
