@@ -1,4 +1,6 @@
-"""What properties may read of this machine, and whom they may ask for tokens: nothing by default.
+"""What properties may read and run of this machine, and whom they may ask for tokens.
+
+Nothing by default.
 
 Properties come from files, forms and queries, the permission from the application: whoever writes
 properties also names the broker that the values are sent to (Java: CVE-2024-31141, CVE-2025-27817).
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 VARIABLE: Final = "AIOPRODUCER_ALLOW"
 """The environment variable by which whoever starts the process gives permissions."""
 
-EVERYTHING: Final = ("env", "file", "url", "aws")
+EVERYTHING: Final = ("env", "file", "url", "aws", "class")
 
 FILES: Final = (
     "sasl_oauthbearer_assertion_file",
@@ -33,6 +35,7 @@ FILES: Final = (
 """Options that name files whose content a token endpoint gets."""
 
 ENDPOINT: Final = "sasl_oauthbearer_token_endpoint_url"
+REPORTERS: Final = "metric_reporters"
 _SCHEMES: Final = ("http", "https")
 
 
@@ -43,7 +46,8 @@ class Permissions:
         given: Any of `env` or `env:PATTERN` (variables by name, as `env:KAFKA_*`), `file` or
             `file:PATH` (a file, or what is below a directory), `url` or the URL of a token
             endpoint, as `https://issuer.example/token`; one without a path allows all of its paths;
-            `aws`, the credentials that `AWS_MSK_IAM` finds as AWS tools do.
+            `aws`, the credentials that `AWS_MSK_IAM` finds as AWS tools do; `class` or
+            `class:PATTERN`, code to be imported by name, as `class:metrics_of_ours.*`.
 
     Raises:
         ConfigError: One of them is something else.
@@ -51,6 +55,7 @@ class Permissions:
 
     def __init__(self, given: Iterable[str]) -> None:
         self._variables: list[str] = []
+        self._classes: list[str] = []
         self._paths: list[Path] = []
         self._urls: list[tuple[str, str, int | None, str]] = []
         self._any_url = self._aws = False
@@ -65,6 +70,8 @@ class Permissions:
             kind = ""
         if kind == "env":
             self._variables.append(rest if colon else "*")
+        elif kind == "class":
+            self._classes.append(rest if colon else "*")
         elif kind == "file":
             self._paths.append(_resolved(_path_of(entry) if colon else "/"))
         elif kind == "url" and not colon:
@@ -76,15 +83,17 @@ class Permissions:
         else:
             raise ConfigError(
                 f"{printable(entry, 100)!r} is nothing that can be allowed",
-                advice="allow env, env:PATTERN, file, file:PATH, url, aws, or the URL of a token "
-                "endpoint",
+                advice="allow env, env:PATTERN, file, file:PATH, url, aws, class, class:PATTERN, "
+                "or the URL of a token endpoint",
             )
+
+    def has_variable(self, name: str) -> bool:
+        """Whether a variable may be read."""
+        return _fits(name, self._variables)
 
     def check_variable(self, name: str) -> None:
         """Raise `ConfigError` unless a variable may be read."""
-        from fnmatch import fnmatchcase
-
-        if not any(fnmatchcase(name, pattern) for pattern in self._variables):
+        if not self.has_variable(name):
             raise refused(f"the environment variable {printable(name, 100)}", f"env:{name}")
 
     def check_file(self, path: str | Path) -> None:
@@ -102,9 +111,15 @@ class Permissions:
         url = options.get(ENDPOINT)
         if isinstance(url, str):
             self._check_url(url)
+        for name in class_names(options.get(REPORTERS)):
+            self._check_class(name)
         uses_aws = str(options.get("sasl_mechanism", "")).upper() == "AWS_MSK_IAM"
         if uses_aws and options.get("sasl_credentials") is None and not self._aws:
             raise refused("this machine's AWS credentials (AWS_MSK_IAM)", "aws")
+
+    def _check_class(self, name: str) -> None:
+        if not _fits(name, self._classes):
+            raise refused(f"the code {printable(name, 200)} to be run", f"class:{name}")
 
     def _check_url(self, url: str) -> None:
         if url[:5].lower() == "file:":
@@ -135,6 +150,24 @@ def refused(what: str, entry: str) -> ConfigError:
         f"ProducerConfig.from_properties or from_file, or set {VARIABLE} in the "
         "environment; the command line has --allow",
     )
+
+
+def class_names(reporters: object) -> list[str]:
+    """Return the names in a value of `metric_reporters` that are imported."""
+    if not reporters:
+        return []
+    from aioproducer.metrics.reporters import OF_JAVA
+
+    given = reporters.split(",") if isinstance(reporters, str) else reporters
+    names = given if isinstance(given, Iterable) else ()
+    stripped = (each.strip() for each in names if isinstance(each, str))
+    return [each for each in stripped if each and each not in OF_JAVA]
+
+
+def _fits(name: str, patterns: Iterable[str]) -> bool:
+    from fnmatch import fnmatchcase
+
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _of_environment() -> list[str]:

@@ -108,7 +108,8 @@ class ProducerConfig(SecurityOptions):
             properties: The properties.
             allow: What the properties may read, and where they may ask for tokens; nothing by
                 default, since who writes properties also names the broker that gets the values.
-                `aws` allows the credentials that `AWS_MSK_IAM` finds.
+                `aws` allows the credentials that `AWS_MSK_IAM` finds, `class:ours.reporters.*`
+                code that `metric.reporters` names.
                 Any of `env`, `env:KAFKA_*` (variables of these names), `file`, `file:/etc/kafka`
                 (files there), `url` and `https://issuer.example/token` (that token endpoint). The
                 environment variable `AIOPRODUCER_ALLOW` adds to it, separated by commas.

@@ -18,9 +18,10 @@ import typer
 
 from aioproducer._config_providers import with_values
 from aioproducer._option_reading import all_names, option_set_by
-from aioproducer._permissions import ENDPOINT, FILES, Permissions
+from aioproducer._permissions import ENDPOINT, FILES, REPORTERS, Permissions, class_names
 from aioproducer._properties import parse_properties
-from aioproducer.cli.registry_login import is_of_registry
+from aioproducer.cli.registry_login import URL as REGISTRY_URL
+from aioproducer.cli.registry_login import KeysOfFile, is_of_registry
 from aioproducer.config import ROWS, ProducerConfig
 from aioproducer.errors import ConfigError
 
@@ -118,9 +119,9 @@ class Connection:
         typer.Option(
             "--allow",
             metavar="WHAT",
-            help="What the file of --config may read, and where it may ask for tokens: env, "
-            "env:NAME, file, file:PATH, url, aws, or the URL of a token endpoint; may be repeated. "
-            "What -X names itself is allowed.",
+            help="What the file of --config may read and run, and where it may ask for tokens: "
+            "env, env:NAME, file, file:PATH, url, aws, class, class:NAME, or the URL of a token "
+            "endpoint; may be repeated. What -X names itself is allowed.",
             rich_help_panel="Connection",
         ),
     ] = None
@@ -148,9 +149,13 @@ class Connection:
             ConfigError: the file cannot be read, or a placeholder cannot be looked up.
         """
         given: Mapping[str, object] = self._given()
+        permissions = Permissions(self.allowed())
         if "config.providers" in given:
-            given = with_values(given, Permissions(self.allowed()))
-        return {name: str(value) for name, value in given.items() if is_of_registry(name)}
+            given = with_values(given, permissions)
+        found = {name: str(value) for name, value in given.items() if is_of_registry(name)}
+        arguments = (_property(text)[0] for text in self.properties or ())
+        own_address = any(name.replace("_", ".") == REGISTRY_URL for name in arguments)
+        return found if own_address else KeysOfFile(found, permissions)
 
     def _given(self) -> dict[str, str]:
         given: dict[str, str] = {"bootstrap.servers": _DEFAULT_SERVER}
@@ -172,6 +177,8 @@ class Connection:
                 allowed.append(value)
             elif key in FILES:
                 allowed.append(f"file:{value}")
+            elif key == REPORTERS:
+                allowed += (f"class:{each}" for each in class_names(value))
             elif key == "sasl_mechanism":
                 allowed.append("aws")
         return allowed

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
+from aioproducer._permissions import Permissions
 from aioproducer._secrets import hides_arguments
 from aioproducer.errors import ConfigError
 
@@ -31,6 +32,14 @@ VARIABLES: Final = {
 """Environment variables, by the equivalent key in a file."""
 
 
+class KeysOfFile(dict[str, str]):
+    """Keys whose address a file has chosen, and what the command line allows that file."""
+
+    def __init__(self, keys: Mapping[str, str], permissions: Permissions) -> None:
+        super().__init__(keys)
+        self.permissions: Permissions = permissions
+
+
 def is_of_registry(name: str) -> bool:
     """Return whether a key is one of a schema registry that the command line supports."""
     return name.replace("_", ".") in _NAMES
@@ -48,7 +57,8 @@ def registry_options(
         environ: The environment.
 
     Raises:
-        ConfigError: user and password are malformed.
+        ConfigError: user and password are malformed, or those of the environment would go to an
+            address that a file has chosen, which the command line does not allow.
     """
     keys = {name.replace("_", "."): value for name, value in given.items()}
     found = {key: environ[name] for key, name in VARIABLES.items() if environ.get(name)}
@@ -56,6 +66,10 @@ def registry_options(
     token = _first(keys, _TOKEN)
     if user_info is None and token is None:
         user_info, token = found.get(_USER_INFO[0]), found.get(_TOKEN[0])
+        if url is None and URL in keys and isinstance(given, KeysOfFile):
+            for key in (_USER_INFO[0], _TOKEN[0]):
+                if key in found:
+                    given.permissions.check_variable(VARIABLES[key])
     options: dict[str, Any] = {}
     if user_info is not None:
         user, colon, password = user_info.partition(":")

@@ -32,6 +32,9 @@ ZERO_ID = UUID(int=0)
 _MOST_HOLES = 1024
 """Partition ids a response may skip: a hostile id must not make us allocate by its value."""
 
+_MOST_PARTITIONS = 100_000
+"""More of one topic are taken for an attack on our memory: none is forgotten while it is used."""
+
 _LONGEST_TOPIC_NAME = 249
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -208,7 +211,7 @@ def merge_partitions(
     """
     known = previous.partitions if previous is not None else ()
     count = max((entry.partition_index for entry in described), default=-1) + 1
-    if count > len(described) + len(known) + _MOST_HOLES:
+    if count > min(len(described) + len(known) + _MOST_HOLES, _MOST_PARTITIONS):
         raise ProtocolError(f"partition {count - 1} among {len(described)}", topic=topic)
     merged: dict[int, PartitionMetadata] = {}
     if previous is not None and previous.topic_id != ZERO_ID:

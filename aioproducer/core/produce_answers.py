@@ -78,12 +78,14 @@ def blamed_records(
     """
     if action not in {ProduceAction.SPLIT, ProduceAction.FAIL}:
         return None
-    blamed: dict[int, KafkaError] = {
-        record.batch_index: error_from_code(
-            answer.error_code, record.batch_index_error_message or answer.error_message
-        )
-        for record in sorted(answer.record_errors, key=lambda record: record.batch_index)
+    messages = {
+        record.batch_index: record.batch_index_error_message
+        for record in answer.record_errors
         if 0 <= record.batch_index < count
+    }
+    blamed: dict[int, KafkaError] = {
+        index: error_from_code(answer.error_code, messages[index] or answer.error_message)
+        for index in sorted(messages)
     }
     is_about_all = action is ProduceAction.FAIL or count == 1
     return blamed or (None if is_about_all else {})

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 DEFAULT_INTERVAL_S = 300.0
 """When to ask again where no broker has said (Java: `DEFAULT_PUSH_INTERVAL_MS`)."""
 
+_SHORTEST_INTERVAL_S = 0.1
+"""What brokers allow at least (Kafka: `ClientMetricsConfigs.MIN_INTERVAL_MS`)."""
+_MOST_PREFIXES = 1_000
+
 _NO_ID = UUID(int=0)
 _EARLIEST, _LATEST = 0.5, 1.5
 _EVERYTHING = frozenset({"", "*"})
@@ -159,15 +163,14 @@ class Telemetry:
     def _take(self, answer: GetTelemetrySubscriptionsResponse, now: float) -> None:
         if self.client_instance_id == _NO_ID:
             self.client_instance_id = answer.client_instance_id
-        interval_ms = answer.push_interval_ms
         before, self.unsupported = self.subscription, False
         self.subscription = Subscription(
             id=answer.subscription_id,
-            interval=interval_ms / 1000 if interval_ms > 0 else DEFAULT_INTERVAL_S,
+            interval=_interval_s(answer.push_interval_ms),
             max_bytes=answer.telemetry_max_bytes,
             delta=answer.delta_temporality,
             codec=self._choose_codec(answer.accepted_compression_types),
-            prefixes=tuple(answer.requested_metrics),
+            prefixes=tuple(dict.fromkeys(answer.requested_metrics[:_MOST_PREFIXES])),
         )
         if self.wanted is None:
             self._ask_for_subscription(now + self.subscription.interval)
@@ -187,6 +190,10 @@ class Telemetry:
     def _wait_for_push(self, now: float) -> None:
         interval = self.subscription.interval if self.subscription else DEFAULT_INTERVAL_S
         self._next, self._next_at = TelemetryRequest.PUSH, now + interval
+
+
+def _interval_s(given_ms: int) -> float:
+    return max(given_ms / 1000, _SHORTEST_INTERVAL_S) if given_ms > 0 else DEFAULT_INTERVAL_S
 
 
 class PointLedger:

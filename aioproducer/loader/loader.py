@@ -26,7 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from aioproducer import log
-from aioproducer.errors import IllegalStateError, KafkaError
+from aioproducer.errors import ConfigError, IllegalStateError, KafkaError
 from aioproducer.loader.errors import LoaderError, StateError
 from aioproducer.loader.exactly_once import LoadTransactions
 from aioproducer.loader.mapping import MappedRecord, RowMapper
@@ -151,9 +151,11 @@ class Loader:
                 seconds=self._options.transaction_s,
             )
             return await self._transactions.read() or fresh
-        if not self._options.resume or self._options.state is None:
+        if self._options.state is None:
             return fresh
-        state = LoadState.read(self._options.state) or fresh
+        state = LoadState.read(self._options.state) or fresh  # a file of something else is refused
+        if not self._options.resume:
+            return fresh
         if state.topic != self._topic:
             raise StateError(
                 f"the state file {self._options.state} belongs to a load into {state.topic!r}",
@@ -165,7 +167,14 @@ class Loader:
         path = self._options.dead_letter
         if path is None:
             return None
-        return DeadLetterFile(path, keep_bytes=before.settled.dead_letter_bytes)
+        file = DeadLetterFile(path, keep_bytes=before.settled.dead_letter_bytes)
+        try:
+            # Again, now that it exists: names may differ in case only, or a link may be new.
+            self._options.check_paths(getattr(self._source, "paths", ()))
+        except ConfigError:
+            file.close()
+            raise
+        return file
 
     def _new_window(self, state: LoadState) -> Window:
         return Window(state, self._dead_letter, all_or_none=self._transactions is not None)

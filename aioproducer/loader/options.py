@@ -6,7 +6,7 @@ Owns: the options of a load and their limits. Not here: how a load proceeds.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -89,15 +89,7 @@ class LoadOptions:
         Raises:
             ConfigError: two of the paths are the same file, maybe by a link.
         """
-        named = [("the input", path) for path in inputs]
-        for name, given in (("the dead-letter file", self.dead_letter), ("the state", self.state)):
-            if given is None:
-                continue
-            path = Path(given)
-            for other_name, other in named:
-                if _is_same(path, other):
-                    raise ConfigError(f"{name} {path} is the same file as {other_name} {other}")
-            named.append((name, path))
+        check_paths(inputs, self.dead_letter, self.state)
 
     def __post_init__(self) -> None:
         if self.exactly_once and (self.resume or self.state is not None):
@@ -111,6 +103,27 @@ class LoadOptions:
             raise ConfigError("max_outstanding must be at least 1")
         if self.resume and self.state is None:
             raise ConfigError("to resume, a load needs its state file")
+
+
+def check_paths(
+    inputs: Iterable[Path],
+    dead_letter: str | os.PathLike[str] | None,
+    state: str | os.PathLike[str] | None,
+) -> None:
+    """Refuse a load that would write over what it reads, or one file for two purposes.
+
+    Raises:
+        ConfigError: two of the paths are the same file, maybe by a link.
+    """
+    named = [("the input", path) for path in inputs]
+    for name, given in (("the dead-letter file", dead_letter), ("the state", state)):
+        if given is None:
+            continue
+        path = Path(given)
+        for other_name, other in named:
+            if _is_same(path, other):
+                raise ConfigError(f"{name} {path} is the same file as {other_name} {other}")
+        named.append((name, path))
 
 
 def _is_same(one: Path, other: Path) -> bool:

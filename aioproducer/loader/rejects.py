@@ -27,6 +27,7 @@ from aioproducer.loader.errors import DeadLetterError
 from aioproducer.loader.rows import Position
 
 Stage = Literal["row", "delivery"]
+_LONGEST_LINE = 64 * 1024 * 1024
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
@@ -45,10 +46,10 @@ class DeadLetterFile:
     def __init__(self, path: str | os.PathLike[str], *, keep_bytes: int = 0) -> None:
         self.path: Path = Path(path)
         with self._writing():
-            # Rows may be confidential: a new file is for its owner alone.
-            self._file = os.fdopen(os.open(self.path, _APPEND, 0o600), "ab")
-            self._on_disk = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
-            if self._on_disk and self._file.tell() and not _is_dead_letter_file(self.path):
+            self._file = os.fdopen(_opened(self.path), "ab")
+            status = os.fstat(self._file.fileno())
+            self._on_disk = stat.S_ISREG(status.st_mode)
+            if self._on_disk and self._file.tell() and not _is_dead_letter_file(self.path, status):
                 self._file.close()
                 raise DeadLetterError(
                     f"{self.path} exists and is no dead-letter file; it was left as it is",
@@ -100,10 +101,33 @@ class DeadLetterFile:
             ) from error
 
 
-def _is_dead_letter_file(path: Path) -> bool:
+def _opened(path: Path) -> int:
+    """The descriptor of the file, which is made if there is none.
+
+    Rows may be confidential: a new file is for its owner alone. Where everybody may make files, as
+    in `/tmp`, another user may have made this one, or a link of this name.
+
+    Raises:
+        DeadLetterError: Another user has.
+    """
+    others_write = bool(path.parent.stat().st_mode & stat.S_IWOTH)
+    descriptor = os.open(path, _APPEND | (os.O_NOFOLLOW if others_write else 0), 0o600)
+    status = os.fstat(descriptor)
+    if others_write and stat.S_ISREG(status.st_mode) and status.st_uid != os.geteuid():
+        os.close(descriptor)
+        raise DeadLetterError(
+            f"{path} belongs to another user, in a directory where everybody may write",
+            advice="name a file in a directory of your own for the dead letters",
+        )
+    return descriptor
+
+
+def _is_dead_letter_file(path: Path, opened: os.stat_result) -> bool:
     with path.open("rb") as file:
+        if not os.path.samestat(os.fstat(file.fileno()), opened):
+            return False  # another file took its name meanwhile
         try:
-            entry = json.loads(file.readline())
+            entry = json.loads(file.readline(_LONGEST_LINE))
         except (ValueError, RecursionError):
             return False
     return isinstance(entry, dict) and {*Position._fields, "stage", "reason"} <= entry.keys()

@@ -7,9 +7,11 @@ Invariant: the file is always complete: written beside its place, flushed to dis
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +19,8 @@ from typing import Any, TypeVar
 from aioproducer.loader.errors import StateError
 
 _T = TypeVar("_T")
+_LONGEST = 1024 * 1024
+_READ = os.O_RDONLY | os.O_NONBLOCK
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
@@ -47,7 +51,7 @@ def read_state(
             because it is no file of what is called `of`.
     """
     try:
-        return decode(json.loads(Path(path).read_text(encoding="utf-8")))
+        return decode(json.loads(_text_of(path)))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -57,3 +61,17 @@ def read_state(
             f"{path} is not a state file of {of}",
             advice="delete it to start over, or name another one",
         ) from error
+
+
+def _text_of(path: str | os.PathLike[str]) -> str:
+    """The content of a file; a pipe, a device or a large file is not read: it is no state."""
+    descriptor = os.open(path, _READ)
+    with os.fdopen(descriptor, "rb") as file:
+        if stat.S_ISDIR(mode := os.fstat(descriptor).st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(mode):
+            raise ValueError("it is no file")
+        data = file.read(_LONGEST + 1)
+    if len(data) > _LONGEST:
+        raise ValueError("it is too long")
+    return data.decode("utf-8")

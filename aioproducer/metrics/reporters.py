@@ -27,7 +27,8 @@ __all__ = ["MetricsReporter", "reporters_of"]
 
 METHODS: Final = ("configure", "init", "metric_change", "metric_removal", "on_cluster", "close")
 
-_OF_JAVA: Final = ("org.apache.kafka.common.metrics.JmxReporter", "JmxReporter")
+OF_JAVA: Final = ("org.apache.kafka.common.metrics.JmxReporter", "JmxReporter")
+"""Names that are left out."""
 
 _log = log.get("producer")
 
@@ -64,7 +65,7 @@ def reporters_of(given: Iterable[object]) -> tuple[object, ...]:
     """
     reporters = []
     for each in given:
-        if each in _OF_JAVA:
+        if each in OF_JAVA:
             _log.info("metric_reporters: %s is left out, as there is no JMX outside Java", each)
         else:
             reporters.append(_checked(_made(each) if isinstance(each, str) else each))

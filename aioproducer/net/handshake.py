@@ -51,6 +51,8 @@ from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslH
 from aioproducer.wire.schema import Message
 
 _UNSUPPORTED_VERSION = 35
+_MOST_REMEMBERED = 1_000
+"""APIs and features of one broker: Kafka has some dozens, and each connection remembers its own."""
 
 
 @dataclass(slots=True)
@@ -158,13 +160,19 @@ async def _ask_for_versions(session: Session) -> None:
         response = await session.request(request, version)
         if not isinstance(response, ApiVersionsResponse):
             raise TypeError(f"ApiVersions answered by {type(response).__name__}")
-        ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+        ranges = {
+            api.api_key: (api.min_version, api.max_version)
+            for api in response.api_keys[:_MOST_REMEMBERED]
+        }
         theirs = ranges.get(ApiKey.API_VERSIONS, (0, 0))[1]
         if response.error_code == 0:
             session.versions = BrokerVersions(
                 ranges,
                 node_id=node_id,
-                features={f.name: f.max_version_level for f in response.finalized_features},
+                features={
+                    feature.name: feature.max_version_level
+                    for feature in response.finalized_features[:_MOST_REMEMBERED]
+                },
                 features_epoch=response.finalized_features_epoch,
             )
             check.spoken = theirs

@@ -8,7 +8,8 @@ Invariants
   any other is Spark's, such as `queryName`, and is ignored (`_is_ours`).
 - No error quotes the value of an option: it may be a secret in the wrong place.
 - What is pickled for the executors are the strings as given: a secret taken from the environment
-  (`kafka.<name>.env`) is read where the producer is made and is never sent.
+  (`kafka.<name>.env`) is read where the producer is made and is never sent. It is read if that
+  process allows it (`AIOPRODUCER_ALLOW`): the author of options also chooses the broker.
 - No `repr` shows a secret.
 """
 
@@ -23,6 +24,8 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, Self
 
 from aioproducer._option_reading import all_names, is_known, option_set_by
+from aioproducer._permissions import VARIABLE as PERMISSIONS
+from aioproducer._permissions import Permissions
 from aioproducer._secrets import hides_arguments
 from aioproducer.config import ROWS, ProducerConfig
 from aioproducer.errors import ConfigError
@@ -252,7 +255,8 @@ class SourceOptions:
             if row is not None and row.secret:
                 raise ConfigError(
                     f"{name} is a secret, and Spark keeps the options of a table in its catalog",
-                    advice=f"give {name}{FROM_ENVIRONMENT}, the name of an environment variable",
+                    advice=f"give {name}{FROM_ENVIRONMENT}, the name of an environment variable "
+                    f"that {PERMISSIONS} allows",
                 )
 
     @property
@@ -289,6 +293,7 @@ class SourceOptions:
         login = None
         variable = self.own.get("schema.registry.user.info.env")
         if variable is not None:
+            _check_permission("schema.registry.user.info.env", variable, Permissions(()))
             user, colon, password = os.environ.get(variable, "").partition(":")
             if not colon:
                 raise ConfigError(
@@ -316,8 +321,10 @@ class SourceOptions:
         given = {
             name: value for name, value in self.kafka.items() if not name.endswith(FROM_ENVIRONMENT)
         }
+        permissions = Permissions(())
         for name, variable in self.kafka.items():
             if name.endswith(FROM_ENVIRONMENT):
+                _check_permission(KAFKA + name, variable, permissions)
                 stem = name.removesuffix(FROM_ENVIRONMENT)
                 if stem in given:
                     raise ConfigError(f"{KAFKA}{stem} is given twice, the second time as .env")
@@ -449,6 +456,17 @@ def _check_kafka(name: str) -> None:
         raise _unknown(KAFKA + name, _producer_options())
     if _dotted(stem) in _OURS:
         raise ConfigError(f"{KAFKA}{name} cannot be given: {_OURS[_dotted(stem)]}")
+
+
+def _check_permission(option: str, variable: str, permissions: Permissions) -> None:
+    """Raise `ConfigError` unless this process lets options read a variable."""
+    if not permissions.has_variable(variable):
+        raise ConfigError(
+            f"{option} names {_shown_variable(variable)} which this process does not let options "
+            "read",
+            advice=f"set {PERMISSIONS}=env:NAME in the environment of driver and executors "
+            f"(spark.executorEnv.{PERMISSIONS})",
+        )
 
 
 def _shown_variable(name: str) -> str:

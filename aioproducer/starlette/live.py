@@ -7,6 +7,7 @@ page looks like (`page.html`, `page.css`, `page.js`).
 
 The page shows brokers' addresses and the texts of errors, no record's contents. Unless `hosts`
 names others it is served to this machine only; `token` is what everybody else has to bring along.
+Behind a proxy on this machine name `hosts`: a proxy that adds no header looks like a local viewer.
 In a server with several processes it shows the one that answers.
 
 Invariants: without a viewer nothing is computed; there are at most `max_viewers`; the page loads
@@ -47,6 +48,8 @@ _HEADERS = {
 _NOT_FOR_HERE = (
     "This page is served to this machine only, or to the names given as LivePage(hosts=[...])."
 )
+_FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+"""Headers of a proxy, which connects from this machine for others."""
 _POLICY_VIOLATION, _TRY_AGAIN_LATER = 1008, 1013
 
 
@@ -163,7 +166,8 @@ class LivePage:
         if name in self._hosts:
             return True
         client = connection.client
-        is_local = client is not None and is_this_machine(client.host)
+        is_forwarded = any(header in connection.headers for header in _FORWARDED)
+        is_local = client is not None and is_this_machine(client.host) and not is_forwarded
         return is_this_machine(name) and (is_local or bool(self._hosts))
 
     def _has_token(self, connection: HTTPConnection) -> bool:

@@ -281,7 +281,7 @@ def _decode_array(
     else:
         src.add(f"n, pos = read_count(data, pos, {size})")
     with _unless_null(src, field, target, layout.nullable(field)):
-        src.add("budget.left -= n")
+        src.add(f"budget.left -= n * {_weight(element)}")
         with src.block("if budget.left < 0:"):
             src.add("raise too_many_elements(pos)")
         if element is uuid:
@@ -307,6 +307,12 @@ def _decode_array(
             else:
                 _decode_struct(src, layout, element, "item")
             src.add(f"{target}.append(item)")
+
+
+def _weight(element: Primitive | type[Struct]) -> int:
+    if _is_struct(element):
+        return primitives.STRUCT_WEIGHT
+    return 1 if _is_fixed(element) and element is not uuid else primitives.OBJECT_WEIGHT
 
 
 def _decode_tagged(src: _Source, layout: _Layout) -> None:

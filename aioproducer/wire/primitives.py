@@ -24,8 +24,12 @@ Buffer = bytes | memoryview
 
 MAX_ARRAY_ELEMENTS = 1_000_000
 MAX_MESSAGE_ELEMENTS = 2_000_000
-"""Elements of all arrays of one message, nested ones included: each costs memory far above its
-bytes on the wire."""
+"""Elements of all arrays of one message, nested ones included: each costs memory and time far above
+its bytes on the wire."""
+STRUCT_WEIGHT = 16
+"""How many numbers an element with fields counts for: 125,000 of them take about a second."""
+OBJECT_WEIGHT = 4
+"""How many numbers a string, bytes or a UUID counts for."""
 MAX_TAGS = 10_000
 MAX_STRING_BYTES = 0x7FFF
 """Kafka strings are at most 32,767 bytes of UTF-8, compact ones too (`MessageDataGenerator`)."""
@@ -62,7 +66,7 @@ def tag_size_mismatch(tag: int, stop: int, pos: int) -> ProtocolError:
 
 
 class ElementBudget:
-    """How many array elements the message that is being decoded may still have."""
+    """How many array elements the message that is being decoded may still have, by weight."""
 
     __slots__ = ("left",)
 
@@ -72,7 +76,10 @@ class ElementBudget:
 
 def too_many_elements(pos: int) -> ProtocolError:
     """Return the error of a message whose arrays exceed `MAX_MESSAGE_ELEMENTS` in total."""
-    return ProtocolError(f"more than {MAX_MESSAGE_ELEMENTS} array elements before offset {pos}")
+    return ProtocolError(
+        f"more than {MAX_MESSAGE_ELEMENTS} array elements before offset {pos}, of which those with "
+        f"fields count {STRUCT_WEIGHT} times"
+    )
 
 
 # --- variable-length integers -------------------------------------------------------------------

@@ -26,10 +26,9 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, ValidationError
 from starlette.applications import Starlette
@@ -55,6 +54,7 @@ TOPIC = "events"
 LARGEST_EVENT = 2 * 1024 * 1024
 THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
 MOST_UNANSWERED = 1_000
+SLOWEST_BODY_S = 30.0
 # Somebody waits for each event: they come one by one and gain nothing by waiting for company.
 AT_ONCE = {"linger_ms": 0}
 NO_EVENT = Refusal(422, "This is no event.")
@@ -102,13 +102,15 @@ class Guard:
     def refusal(self, connection: HTTPConnection) -> int | None:
         # A browser says which page makes a request; TrustedHostMiddleware has checked our own name.
         origin = connection.headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != connection.headers.get("host"):
+        if origin is not None and origin.partition("://")[2] != connection.headers.get("host"):
             return 403
-        if self.token is None or connection.url.path == "/ready":
+        # Not connection.url: older releases of Starlette make it of the Host header, path and all.
+        path = connection.scope["path"]
+        if self.token is None or path == "/ready":
             return None
         given = connection.headers.get("authorization", "").removeprefix("Bearer ")
         given = given or connection.query_params.get("token", "")
-        if given == "" and connection.url.path.startswith("/live/page."):
+        if given == "" and path.startswith("/live/page."):
             return None  # the same for everybody
         return None if secrets.compare_digest(given.encode(), self.token.encode()) else 401
 
@@ -167,10 +169,14 @@ async def body_of(request: Request) -> bytes:
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise HTTPException(415)
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > LARGEST_EVENT:
-            raise HTTPException(413)
+    try:
+        async with asyncio.timeout(SLOWEST_BODY_S):
+            async for part in request.stream():
+                body += part
+                if len(body) > LARGEST_EVENT:
+                    raise HTTPException(413)
+    except TimeoutError:
+        raise HTTPException(408) from None
     return bytes(body)
 
 
@@ -181,11 +187,17 @@ async def stream(socket: WebSocket) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             telling = tasks.create_task(tell(socket, outcomes))
-            async for text in socket.iter_text():
+            async for text in texts_of(socket):
                 await outcomes.put(await accept(producer, text, socket.app.state.page))
             telling.cancel()  # nobody listens; what was accepted is delivered all the same
     except* WebSocketDisconnect:
         pass
+
+
+async def texts_of(socket: WebSocket) -> AsyncIterator[str]:
+    """The messages; one that is no text is none of an event."""
+    while (message := await socket.receive())["type"] == "websocket.receive":
+        yield message.get("text") or ""
 
 
 async def accept(producer: Producer, text: str, page: LivePage) -> Outcome:

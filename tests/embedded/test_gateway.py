@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import HTTPConnection
 from support.browser import Page, chromium, running_browser
 from support.programs import example
 from support.serving import served
@@ -233,6 +234,7 @@ async def test_a_token_guards_what_other_machines_reach(brokers: EmbeddedCluster
         ({}, "evil.example", "127.0.0.1", 403),
         ({}, "[::1", "127.0.0.1", 403),
         ({}, "localhost:8000", "10.0.0.7", 403),
+        ({}, "localhost:8000 for=10.0.0.7", "127.0.0.1", 403),
         ({"hosts": ["ops.example"]}, "OPS.example:8443", "10.0.0.7", 200),
         ({"hosts": ["ops.example"]}, "evil.example", "10.0.0.7", 403),
         ({"hosts": ["ops.example"], "token": "t"}, "ops.example", "10.0.0.7", 401),
@@ -243,8 +245,53 @@ async def test_the_page_is_served_where_it_was_meant_to_be(
     options: dict[str, Any], host: str, client: str, status: int
 ) -> None:
     transport = httpx.ASGITransport(LivePage(**options), client=(client, 1))
+    name, _, forwarded = host.partition(" ")
+    headers = {"Host": name, **({"X-Forwarded-For": forwarded} if forwarded else {})}
     async with httpx.AsyncClient(transport=transport, base_url="http://x") as asking:
-        assert (await asking.get("/", headers={"Host": host})).status_code == status
+        assert (await asking.get("/", headers=headers)).status_code == status
+
+
+@pytest.mark.parametrize("host", ["events.example:/ready?", "events.example:1/live/page.?"])
+def test_a_host_header_chooses_no_path(host: str) -> None:
+    module = example("gateway/app.py")
+    guard = module.Guard(lambda *_: None, token="s3same")
+    scope = {
+        "type": "http",
+        "scheme": "http",
+        "server": ("10.0.0.1", 80),
+        "path": "/events",
+        "query_string": b"",
+        "headers": [(b"host", host.encode())],
+    }
+    assert guard.refusal(HTTPConnection(scope)) == 401
+
+
+async def test_a_malformed_origin_and_a_slow_body_are_refused(
+    brokers: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = example("gateway/app.py")
+    monkeypatch.setattr(module, "SLOWEST_BODY_S", 0.2)
+    app = module.create_app(module.producing(brokers.bootstrap_servers))
+    async with served(app) as address, client_of(address) as client:
+        answer = await client.post("/events", json=EVENT, headers={"Origin": "http://["})
+        assert answer.status_code == 403
+        host, _, port = address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        head = f"POST /events HTTP/1.1\r\nHost: {address}\r\nContent-Length: 100\r\n"
+        writer.write(f"{head}Content-Type: application/json\r\n\r\n{{".encode())
+        assert b" 408 " in await asyncio.wait_for(reader.readline(), 10)
+        writer.close()
+
+
+async def test_a_message_that_is_no_text_is_no_event(brokers: EmbeddedCluster) -> None:
+    async with (
+        gateway(brokers) as address,
+        connect(f"ws://{address}/events", proxy=None) as socket,
+    ):
+        await socket.send(b"\xff\xfe")
+        assert json.loads(await socket.recv())["status"] == 422
+        await socket.send(json.dumps(EVENT))
+        assert "offset" in json.loads(await socket.recv())
 
 
 # -- in a browser ---------------------------------------------------------------------------------

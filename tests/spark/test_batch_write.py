@@ -209,8 +209,9 @@ def test_spark_finds_the_source_by_itself(spark: Any, embedded: EmbeddedKafka) -
 
 
 def test_a_secret_of_the_environment_stays_out_of_the_plan(
-    spark: Any, embedded: EmbeddedKafka
+    spark: Any, embedded: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("AIOPRODUCER_ALLOW", "env:AIOPRODUCER_TEST_*")
     options = {
         "topic": "t",
         "kafka.security.protocol": "SASL_PLAINTEXT",

@@ -20,6 +20,7 @@ from pyarrow import orc, parquet
 from support.spark import EmbeddedKafka
 
 from aioproducer import Producer
+from aioproducer.errors import ConfigError
 from aioproducer.loader import (
     FORMATS,
     CsvFormat,
@@ -315,6 +316,31 @@ def test_what_cannot_be_loaded_is_said_in_the_loaders_words(
         load(tmp_path, topic)
     with pytest.raises(SourceError, match="more than one"):
         load([tmp_path / "a.csv", tmp_path], topic)
+    assert not embedded.records(topic)
+
+
+def test_a_load_writes_over_nothing_that_it_reads(
+    load: Load, embedded: EmbeddedKafka, tmp_path: Path
+) -> None:
+    topic = embedded.topic(1)
+    folder, link = tmp_path / "in", tmp_path / "link"
+    folder.mkdir()
+    row = {"file": "f", "member": None, "row": 1, "stage": "row", "reason": "r", "raw": ""}
+    bad = folder / "bad.ndjson"
+    bad.write_text(json.dumps(row) + "\n")
+    before = bad.read_text()
+    link.symlink_to(bad)
+    for path in (bad, link):
+        with pytest.raises(ConfigError, match="is the same file as the input"):
+            load(folder, topic, dead_letter=path)
+        with pytest.raises(ConfigError, match="is the same file as the input"):
+            load(folder, topic, state=path)
+    with pytest.raises(ConfigError, match="is the same file as the dead-letter file"):
+        load(folder, topic, dead_letter=tmp_path / "x", state=tmp_path / "in" / ".." / "x")
+    (tmp_path / "precious").write_text("precious")
+    with pytest.raises(StateError, match="not a state file"):
+        load(folder, topic, state=tmp_path / "precious")
+    assert (bad.read_text(), (tmp_path / "precious").read_text()) == (before, "precious")
     assert not embedded.records(topic)
 
 

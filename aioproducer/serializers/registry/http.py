@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 TokenFunction = Callable[[], str | Awaitable[str]]
 """Gives the bearer token for one request."""
 
-_LARGEST_ANSWER: Final = 16 << 20
+_LARGEST_ANSWER: Final = 2 << 20
+"""Decoded, JSON may take thirty times as much; registries keep a schema in a record of 1 MB."""
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _HEADER_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?")
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"

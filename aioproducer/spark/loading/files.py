@@ -63,6 +63,11 @@ class Step:
         return [re.sub(r"([*?\[\]{}\\])", r"\\\1", file.path) for file in self.files]
 
     @property
+    def local_paths(self) -> list[Path]:
+        """Where the files of this machine are."""
+        return [Path(_local(file.path)) for file in self.files if file.path.startswith("file:")]
+
+    @property
     def partition_columns(self) -> tuple[str, ...]:
         """The columns that folders name."""
         below = _local(self.files[0].path).removeprefix(_local(self.root)).split("/")[:-1]

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from aioproducer.errors import KafkaError
+from aioproducer.loader.options import check_paths
 from aioproducer.loader.progress import Progress
 from aioproducer.loader.rejects import DeadLetterFile
 from aioproducer.loader.rows import Position
@@ -124,13 +125,15 @@ class SparkLoad:
         for name, value in SETTINGS.items():
             self._spark.conf.set(name, value)
         steps = list_steps(self._spark, options.inputs, options.step_bytes)
+        read = [path for step in steps for path in step.local_paths]
+        check_paths(read, options.dead_letter, options.state)
         name = options.format or format_of(steps)
         files = Input(name, options.formats[name])
         self._state = SparkLoadState.begin(options.topic, steps)
         if options.load_id is not None:
             asyncio.run(_check_files(config, options.load_id, self._state))
-        elif options.resume and options.state is not None:
-            self._state = self._state.resumed(options.state)
+        elif options.state is not None:
+            self._state = self._state.resumed(options.state, goes_on=options.resume)
         partitions = 0
         if options.mapping.partition_by:
             partitions = asyncio.run(_partition_count(config, options.topic))

@@ -78,14 +78,18 @@ class SparkLoadState:
         """Replace the file at `path` atomically; raise `StateError`."""
         write_state(path, {"version": _VERSION, "engine": "spark", **asdict(self)})
 
-    def resumed(self, path: str | os.PathLike[str]) -> SparkLoadState:
+    def resumed(self, path: str | os.PathLike[str], *, goes_on: bool = True) -> SparkLoadState:
         """Return the state in the file at `path`; itself where there is no file.
 
+        Args:
+            path: The state file.
+            goes_on: Whether the load goes on there; if not, the file is going to be replaced.
+
         Raises:
-            StateError: it is the state of another load, or none.
+            StateError: it is the state of another load that is to go on, or none.
         """
         found = read_state(path, _decoded, of="a load by Spark")
-        if found is None:
+        if found is None or not goes_on:
             return self
         if (found.topic, found.files) != (self.topic, self.files):
             raise StateError(

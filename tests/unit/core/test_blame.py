@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from aioproducer.core import produce_answers
 from aioproducer.core.idempotence import IdempotentSequencer, ProducerIdentity
 from aioproducer.core.outgoing import OutgoingRecord
+from aioproducer.core.produce_rules import action_for
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.errors import (
     BatchRefusedError,
@@ -350,3 +352,21 @@ def test_parts_have_room_for_records_whose_timestamps_are_far_apart() -> None:
 def records_in(batch: ProducerBatch) -> list[DecodedRecord]:
     assert batch.builder is not None
     return records_of(batch.builder)
+
+
+def test_a_record_that_is_blamed_often_makes_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def error(code: int, message: str | None = None) -> InvalidRecordError:
+        made.append(code)
+        return InvalidRecordError(message)
+
+    monkeypatch.setattr(produce_answers, "error_from_code", error)
+    answer = PartitionProduceResponse(
+        error_code=INVALID_RECORD,
+        record_errors=[BatchIndexAndErrorMessage(index % 2, "bad") for index in range(10_000)],
+    )
+    action = action_for(INVALID_RECORD, idempotent=True)
+    blamed = produce_answers.blamed_records(answer, 2, action)
+    assert list(blamed or ()) == [0, 1]
+    assert len(made) == 2

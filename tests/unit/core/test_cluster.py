@@ -172,6 +172,14 @@ def test_impossible_partition_ids_are_refused_before_anything_is_allocated(index
         merge_partitions("t", [partition(index)], None, reliable_epochs=True)
 
 
+def test_a_topic_does_not_grow_without_end():
+    known = TopicMetadata("t", ID, tuple(PartitionMetadata(i) for i in range(99_500)))
+    merged = merge_partitions("t", [partition(99_999)], known, reliable_epochs=True)
+    assert len(merged) == 100_000
+    with pytest.raises(ProtocolError, match="partition 100000"):
+        merge_partitions("t", [partition(100_000)], known, reliable_epochs=True)
+
+
 @given(
     known=st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 9)), max_size=8),
     answer=st.dictionaries(

@@ -85,6 +85,13 @@ def test_an_interval_that_is_none_is_the_default(interval_ms: int):
     assert subscribed(interval_ms=interval_ms).subscription.interval == DEFAULT_INTERVAL_S
 
 
+def test_a_broker_cannot_keep_the_client_busy_with_pushes():
+    assert subscribed(interval_ms=1).subscription.interval == 0.1
+    names = [f"a{number}" for number in range(5_000)]
+    assert len(subscribed(*names).subscription.prefixes) == 1_000
+    assert subscribed(*["a"] * 500).subscription.prefixes == ("a",)
+
+
 def test_an_empty_subscription_is_asked_for_again_and_never_pushed():
     telemetry = Telemetry((), Random(1))
     telemetry.on_subscription(answer(), 100)

@@ -6,7 +6,7 @@ from support import hostile
 from support.hostile import Peer, versions_response
 
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages import FinalizedFeatureKey
+from aioproducer.wire.messages import ApiVersion, FinalizedFeatureKey
 from net.harness import harness
 from net.virtual import MemoryDialer, virtual_time
 
@@ -59,3 +59,22 @@ async def test_an_old_broker_has_no_features() -> None:
     async with harness(MemoryDialer({"broker": knows(None, -1)})) as it:
         await it.connect()
         assert it.client.finalized_feature("f") == 0
+
+
+@virtual_time
+async def test_no_more_is_remembered_of_a_broker_than_a_real_one_says() -> None:
+    async def behave(peer: Peer) -> None:
+        header = await peer.expect(ApiKey.API_VERSIONS)
+        response = versions_response()
+        response.api_keys += [ApiVersion(key, 0, 1) for key in range(1_000, 21_000)]
+        response.finalized_features = [
+            FinalizedFeatureKey(f"f{number}", 1, 1) for number in range(20_000)
+        ]
+        peer.respond(header, response)
+        await peer.until_closed()
+
+    async with harness(MemoryDialer({"broker": behave})) as it:
+        await it.connect()
+        link = it.client.link(1)
+        assert link is not None and link.versions is not None
+        assert len(link.versions.features) == len(link.versions.ranges) == 1_000

@@ -216,7 +216,7 @@ def test_what_a_reporter_raises_is_logged_and_harms_nothing(caplog: pytest.LogCa
 
 
 def named(**options: object) -> ProducerConfig:
-    return ProducerConfig.from_properties({"bootstrap.servers": "a:1", **options})
+    return ProducerConfig.from_properties({"bootstrap.servers": "a:1", **options}, allow=["class"])
 
 
 def test_properties_name_reporters_and_javas_jmx_reporter_is_left_out(

@@ -1,8 +1,13 @@
-"""Commands replace no file but one of their own."""
+"""Commands and loads replace no file but one of their own, and show rows to nobody else."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -10,10 +15,130 @@ from aioproducer.cli import main
 from aioproducer.cli.console import FileError
 from aioproducer.cli.perf_display import _PNG, _replace, check_picture
 from aioproducer.errors import ConfigError
+from aioproducer.loader import (
+    DeadLetterError,
+    FileSource,
+    Loader,
+    LoadOptions,
+    LoadState,
+    StateError,
+    rejects,
+)
+from aioproducer.loader.rejects import DeadLetterFile
+from aioproducer.spark.loading.record import SparkLoadState
 
-pytest.importorskip("matplotlib")
+needs_matplotlib = pytest.mark.skipif(find_spec("matplotlib") is None, reason="no matplotlib")
+DEAD = '{"file": "f", "member": null, "row": 1, "stage": "row", "reason": "r", "raw": ""}\n'
 
 
+class Idle:
+    """A producer that nothing is sent to."""
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """See `Producer`."""
+
+
+def loader(source: FileSource, **options: Any) -> Loader:
+    return Loader(cast("Any", Idle()), source, "t", LoadOptions(**options))
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> FileSource:
+    (tmp_path / "rows.ndjson").write_text("")
+    return FileSource(tmp_path / "rows.ndjson")
+
+
+@pytest.mark.parametrize("content", ["precious", "a,b\n1,2\n", "{}", ""])
+async def test_a_load_from_code_replaces_no_other_file_by_its_state(
+    rows: FileSource, tmp_path: Path, content: str
+) -> None:
+    other = tmp_path / "other"
+    other.write_text(content)
+    with pytest.raises(StateError, match="is not a state file"):
+        await loader(rows, state=other).run()
+    assert other.read_text() == content
+    await loader(rows, state=tmp_path / "state").run()
+    await loader(rows, state=tmp_path / "state").run()
+    assert json.loads((tmp_path / "state").read_text())["complete"]
+
+
+async def test_a_state_that_is_no_file_or_a_large_one_is_not_read(
+    rows: FileSource, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_text(" " * 2_000_000)
+    for name in ("pipe", "large", "/dev/zero"):
+        async with asyncio.timeout(5):
+            with pytest.raises(StateError, match="is not a state file"):
+                await loader(rows, state=tmp_path / name).run()
+
+
+async def test_a_link_that_appears_late_is_no_second_purpose(
+    rows: FileSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead, state = tmp_path / "dead", tmp_path / "state"
+    load = loader(rows, dead_letter=dead, state=state)
+    dead.write_text("")
+    os.link(dead, state)  # as a file system does whose names have no case
+    monkeypatch.setattr(LoadState, "read", lambda path: None)
+    with pytest.raises(ConfigError, match="is the same file"):
+        await load.run()
+    assert state.samefile(dead)
+
+
+def test_a_dead_letter_file_of_another_user_gets_no_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    for content in ("", DEAD):
+        (shared / "dead").write_text(content)
+        DeadLetterFile(shared / "dead", keep_bytes=1000).close()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "geteuid", lambda: 4711)
+            with pytest.raises(DeadLetterError, match="another user"):
+                DeadLetterFile(shared / "dead")
+        assert (shared / "dead").read_text() == content
+    (shared / "link").symlink_to(tmp_path / "not there yet")
+    with pytest.raises(DeadLetterError, match="cannot write"):
+        DeadLetterFile(shared / "link")
+    assert not (tmp_path / "not there yet").exists()
+
+
+def test_what_is_emptied_is_what_was_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead, precious = tmp_path / "dead", tmp_path / "precious"
+    precious.write_text("precious")
+    dead.symlink_to(precious)
+    real = rejects._opened
+
+    def swapped(path: Path) -> int:
+        descriptor = real(path)
+        dead.unlink()
+        dead.write_text(DEAD)
+        return descriptor
+
+    monkeypatch.setattr(rejects, "_opened", swapped)
+    with pytest.raises(DeadLetterError, match="no dead-letter file"):
+        DeadLetterFile(dead)
+    assert precious.read_text() == "precious"
+
+
+def test_a_load_by_spark_replaces_no_other_file_by_its_state(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    for content in ("precious", '{"version": 1}'):
+        other.write_text(content)
+        for goes_on in (True, False):
+            with pytest.raises(StateError, match="not a state file of a load by Spark"):
+                SparkLoadState("t", "", 1).resumed(other, goes_on=goes_on)
+    SparkLoadState("t", "x", 1, done=1).write(tmp_path / "state")
+    fresh = SparkLoadState("t", "", 1)
+    assert fresh.resumed(tmp_path / "state", goes_on=False) is fresh
+
+
+@needs_matplotlib
 def test_a_histogram_replaces_no_other_file(tmp_path: Path) -> None:
     keys = tmp_path / "keys.png"
     keys.write_text("precious")
@@ -25,6 +150,7 @@ def test_a_histogram_replaces_no_other_file(tmp_path: Path) -> None:
     assert keys.read_text() == "precious"
 
 
+@needs_matplotlib
 def test_a_histogram_follows_no_link(tmp_path: Path) -> None:
     for content in (b"precious", _PNG):
         target, link = tmp_path / "target", tmp_path / "link.png"
@@ -38,6 +164,7 @@ def test_a_histogram_follows_no_link(tmp_path: Path) -> None:
         link.unlink()
 
 
+@needs_matplotlib
 def test_a_histogram_replaces_an_earlier_one(tmp_path: Path) -> None:
     picture = tmp_path / "a.png"
     for content in (_PNG + b"1", _PNG + b"2"):

@@ -15,6 +15,7 @@ from aioproducer import ProducerConfig, blocking
 from aioproducer._config_providers import with_values
 from aioproducer._permissions import Permissions, pass_on
 from aioproducer.cli.options import Connection
+from aioproducer.cli.registry_login import registry_options
 from aioproducer.errors import ConfigError
 from aioproducer.spark.options import SourceOptions
 
@@ -26,6 +27,13 @@ OAUTH = {
     "sasl.oauthbearer.client.credentials.client.id": "me",
     "sasl.oauthbearer.client.credentials.client.secret": "x",
 }
+
+
+class Reporter:
+    """Code that properties name."""
+
+    def init(self, metrics: object) -> None:
+        """See `MetricsReporter`."""
 
 
 @pytest.fixture
@@ -62,6 +70,8 @@ def hostile(folder: Path) -> dict[str, dict[str, str]]:
             "config.providers.dir.param.allowed.paths": str(folder),
             "client.id": f"${{dir:{folder}:secret}}",
         },
+        "reporter": {**EVIL, "metric.reporters": f"{__name__}.Reporter"},
+        "reporter by underscores": {**EVIL, "metric_reporters": f"JmxReporter,{__name__}.Reporter"},
         "token file": {**OAUTH, "sasl.oauthbearer.token.endpoint.url": f"file://{file}"},
         "token file in capitals": {
             **OAUTH,
@@ -135,7 +145,7 @@ def test_what_the_application_allows_is_read(name: str, secrets: Path) -> None:
     given = hostile(secrets)[name]
     if name in ("assertion", "key", "template", "template of librdkafka"):
         given["sasl.oauthbearer.token.endpoint.url"] = "https://issuer.example/token"
-    config = ProducerConfig.from_properties(given, allow=("env", "file", "url"))
+    config = ProducerConfig.from_properties(given, allow=("env", "file", "url", "class"))
     if "${" in str(given):
         assert "hunter2-4711" in config.client_id
 
@@ -151,6 +161,7 @@ def test_what_the_application_allows_is_read(name: str, secrets: Path) -> None:
         ("HTTPS://Issuer.Example:443/token", "https"),
         ("https://issuer.example", "https"),
         ("env:X,https://issuer.example/", "https"),
+        (f"class:{__name__}.*", "reporter"),
     ],
 )
 def test_a_permission_can_be_narrow(allow: str, name: str, secrets: Path) -> None:
@@ -168,6 +179,9 @@ def test_a_permission_can_be_narrow(allow: str, name: str, secrets: Path) -> Non
         ("file:{folder}/sec", "dir"),
         ("env", "file"),
         ("file", "env"),
+        (f"class:{__name__}", "reporter"),
+        ("class:ours.*", "reporter by underscores"),
+        ("file", "reporter"),
         ("url", "token file"),
         ("file", "https"),
         ("http://issuer.example/token", "https"),
@@ -296,3 +310,72 @@ def test_placeholders_are_parsed_in_linear_time(text: str) -> None:
     )
     assert found["x"] == text
     assert time.process_time() - began < 1
+
+
+PLAIN_BY_VARIABLE = {
+    "kafka.bootstrap.servers": "evil.example:9092",
+    "topic": "t",
+    "kafka.security.protocol": "SASL_PLAINTEXT",
+    "kafka.sasl.mechanism": "PLAIN",
+    "kafka.sasl.username": "me",
+    "kafka.sasl.password.env": "DATABASE_PASSWORD",
+}
+
+
+@pytest.mark.parametrize("option", ["kafka.sasl.password.env", "kafka.client.id.env"])
+def test_spark_options_read_only_variables_that_are_allowed(
+    option: str, secrets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {**PLAIN_BY_VARIABLE, "kafka.sasl.password.env": "KAFKA_PASSWORD"}
+    monkeypatch.setenv("KAFKA_PASSWORD", "x")
+    monkeypatch.setenv("AIOPRODUCER_ALLOW", "env:KAFKA_*")
+    assert SourceOptions.parse(given, "write").config().sasl_password == "x"
+    given[option] = "DATABASE_PASSWORD"
+    with pytest.raises(ConfigError, match="AIOPRODUCER_ALLOW=env:NAME") as raised:
+        SourceOptions.parse(given, "write")
+    assert "hunter2" not in str(raised.value)
+    monkeypatch.setenv("AIOPRODUCER_ALLOW", "env:DATABASE_*,env:KAFKA_*")
+    assert SourceOptions.parse(given, "write").config()
+
+
+def test_a_registry_of_spark_options_gets_no_variable_that_is_not_allowed(
+    secrets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {
+        "kafka.bootstrap.servers": "evil.example:9092",
+        "topic": "t",
+        "value.format": "avro",
+        "schema.registry.url": "http://evil.example",
+        "schema.registry.user.info.env": "DATABASE_URL",
+    }
+    monkeypatch.setenv("DATABASE_URL", "postgres://me:hunter2-4711@db")
+    options = SourceOptions.parse(given, "write")
+    with pytest.raises(ConfigError, match="AIOPRODUCER_ALLOW=env:NAME"):
+        options.registry()
+    monkeypatch.setenv("AIOPRODUCER_ALLOW", "env:DATABASE_URL")
+    assert options.registry()["basic_auth"]
+
+
+def test_the_registry_of_a_file_gets_no_credentials_of_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "properties"
+    file.write_text("schema.registry.url=http://evil.example\n")
+    own = "http://own"
+    for kind in ("USER_INFO", "TOKEN"):
+        name = f"AIOPRODUCER_SCHEMA_REGISTRY_{kind}"
+        environ = {name: "me:hunter2-4711"}
+        with pytest.raises(ConfigError, match=f"--allow|{name}") as raised:
+            registry_options(None, Connection(config_file=file).registry(), environ)
+        assert "hunter2" not in str(raised.value)
+        assert registry_options(own, Connection(config_file=file).registry(), environ)[1]
+        named = Connection(config_file=file, properties=[f"schema.registry.url={own}"])
+        assert registry_options(None, named.registry(), environ)[1]
+        allowed = Connection(config_file=file, allow=[f"env:{name}"])
+        assert registry_options(None, allowed.registry(), environ)[1]
+
+
+def test_a_reporter_that_the_command_line_names_is_allowed() -> None:
+    name = f"{__name__}.Reporter"
+    connection = Connection(properties=[f"metric.reporters=JmxReporter, {name}"])
+    assert connection.allowed() == [f"class:{name}"]
+    (made,) = connection.config().metric_reporters
+    assert type(made).__name__ == "Reporter"

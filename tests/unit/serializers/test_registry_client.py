@@ -204,7 +204,7 @@ async def test_an_answer_that_takes_too_long_is_given_up() -> None:
 
 async def test_an_endless_answer_is_cut_off() -> None:
     def handle(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, content=b" " * ((16 << 20) + 1))
+        return httpx.Response(200, content=b" " * ((2 << 20) + 1))
 
     async with answering(handle) as registry:
         with pytest.raises(SchemaRegistryError, match="exceeds"):

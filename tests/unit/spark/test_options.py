@@ -124,6 +124,7 @@ def with_password(**more: str) -> SourceOptions:
 def test_a_secret_of_the_environment_is_read_where_it_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("AIOPRODUCER_ALLOW", "env:THE_*")
     options = with_password(kafka__sasl__password__env="THE_PASSWORD")
     with pytest.raises(ConfigError, match=r"'THE_PASSWORD'.*not set"):
         options.config()

@@ -247,6 +247,7 @@ def test_a_plan_pickles_without_a_secret_of_the_environment(
     import pickle
 
     monkeypatch.setenv("THE_PASSWORD", "hush-hush")
+    monkeypatch.setenv("AIOPRODUCER_ALLOW", "env:THE_PASSWORD")
     given = {
         "kafka.bootstrap.servers": "localhost:9092",
         "topic": "t",

@@ -81,7 +81,10 @@ def test_a_secret_for_the_name_of_a_variable_is_not_shown() -> None:
         SourceOptions.parse(SERVERS | {"kafka.client.id.env": SECRET}, "write").config()
 
 
-def test_a_variable_that_is_not_set_is_named_by_tasks_too() -> None:
+def test_a_variable_that_is_not_set_is_named_by_tasks_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AIOPRODUCER_ALLOW", "env:NOT_SET")
     options = SourceOptions.parse(SERVERS | {"kafka.client.id.env": "NOT_SET"}, "write")
     said = "the environment variable 'NOT_SET', which is not set"
     with pytest.raises(ConfigError, match=said), in_users_words(options.kafka):

@@ -11,7 +11,12 @@ import pytest
 from aioproducer.errors import ProtocolError, UnsupportedVersionError
 from aioproducer.wire.compiler import compile_struct
 from aioproducer.wire.fields import Versions
-from aioproducer.wire.primitives import MAX_MESSAGE_ELEMENTS
+from aioproducer.wire.messages import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from aioproducer.wire.primitives import MAX_MESSAGE_ELEMENTS, OBJECT_WEIGHT, STRUCT_WEIGHT
 from aioproducer.wire.schema import (
     ApiKey,
     Message,
@@ -277,14 +282,57 @@ class Table(Message):
     totals: list[int] = f(array(int32), "0+")
 
 
+@struct
+class Lists(Message):
+    """Arrays of what is no number."""
+
+    API_KEY = ApiKey.METADATA
+    VALID_VERSIONS = (0, 1)
+    FLEXIBLE_FROM = 1
+
+    names: list[str] = f(array(string), "0+")
+    ids: list[UUID] = f(array(uuid), "0+")
+
+
 @pytest.mark.parametrize("version", [0, 1])
 def test_array_elements_of_a_whole_message_are_bounded(version: int) -> None:
     row = Rows(numbers=[0] * 100)
-    fits = Table(rows=[row] * (MAX_MESSAGE_ELEMENTS // 101)).encode(version)
-    assert len(Table.decode(fits, version).rows) == MAX_MESSAGE_ELEMENTS // 101
-    too_many = Table(rows=[row] * (MAX_MESSAGE_ELEMENTS // 101 + 1)).encode(version)
+    most = MAX_MESSAGE_ELEMENTS // (STRUCT_WEIGHT + 100)
+    fits = Table(rows=[row] * most).encode(version)
+    assert len(Table.decode(fits, version).rows) == most
+    too_many = Table(rows=[row] * (most + 1)).encode(version)
     with pytest.raises(ProtocolError, match=f"more than {MAX_MESSAGE_ELEMENTS} array elements"):
         Table.decode(too_many, version)
+
+
+def test_what_a_hostile_answer_becomes_takes_little_time_and_memory() -> None:
+    """Elements with fields cost far more than numbers: 18 MB of partitions became 370 MB."""
+    partition = MetadataResponsePartition(replica_nodes=[], isr_nodes=[], offline_replicas=[])
+    topic = MetadataResponseTopic(name="t", partitions=[partition] * 62_000)
+    fits = MetadataResponse(topics=[topic] * 2).encode(12)
+    too_many = MetadataResponse(topics=[topic] * 3).encode(12)
+    tracemalloc.start()
+    try:
+        found = MetadataResponse.decode(fits, 12)
+        with pytest.raises(ProtocolError, match="array elements"):
+            MetadataResponse.decode(too_many, 12)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found.topics) == 2
+    assert most < 120_000_000
+
+
+@pytest.mark.parametrize("kind", ["names", "ids"])
+def test_strings_and_ids_count_more_than_numbers(kind: str) -> None:
+    most = MAX_MESSAGE_ELEMENTS // OBJECT_WEIGHT
+    for count in (most, most + 1):
+        data = Lists(**{kind: [""] * count if kind == "names" else [UUID(int=1)] * count}).encode(1)
+        if count == most:
+            assert len(getattr(Lists.decode(data, 1), kind)) == most
+        else:
+            with pytest.raises(ProtocolError, match="array elements"):
+                Lists.decode(data, 1)
 
 
 @pytest.mark.parametrize("version", [0, 1])
