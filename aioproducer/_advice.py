@@ -1,6 +1,6 @@
-"""What to do about each kind of trouble: one table for errors, `aioproducer doctor` and the site.
+"""The advice for each kind of error: one table for errors, `aioproducer doctor` and the site.
 
-`CHECKS` has the troubles that `doctor` tells apart, by its codes; `ANSWERS` has those that only
+`CHECKS` has the troubles that `doctor` distinguishes, by its codes; `ANSWERS` has those that only
 show when a record or a transaction is answered. `ADVICE` has both. Options have their Python names;
 `doctor` shows Kafka's.
 """
@@ -16,8 +16,8 @@ CHECKS: Final[Mapping[str, str]] = {
     "name-slow": "check which DNS servers this machine asks, and whether they can be reached",
     "port-refused": "start the broker, or correct host and port in bootstrap_servers: nothing "
     "listens there",
-    "port-silent": "something swallows the packets: look at firewalls, security groups, routes "
-    "and VPNs between here and there, and at host and port in bootstrap_servers",
+    "port-silent": "the packets are lost on the network: check firewalls, security groups, routes "
+    "and VPNs between here and there, and host and port in bootstrap_servers",
     "port-unreachable": "check host and port in bootstrap_servers, and the routes from here to "
     "there",
     "address-silent": "connecting by this name costs a timeout now and then: take the address out "
@@ -33,11 +33,11 @@ CHECKS: Final[Mapping[str, str]] = {
     "ssl_truststore_certificates",
     "host-name-mismatch": "connect by a name the certificate has (in bootstrap_servers and in the "
     "brokers' advertised.listeners), or have one issued for this name",
-    "certificate-refused": "look at the broker's certificates: `aioproducer doctor` shows them",
+    "certificate-refused": "check the broker's certificates: `aioproducer doctor` shows them",
     "client-certificate-refused": "give a certificate the broker trusts in ssl_keystore_location, "
     "or other TLS versions or cipher suites",
     "tls-failed": "compare TLS versions and cipher suites with those of the broker's listener",
-    "hung-up": "look at the broker's log; a listener of another kind, a balancer without brokers "
+    "hung-up": "read the broker's log; a listener of another kind, a balancer without brokers "
     "or a firewall may do that, too",
     "no-answer": "check that the port is one of Kafka's listeners, and that the broker is well: it "
     "takes connections and does not answer",
@@ -52,16 +52,16 @@ CHECKS: Final[Mapping[str, str]] = {
     "credentials-refused": "check user name and password (or token), and that this user exists; "
     "retrying does not help",
     "credentials-unavailable": "check where the credentials come from",
-    "authentication-failed": "check the security options against the broker's listener, and look "
-    "at the broker's log; retrying does not help",
-    "metadata-refused": "look at the broker's log for the reason",
+    "authentication-failed": "check the security options against the broker's listener, and read "
+    "the broker's log; retrying does not help",
+    "metadata-refused": "find the reason in the broker's log",
     "clusters-differ": "name servers of one cluster only in bootstrap_servers",
-    "no-brokers": "wait until the brokers have found together; look at their logs",
+    "no-brokers": "wait until the brokers have formed a cluster; read their logs",
     "advertised-unreachable": "set advertised.listeners on the broker to a name and port that can "
     "be reached from here",
     "advertised-refused": "the broker is there but refuses us at the address it advertises; is "
     "that the right listener?",
-    "address-shared": "each broker needs an address of its own in advertised.listeners",
+    "address-shared": "each broker needs its own address in advertised.listeners",
     "topic-missing": "create the topic (aioproducer topics create), or correct its name; the "
     "brokers do not create it",
     "topic-name-invalid": "use letters, digits, '.', '_' and '-', at most 249 of them",
@@ -70,13 +70,13 @@ CHECKS: Final[Mapping[str, str]] = {
     "too-few-in-sync": "acks=all fails until enough replicas are in sync: bring the brokers back "
     "that lag or are down",
     "under-replicated": "bring the brokers back that lag or are down",
-    "topic-unavailable": "try again in a moment; look at the brokers' logs",
+    "topic-unavailable": "try again in a moment; read the brokers' logs",
     "write-unauthorized": "grant this principal WRITE on the topic",
     "write-failed": "see the reason",
     "transactional-id-unauthorized": "grant this principal DESCRIBE and WRITE on the transactional "
     "id",
     "coordinator-unavailable": "wait until the cluster's __transaction_state topic has its leaders",
-    "transaction-state-unknown": "look at it with the cluster's own tools",
+    "transaction-state-unknown": "inspect it with the cluster's own tools",
     "clock-skewed": "set the clocks: run an NTP client on this machine and on the brokers",
     "native-core-missing": "install a wheel, or a C compiler and then the package anew; see that "
     "no source tree is found before the installed package",
@@ -88,7 +88,7 @@ ANSWERS: Final[Mapping[str, str]] = {
     "certificate-missing": "give PEM text or a PEM file with a block BEGIN CERTIFICATE",
     "client-certificate-missing": "give the client's certificate with its key: both in "
     "ssl_keystore_location, or ssl_keystore_certificate_chain and ssl_keystore_key",
-    "broker-away": "bring the broker back, or look at the network: it could be reached before",
+    "broker-away": "bring the broker back, or check the network: it could be reached before",
     "proxy-failed": "check proxy_url, and whether the proxy may connect to the brokers",
     "proxy-credentials-refused": "check user name and password in proxy_url; retrying does not "
     "help",
@@ -106,10 +106,10 @@ ANSWERS: Final[Mapping[str, str]] = {
     "topic: its value is more than the replicas in sync",
     "timestamp-refused": "set the clocks, or raise message.timestamp.before.max.ms or "
     "message.timestamp.after.max.ms of the topic",
-    "record-refused": "correct the record: compacted topics want a key, and a topic may have a "
-    "policy of its own",
-    "codec-unsupported": "set compression_type to a codec that the brokers know (zstd takes Kafka "
-    "2.1), or upgrade them",
+    "record-refused": "correct the record: compacted topics need a key, and a topic may have its "
+    "own policy",
+    "codec-unsupported": "set compression_type to a codec that the brokers support (zstd needs "
+    "Kafka 2.1), or upgrade them",
     "acks-refused": "set acks to 0, 1 or all",
     "policy-violated": "ask the operators of the cluster: their create or alter policy forbids it",
     "transaction-timeout-too-long": "lower transaction_timeout_ms, or raise the brokers' "
@@ -142,14 +142,14 @@ ANSWERS: Final[Mapping[str, str]] = {
     "commit-outcome-unknown": "do not repeat its work yet: "
     "TransactionAdmin.finish(error.transaction, commit=True) returns when it is committed, and "
     "raises PreparedTransactionEndedError when it was aborted. Ask before another producer is "
-    "started with its transactional_id: afterwards only its records tell, read by a read_committed "
+    "started with its transactional_id: afterwards only its records show it, to a read_committed "
     "consumer",
-    "prepared-outcome-unknown": "look for its records with a read_committed consumer before doing "
-    "its work again",
-    "storage-failed": "look at the broker's disks and its log",
+    "prepared-outcome-unknown": "search for its records with a read_committed consumer before "
+    "doing its work again",
+    "storage-failed": "check the broker's disks and its log",
     "feature-disabled": "turn the feature on in the brokers, or leave it out here",
 }
-"""Answers to records and transactions, and troubles that `doctor` does not look for."""
+"""Answers to records and transactions, and troubles that `doctor` does not check."""
 
 ADVICE: Final[Mapping[str, str]] = {**CHECKS, **ANSWERS}
 

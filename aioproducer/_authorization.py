@@ -1,4 +1,4 @@
-"""Which permission a refused request lacks: operation, resource and principal of an error.
+"""The permission that a refused request lacks: operation, resource and principal of an error.
 
 The operations are those of Kafka's authorizer for each request; the kind of resource follows from
 the error's class.
@@ -68,12 +68,12 @@ def with_access(
     group: str | None = None,
     transactional_id: str | None = None,
 ) -> _Error:
-    """Return the error, saying who lacks which permission if that is what it is about.
+    """Return the error, with principal and permission if authorization failed.
 
     Args:
         error: What a broker answered.
         request: The request's name in Kafka's protocol, such as `Produce`.
-        principal: Says whom the broker takes the client for.
+        principal: The client's identity for the broker.
         topic: The topic asked about; the error's own when left out.
         group: The consumer group of the request.
         transactional_id: The transactional id of the request.
@@ -107,7 +107,7 @@ def request_name(request_type: type) -> str:
 
 
 def this_principal() -> str:
-    """Whom it is where nothing else is known."""
+    """Return the principal where nothing else is known."""
     return "the principal of this connection"
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class UnboundedAnswerError(Exception):
-    """The answer is longer than allowed, or compressed although nobody asked for that."""
+    """The response is longer than allowed, or compressed without a request for that."""
 
 
 async def exchange(
@@ -32,7 +32,7 @@ async def exchange(
     async with client.stream(method, url, headers=asked, content=content) as response:
         # What is not compressed cannot grow: so the bound is one of memory, too.
         if response.headers.get("Content-Encoding", "identity") != "identity":
-            raise UnboundedAnswerError("it is compressed, which nobody asked for")
+            raise UnboundedAnswerError("it is compressed, which was not requested")
         received = bytearray()
         async for part in response.aiter_bytes():
             received += part

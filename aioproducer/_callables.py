@@ -1,6 +1,6 @@
-"""What can be told of a user's functions and objects before they are called.
+"""Checks of a user's functions and objects before they are called.
 
-Owns: telling functions from coroutine functions. Not here: what they are for.
+Owns: distinguishing functions from coroutine functions. Not here: their purpose.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from aioproducer.errors import ConfigError
 
 
 def makes_coroutines(function: object) -> bool:
-    """Whether calling it only makes a coroutine, which nobody would await: no use as a callback."""
+    """Return whether a call only makes a coroutine that is not awaited: no use as a callback."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - not whether it is callable: how
     )
 
 
 def refuse_coroutines(hook: object, names: Iterable[str]) -> None:
-    """Look at those of an object's methods that it has.
+    """Check those of an object's methods that it has.
 
     Raises:
         ConfigError: one is a coroutine function.
@@ -27,5 +27,5 @@ def refuse_coroutines(hook: object, names: Iterable[str]) -> None:
     for name in names:
         if makes_coroutines(getattr(hook, name, None)):
             raise ConfigError(
-                f"{name} of {hook!r} is a coroutine function, which nobody would await"
+                f"{name} of {hook!r} is a coroutine function, which would not be awaited"
             )

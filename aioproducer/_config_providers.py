@@ -5,7 +5,7 @@ Owns: which providers properties declare, and looking values up. Not here: optio
 Invariants
 - Nothing is looked up unless `config.providers` names the provider and the application allows it:
   properties from elsewhere cannot read this machine's files or variables.
-- What was looked up is not looked through again, and stands in no error.
+- What was looked up is not searched for placeholders again, and is in no error.
 - A value that is missing is an error. Java leaves the placeholder there, as if it were the value.
 """
 
@@ -84,7 +84,7 @@ def _value(name: str, placeholder: str, lookup: _Lookup, path: str, key: str) ->
 
 
 def _providers(properties: Mapping[str, object], permissions: Permissions) -> dict[str, _Lookup]:
-    """What looks values up, by the names that the properties give."""
+    """Return the providers, by the names that the properties give."""
     named = [name for each in NAMES for name in str(properties.get(each, "")).split(",")]
     return {
         name.strip(): _provider(name.strip(), properties, permissions)

@@ -1,4 +1,4 @@
-"""What an error of this package is: its facts, its text, and how broker codes find their class.
+"""The errors of this package: their facts, their text, and the mapping of broker codes to classes.
 
 Owns: `KafkaError`, `BrokerError`, the families broker errors fall into, and the registry that the
 rows of `_error_table` and `_error_table_others` fill as their classes are created. Not here:
@@ -6,7 +6,7 @@ any single code.
 
 Invariants: an error carries facts (topic, node, time ...) as attributes, never inside its message;
 every error pickles and copies with its facts; a broker code belongs to exactly one class. All
-classes call `aioproducer.errors` their home, so that pickles outlive a move between these files.
+classes have `aioproducer.errors` as their module, so that pickles outlive a move of a class.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class KafkaError(Exception):
         partition: The partition concerned.
         node_id: The broker concerned; negative ids are bootstrap servers.
         elapsed_ms: How long the operation had been going on.
-        persistence: Whether the record may stand in the broker's log.
+        persistence: Whether the record may be in the broker's log.
         advice: What to do about it.
         retriable: Whether the same operation may succeed when tried again.
     """
@@ -91,11 +91,11 @@ class KafkaError(Exception):
 
     @property
     def message(self) -> str:
-        """What went wrong, without the facts."""
+        """The error's message, without the facts."""
         return printable(str(self.args[0]), _LONGEST_MESSAGE) if self.args else self.default_message
 
     def with_context(self, **facts: Unpack[ErrorFacts]) -> Self:
-        """Return a copy of this error that knows `facts` too; a fact of None changes nothing."""
+        """Return a copy of this error with `facts` added; a fact of None changes nothing."""
         clone = copy(self)
         clone.__cause__ = self.__cause__
         clone.__suppress_context__ = self.__suppress_context__
@@ -147,14 +147,14 @@ class KafkaError(Exception):
 
 
 def name_of_node(node_id: int) -> str:
-    """What a broker is called in messages; a negative id is the place of a bootstrap server."""
+    """Return a broker's name for messages; a negative id is the place of a bootstrap server."""
     return f"node {node_id}" if node_id >= 0 else f"bootstrap server {-node_id}"
 
 
 class TransactionEffect(Enum):
-    """What a code does to an open transaction whose request it ends (KIP-1050's families).
+    """The effect of a code on an open transaction whose request it ends (KIP-1050's families).
 
-    A request kind with a rule of its own overrules this (`TransactionManager`'s handlers do).
+    Rules of a single kind of request overrule this (`TransactionManager`'s handlers do).
     """
 
     NONE = "none"
@@ -163,7 +163,7 @@ class TransactionEffect(Enum):
     RECOVERABLE = "recoverable"
     """The producer is done; the application may go on with a new one."""
     FATAL = "fatal"
-    """The producer is done, and a new one would meet the same error until somebody acts."""
+    """The producer is done, and a new one would get the same error until its cause is corrected."""
 
 
 _BY_CODE: dict[int, type[BrokerError]] = {}
@@ -215,9 +215,9 @@ class BrokerError(KafkaError):
 
 
 class UnknownBrokerError(BrokerError, effect=TransactionEffect.ABORTABLE):
-    """The broker answered a code this client does not know; `code` is the instance's own."""
+    """The broker answered a code that this client has no class for; `code` is the instance's."""
 
-    default_message: ClassVar[str] = "The broker answered a code this client does not know."
+    default_message: ClassVar[str] = "The broker answered a code that this client does not support."
     code: int = -1
     error_name: str = "UNKNOWN_CODE"
 
@@ -242,12 +242,12 @@ class InvalidMetadataError(RetriableBrokerError):
 
 
 class AuthorizationError(BrokerError):
-    """The broker knows who the client is and does not allow what it asks for.
+    """The broker has authenticated the client and does not allow its request.
 
     Attributes:
-        principal: Whom the broker takes the client for, as far as its options tell.
-        operation: What it would have to be allowed, such as WRITE.
-        resource: On what, such as topic 'orders'.
+        principal: The client's identity for the broker, as far as its options show.
+        operation: The operation that it is not allowed, such as WRITE.
+        resource: The resource, such as topic 'orders'.
     """
 
     advice: str | None = ADVICE["not-authorized"]
@@ -256,7 +256,7 @@ class AuthorizationError(BrokerError):
     resource: str | None = None
 
     def with_access(self, principal: str, operation: str, resource: str) -> Self:
-        """Return a copy that says who lacks which permission."""
+        """Return a copy that names the principal and the missing permission."""
         clone = self.with_context()
         clone.principal, clone.operation, clone.resource = principal, operation, resource
         return clone

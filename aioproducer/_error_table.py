@@ -1,8 +1,7 @@
 """The broker codes a producer or a topic admin request can meet.
 
 Owns: one class statement per code, in the order of the codes: code, family (base class), effect on
-an open transaction, message (the docstring, in our words). Not here: what a producer does
-about them.
+an open transaction, message (the docstring). Not here: a producer's reaction to them.
 
 Names, codes and families follow Kafka 4.4's `org.apache.kafka.common.protocol.Errors` and its
 exceptions (KIP-1050).
@@ -122,7 +121,7 @@ class IllegalGenerationError(BrokerError, code=22, effect=_ABORTABLE):
 
 
 class UnknownMemberIdError(BrokerError, code=25, effect=_ABORTABLE):
-    """The coordinator does not know this group member."""
+    """The coordinator has no such group member."""
 
 
 class InvalidCommitOffsetSizeError(BrokerError, code=28):
@@ -212,7 +211,7 @@ class DuplicateSequenceNumberError(BrokerError, code=46):
 
 
 class InvalidProducerEpochError(BrokerError, code=47, effect=_RECOVERABLE):
-    """The producer's epoch is older than the one the broker knows."""
+    """The producer's epoch is older than the broker's."""
 
 
 class InvalidTxnStateError(BrokerError, code=48, effect=_ABORTABLE):
@@ -260,11 +259,11 @@ class SaslAuthenticationFailedError(BrokerError, AuthenticationError, code=58):
 
 
 class UnknownProducerIdError(OutOfOrderSequenceNumberError, code=59, effect=_ABORTABLE):
-    """The broker knows nothing of this producer id; its records may have been deleted."""
+    """The broker has no state of this producer id; its records may have been deleted."""
 
 
 class DelegationTokenNotFoundError(BrokerError, code=62):
-    """The broker does not know this delegation token."""
+    """The broker has no such delegation token."""
 
 
 class DelegationTokenExpiredError(BrokerError, code=66):

@@ -1,8 +1,8 @@
 """The broker codes that consumers, cluster tools and brokers meet among themselves.
 
 Owns: one class statement per code, in the order of the codes: code, family (base class), effect on
-an open transaction, message (the docstring, in our words). A producer never meets them, yet any
-code a peer sends finds its class.
+an open transaction, message (the docstring). A producer never meets them, yet any code a peer sends
+finds its class.
 
 Names, codes and families follow Kafka 4.4's `org.apache.kafka.common.protocol.Errors` and its
 exceptions (KIP-1050).
@@ -51,7 +51,7 @@ class TransactionCoordinatorFencedError(BrokerError, code=52):
 
 
 class LogDirNotFoundError(BrokerError, code=57):
-    """The broker does not know this log directory."""
+    """The broker has no such log directory."""
 
 
 class ReassignmentInProgressError(BrokerError, code=60):
@@ -95,7 +95,7 @@ class StaleBrokerEpochError(BrokerError, code=77):
 
 
 class OffsetNotAvailableError(RetriableBrokerError, code=78):
-    """The new leader cannot tell the offset yet."""
+    """The new leader does not have the offset yet."""
 
 
 class MemberIdRequiredError(BrokerError, code=79):
@@ -247,7 +247,7 @@ class ShareSessionLimitReachedError(RetriableBrokerError, code=133):
 
 
 class GroupDeletionFailedError(BrokerError, code=134):
-    """The group could not be deleted; the message of its own result says why."""
+    """The group could not be deleted; the message of its result says why."""
 
 
 class StreamsTopologyDescriptionUpdateFailedError(BrokerError, code=135):

@@ -1,7 +1,7 @@
 """Packages that only some users need.
 
-Owns: how it is said that one is missing: by a `ConfigError` where an option asks for it, by an
-`ImportError` where a module of ours is nothing without it. Not here: what any of them is for.
+Owns: the error when one is missing: a `ConfigError` where an option asks for it, an `ImportError`
+where a module of ours is nothing without it. Not here: their use.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def needed(package: str, purpose: str, *, install: str) -> Iterator[None]:
     Args:
         package: what is imported.
         purpose: what it is needed for, as in "to do this" or "for that".
-        install: what pip is told to install.
+        install: the argument of `pip install`.
     """
     try:
         yield

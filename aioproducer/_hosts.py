@@ -1,4 +1,4 @@
-"""Which texts may be connected to as a host.
+"""The texts that may be used as a host.
 
 Host names and addresses come from brokers, too: what does not pass here reaches no resolver, no
 proxy and no request.

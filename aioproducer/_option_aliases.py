@@ -1,4 +1,4 @@
-"""Other clients' names of our options, and how their values become ours.
+"""Other clients' names of our options, and the conversion of their values.
 
 Owns: the aliases of librdkafka, confluent-kafka, kafka-python, aiokafka and earlier versions of
 Java's producer; those of the 0.8 producer come from `_words_of_0_8`. Not here: limits of
@@ -30,7 +30,7 @@ def _kib(value: Any) -> int:
 
 
 def _zero_means(other: int) -> Callable[[Any], int]:
-    """Convert 0, which stands for something else elsewhere."""
+    """Convert 0, which has a special meaning in another client."""
     return lambda value: int_of(value) or other
 
 
@@ -44,7 +44,7 @@ def _wait_for_room(value: Any) -> int:
 
 
 def _ca_location(value: Any) -> object:
-    """librdkafka's `probe` looks for the system's certificates, which are the default here."""
+    """librdkafka's `probe` finds the system's certificates, which are the default here."""
     return None if value == "probe" else value
 
 

@@ -134,7 +134,7 @@ _NAMES_WITHOUT_EFFECT: Final = {
         sticky.partitioning.linger.ms topic.metadata.refresh.fast.cnt
         topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.sparse
     """,
-    "brokers say what they speak; `broker_version_fallback` is for those before 0.10": """
+    "brokers report their versions; `broker_version_fallback` is for those before 0.10": """
         api_version
     """,
     "all addresses of a name are tried in turn, of either family": "broker.address.family",

@@ -1,4 +1,4 @@
-"""What text means for options whose values are objects: Java's class names, and words.
+"""Text for options whose values are objects: Java's class names, and keywords.
 
 Owns: the classes of Java's that have a counterpart here. Not here: names of options elsewhere.
 """

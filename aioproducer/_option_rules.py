@@ -1,7 +1,7 @@
 """The rules between options: what Kafka's producer checks and adjusts once all values are known.
 
-Owns: `ProducerConfig.postProcessParsedConfig` and `KafkaProducer.configureDeliveryTimeout` in our
-words. Not here: where values came from.
+Owns: `ProducerConfig.postProcessParsedConfig` and `KafkaProducer.configureDeliveryTimeout`. Not
+here: where values came from.
 
 Invariant: what the user set is never changed; a contradiction between two values the user set
 raises, one with a default adjusts the default.
@@ -185,7 +185,7 @@ def _check_callables(values: Values, chosen: frozenset[str]) -> None:
         if makes_coroutines(given):
             raise ConfigError(
                 f"{name} must be a plain function, not the coroutine function {given!r}",
-                advice="nobody awaits what it returns; a callback may start a task",
+                advice="what it returns is not awaited; a callback may start a task",
             )
 
 
@@ -194,7 +194,7 @@ def _check_interceptors(values: Values, chosen: frozenset[str]) -> None:
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise ConfigError(f"interceptor_classes must be a sequence of objects, not {given!r}")
     if given:
-        # Imported by those who have some.
+        # Imported only if there are some.
         from aioproducer.interceptors import check_interceptors
 
         check_interceptors(given)
@@ -205,7 +205,7 @@ def _settle_reporters(values: Values, chosen: frozenset[str]) -> None:
     if not isinstance(given, Sequence):
         raise ConfigError(f"metric_reporters must be a sequence of objects or names, not {given!r}")
     if given != ():
-        # Imported by those who have some.
+        # Imported only if there are some.
         from aioproducer.metrics.reporters import reporters_of
 
         names = split_list(given) if isinstance(given, str) else given

@@ -22,7 +22,7 @@ RETRIEVERS: Final = ("client_credentials", "jwt_bearer", "file")
 
 
 def jaas_login(line: str | None, mechanism: str) -> JaasLogin:
-    """What a JAAS line says; an empty login for none."""
+    """Return the options of a JAAS line; an empty login for none."""
     return JaasLogin() if line is None else parse_jaas(line, mechanism)
 
 

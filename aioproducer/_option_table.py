@@ -1,4 +1,4 @@
-"""The option table: everything a producer can be told, except security.
+"""The option table: all options of a producer, except security.
 
 Owns: one typed field per option with its default, limits, documentation and state. Not here:
 how options are read (`config`), rules between them (`_option_rules`), other spellings of their
@@ -42,7 +42,7 @@ Acks = Literal["all", "-1", "0", "1", -1, 0, 1]
 """How many replicas must have a record before it counts as delivered; "all" and -1 are the same."""
 
 DeliveryErrorCallback = Callable[[TopicPartition, int, "KafkaError"], object]
-"""`(partition, failed records, error)`, called once per batch whose failure nobody awaited."""
+"""`(partition, failed records, error)`, called once per batch whose failure was not awaited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False, eq=False, repr=False)
@@ -84,7 +84,7 @@ class CoreOptions:
     client_rack: str = option(
         "",
         Kind.STRING,
-        "The rack this client stands in, as the brokers' `broker.rack` names theirs.",
+        "The rack of this client, as the brokers' `broker.rack` names theirs.",
         source="KIP-1123",
     )
     metadata_max_age_ms: int = option(
@@ -97,7 +97,7 @@ class CoreOptions:
     metadata_max_idle_ms: int = option(
         300_000,
         Kind.LONG,
-        "After how many ms without a record a topic's metadata is forgotten.",
+        "After how many ms without a record a topic's metadata is dropped.",
         at_least(5_000),
     )
     metadata_recovery_strategy: str = option(
@@ -126,9 +126,9 @@ class CoreOptions:
     broker_version_fallback: str = option(
         "0.8.2",
         Kind.STRING,
-        "The release that a broker is taken for which does not say what it speaks, as those before "
-        "0.10 do not; what 0.8.2 understands, 0.9 does too. Given explicitly, brokers are probed "
-        "for their age at once, which spares 10 s with 0.9. From `0.10.0` on none counts as old.",
+        "The assumed release of brokers that do not report their versions, as those before 0.10 do "
+        "not; what 0.8.2 understands, 0.9 does too. Given explicitly, brokers are probed at once, "
+        "which saves 10 s with 0.9. From `0.10.0` on no broker counts as old.",
         release(),
         source="librdkafka",
     )
@@ -350,7 +350,7 @@ class CoreOptions:
     on_delivery_error: DeliveryErrorCallback | None = option(
         None,
         Kind.OBJECT,
-        "Called once per failed batch of which somebody's deliveries were dropped unseen, with the "
+        "Called once per failed batch with deliveries that were dropped unread, with the "
         "partition, the number of those records and the error.",
         source="aioproducer",
     )
@@ -367,7 +367,7 @@ class CoreOptions:
     partitioner: str | PartitionFunction | Partitioner = option(
         "default",
         Kind.OBJECT,
-        "Who chooses a record's partition: a name (`default`, `murmur2`, "
+        "The partitioner, which chooses a record's partition: a name (`default`, `murmur2`, "
         "`murmur2_random`, `consistent` or `crc32`, `consistent_random`, `round_robin`, `random`, "
         "and 0.8's `java_string_hash` and `java_bytes_hash`), "
         "a function, or an object with a `partition` method.",
@@ -473,7 +473,7 @@ class CoreOptions:
     metric_reporters: Sequence[object] = option(
         (),
         Kind.OBJECT,
-        "Objects that are told which metrics there are, as they come and go, or the names of their "
+        "Objects that are notified of metrics as they come and go, or the names of their "
         "classes (`package.module.Class`); see `aioproducer.metrics.reporters`. Java's JMX "
         "reporter is left out.",
     )

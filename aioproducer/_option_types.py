@@ -38,14 +38,14 @@ class ProducerOptions(TypedDict, total=False):
     """The client's name in the brokers' logs, quotas and metrics; `producer-<n>` when not given."""
 
     client_rack: str
-    """The rack this client stands in, as the brokers' `broker.rack` names theirs."""
+    """The rack of this client, as the brokers' `broker.rack` names theirs."""
 
     metadata_max_age_ms: int
     """After how many ms the cluster metadata is refreshed unasked; 0 with every request that
     carries records, -1 only when something fails."""
 
     metadata_max_idle_ms: int
-    """After how many ms without a record a topic's metadata is forgotten."""
+    """After how many ms without a record a topic's metadata is dropped."""
 
     metadata_recovery_strategy: str
     """Whether to start again from the bootstrap servers when no known broker can be reached or a
@@ -60,9 +60,9 @@ class ProducerOptions(TypedDict, total=False):
     has no effect with metadata_recovery_strategy=none."""
 
     broker_version_fallback: str
-    """The release that a broker is taken for which does not say what it speaks, as those before
-    0.10 do not; what 0.8.2 understands, 0.9 does too. Given explicitly, brokers are probed
-    for their age at once, which spares 10 s with 0.9. From `0.10.0` on none counts as old."""
+    """The assumed release of brokers that do not report their versions, as those before 0.10 do
+    not; what 0.8.2 understands, 0.9 does too. Given explicitly, brokers are probed at once,
+    which saves 10 s with 0.9. From `0.10.0` on no broker counts as old."""
 
     allow_auto_create_topics: bool
     """Whether brokers may create a topic that is sent to and does not exist."""
@@ -180,18 +180,18 @@ class ProducerOptions(TypedDict, total=False):
     loop."""
 
     on_delivery_error: DeliveryErrorCallback | None
-    """Called once per failed batch of which somebody's deliveries were dropped unseen, with the
-    partition, the number of those records and the error."""
+    """Called once per failed batch with deliveries that were dropped unread, with the partition,
+    the number of those records and the error."""
 
     on_data_loss: Callable[[TopicPartition], object] | None
     """Called with a partition of which acknowledged records are lost: an offset that had been
     acknowledged was assigned again (or the topic was deleted and created anew)."""
 
     partitioner: str | PartitionFunction | Partitioner
-    """Who chooses a record's partition: a name (`default`, `murmur2`, `murmur2_random`,
-    `consistent` or `crc32`, `consistent_random`, `round_robin`, `random`, and 0.8's
-    `java_string_hash` and `java_bytes_hash`), a function, or an object with a `partition`
-    method."""
+    """The partitioner, which chooses a record's partition: a name (`default`, `murmur2`,
+    `murmur2_random`, `consistent` or `crc32`, `consistent_random`, `round_robin`, `random`,
+    and 0.8's `java_string_hash` and `java_bytes_hash`), a function, or an object with a
+    `partition` method."""
 
     partitioner_ignore_keys: bool
     """Whether the default partitioner spreads records with a key like those without."""
@@ -244,9 +244,9 @@ class ProducerOptions(TypedDict, total=False):
     does."""
 
     metric_reporters: Sequence[object]
-    """Objects that are told which metrics there are, as they come and go, or the names of their
-    classes (`package.module.Class`); see `aioproducer.metrics.reporters`. Java's JMX reporter
-    is left out."""
+    """Objects that are notified of metrics as they come and go, or the names of their classes
+    (`package.module.Class`); see `aioproducer.metrics.reporters`. Java's JMX reporter is left
+    out."""
 
     metrics_num_samples: int
     """Over how many samples rates, means and peaks are taken."""

@@ -1,4 +1,4 @@
-"""What the name of another client's option may mean here: the three verdicts.
+"""The meaning of another client's option here: the three verdicts.
 
 Owns: their types. `_option_names` has the table of all names.
 """
@@ -13,8 +13,8 @@ class Alias(NamedTuple):
     """The name sets an option of ours.
 
     Attributes:
-        option: The option; `*` stands for the compression type in force.
-        convert: How a value, text or not, becomes the option's: a `ValueError` or `TypeError` says
+        option: The option; `*` is the compression type in force.
+        convert: Converts a value, text or not, to the option's: a `ValueError` or `TypeError` says
             that it is none. Without it values are the same in both clients.
         expects: What `convert` takes, for messages.
         rank: Of two names of one option the one of higher rank counts; of equal rank only one may

@@ -1,4 +1,4 @@
-"""What an option is: its names, type, default and limits, and how text becomes its value.
+"""An option: its names, type, default and limits, and the conversion of text to its value.
 
 Owns: the row type `Option` and the declaration `option()` that puts a row beside a typed dataclass
 field, so that the field is the only place where an option is described. Not here: any single
@@ -112,7 +112,7 @@ def plain(value: object) -> object:
     """Return text, a number or a truth value as Python's own type, anything else as it is.
 
     Members of enumerations that are text or numbers too, other subclasses of these, and numpy's
-    scalars stand for such a value.
+    scalars are such values.
     """
     if isinstance(value, str):
         return str.__str__(value)
@@ -220,7 +220,7 @@ class Option(NamedTuple):
         doc: What it does, units included.
         default: The value when the user gives none; Kafka 4.4's where Kafka has the option.
         constraint: The limit on its value.
-        source: Who defines it: "Kafka", a KIP, or "aioproducer".
+        source: Its origin: "Kafka", a KIP, or "aioproducer".
         required: Whether the user must give it.
         name: The field's name: Kafka's name with underscores.
         kafka_name: Kafka's dotted name.
@@ -276,7 +276,7 @@ class Option(NamedTuple):
         return value
 
     def parsed(self, text: str) -> object:
-        """Return the value that text from a file or the environment stands for.
+        """Return the value of a text from a file or the environment.
 
         Raises:
             ConfigError: the text is not of the option's type.

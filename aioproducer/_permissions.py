@@ -1,10 +1,10 @@
-"""What properties may read and run of this machine, and whom they may ask for tokens.
+"""Files, variables, code and token endpoints that properties may use.
 
-Nothing by default.
+None by default.
 
-Properties come from files, forms and queries, the permission from the application: whoever writes
-properties also names the broker that the values are sent to (Java: CVE-2024-31141, CVE-2025-27817).
-Start with `Permissions`.
+Properties come from files, forms and queries, the permission from the application: the author of
+properties also names the broker that gets the values (Java: CVE-2024-31141, CVE-2025-27817). Start
+with `Permissions`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Modules that take their time are imported where they are needed: most properties name no file.
 
 VARIABLE: Final = "AIOPRODUCER_ALLOW"
-"""The environment variable by which whoever starts the process gives permissions."""
+"""The environment variable with permissions from the user that starts the process."""
 
 EVERYTHING: Final = ("env", "file", "url", "aws", "class")
 
@@ -40,7 +40,7 @@ _SCHEMES: Final = ("http", "https")
 
 
 class Permissions:
-    """What an application allows its properties.
+    """Permissions of an application for its properties.
 
     Args:
         given: Any of `env` or `env:PATTERN` (variables by name, as `env:KAFKA_*`), `file` or
@@ -88,7 +88,7 @@ class Permissions:
             )
 
     def has_variable(self, name: str) -> bool:
-        """Whether a variable may be read."""
+        """Return whether a variable may be read."""
         return _fits(name, self._variables)
 
     def check_variable(self, name: str) -> None:

@@ -88,7 +88,7 @@ def parse_servers(servers: Iterable[str]) -> tuple[tuple[str, int], ...]:
     """Return the hosts and ports of bootstrap servers.
 
     Raises:
-        ConfigError: one is not `host:port`, or stands there twice.
+        ConfigError: one is not `host:port`, or is given twice.
     """
     addresses: dict[tuple[str, int], None] = {}
     for server in servers:
@@ -131,7 +131,7 @@ def _server_advice(server: str) -> str:
     if '"' in server or "'" in server:
         return "leave out quotes and brackets: text such as a:9092,b:9092, or a list"
     if "#" in server:
-        return "put a comment into a line of its own"
+        return "put a comment on a separate line"
     if ";" in server or any(character.isspace() for character in server):
         return "separate servers by commas: a:9092,b:9092"
     if "@" in server:

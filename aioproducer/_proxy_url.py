@@ -1,6 +1,6 @@
-"""Reading the URL of a proxy: `socks5://user:password@host:port` and its kin.
+"""Reading the URL of a proxy, such as `socks5://user:password@host:port`.
 
-Owns: the syntax, and `ProxyUrl`. Not here: how one talks to a proxy.
+Owns: the syntax, and `ProxyUrl`. Not here: the proxies' protocols.
 
 Invariant: no error, text or repr shows the user name or the password.
 """

@@ -144,9 +144,9 @@ def without_login(url: str) -> str:
 
 
 def shown_name(name: str) -> str:
-    """Return the name of an option as it may be shown, or words in place of what may be a secret.
+    """Return the name of an option as it may be shown, or a text in place of what may be a secret.
 
-    A line of a key that was broken in a properties file looks like the name of an option.
+    A line of a key that was broken in a properties file has the form of an option's name.
     """
     if _OPTION_NAME.fullmatch(name):
         return name

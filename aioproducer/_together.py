@@ -1,4 +1,4 @@
-"""Several things awaited at once, none of which is left behind.
+"""Waits for several coroutines at once, and leaves none running.
 
 Owns: that. Not here: what they are.
 """
@@ -13,7 +13,7 @@ from typing import Any
 async def together(*works: Awaitable[Any]) -> list[Any]:
     """Return the results in order; wait for all, then raise the first failure.
 
-    Neither `asyncio.gather`, which leaves the others behind, nor `TaskGroup`, which cancels them.
+    Unlike `asyncio.gather`, which leaves the others running, and `TaskGroup`, which cancels them.
     """
     done = await asyncio.gather(*works, return_exceptions=True)
     for each in done:

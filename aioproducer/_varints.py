@@ -1,7 +1,7 @@
 """Varints of any size, seven bits a byte, low ones first: Protobuf's, and Avro's with `zigzag`.
 
-Owns: writing them where a few are written. Not here: `wire` and `records`, which have forms of
-their own, bounded for Kafka and fast per record.
+Owns: writing them where a few are written. Not here: `wire` and `records` have other functions,
+bounded for Kafka and fast per record.
 """
 
 from __future__ import annotations

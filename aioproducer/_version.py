@@ -1,3 +1,3 @@
-"""The version, for the package, its metadata and what brokers are told (KIP-511)."""
+"""The version, for the package, its metadata and the brokers (KIP-511)."""
 
 __version__ = "0.1.0"

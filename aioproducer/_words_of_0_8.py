@@ -1,10 +1,10 @@
-"""The words of the 0.8 producer (`kafka.producer.ProducerConfig`), what they mean and default to.
+"""Properties of the 0.8 producer (`kafka.producer.ProducerConfig`), with meanings and defaults.
 
 Owns: the table of its properties, and whether properties were written for it. Not here: limits
 of options, other producers' names (`_option_aliases`).
 
-librdkafka took several of the words over. So properties count as 0.8's when one of them is a word
-of 0.8 alone, or when they name the cluster as `metadata.broker.list` and all of them are its words.
+librdkafka took several of the names over. So properties count as 0.8's when one of them is a name
+of 0.8 alone, or when they name the cluster as `metadata.broker.list` and all of them are its names.
 
 Invariants
 - What such properties leave out has 0.8's default, not Kafka 4's: someone relied on it.
@@ -29,7 +29,7 @@ class Word(NamedTuple):
         option: The option it sets.
         default: 0.8's default as text; None where that is ours too.
         convert: How its value (text or not) becomes the option's.
-        alone: Whether no other producer knows the name.
+        alone: Whether no other producer has the name.
     """
 
     option: str
@@ -39,7 +39,7 @@ class Word(NamedTuple):
 
 
 def _or_none(value: Any) -> int | None:
-    """librdkafka's 0 stands for no bound; 0.8 knows none."""
+    """Convert librdkafka's 0, which is no bound; 0.8 has none."""
     return int_of(value) or None
 
 

@@ -1,9 +1,8 @@
 """The producer's options: reading them from code, properties, files and the environment.
 
-Owns: `ProducerConfig` and `OPTIONS`. The rows stand in `_option_table` and
-`_option_table_security`, one row's logic in `_options`, rules between rows in `_option_rules`, the
-reading of values by name in `_option_reading`, other clients' names in `_option_names`. Not
-here: what the options do.
+Owns: `ProducerConfig` and `OPTIONS`. The rows are in `_option_table` and `_option_table_security`,
+one row's logic in `_options`, rules between rows in `_option_rules`, the reading of values by name
+in `_option_reading`, other clients' names in `_option_names`. Not here: what the options do.
 
 Invariants: a `ProducerConfig` that exists is valid and never changes; no option is ignored in
 silence: a name that no client has raises, one of another client's sets an option, raises or is
@@ -97,9 +96,9 @@ class ProducerConfig(SecurityOptions):
         no effect (one warning in the log names these), or are refused with what to do instead.
 
         Properties written for the 0.8 producer get its defaults for what they leave out; they are
-        known by a word of its own (`producer.type`, `queue.enqueue.timeout.ms`, `serializer.class`,
-        `key.serializer.class`, `compressed.topics`), or by `metadata.broker.list` with nothing but
-        words that it had.
+        recognized by a name that only it has (`producer.type`, `queue.enqueue.timeout.ms`,
+        `serializer.class`, `key.serializer.class`, `compressed.topics`), or by
+        `metadata.broker.list` with nothing but names that it had.
 
         Placeholders such as `${env:NAME}` are looked up by the providers that `config.providers`
         names, as Java's client does (KIP-297), as far as `allow` goes.
@@ -107,7 +106,7 @@ class ProducerConfig(SecurityOptions):
         Args:
             properties: The properties.
             allow: What the properties may read, and where they may ask for tokens; nothing by
-                default, since who writes properties also names the broker that gets the values.
+                default, since the author of properties also names the broker that gets the values.
                 `aws` allows the credentials that `AWS_MSK_IAM` finds, `class:ours.reporters.*`
                 code that `metric.reporters` names.
                 Any of `env`, `env:KAFKA_*` (variables of these names), `file`, `file:/etc/kafka`
@@ -156,7 +155,7 @@ class ProducerConfig(SecurityOptions):
         if "acks" not in options:
             _log.warning(
                 "the properties are those of Kafka 0.8 and leave out request.required.acks, whose "
-                "default was 0: nothing will tell whether a record was written"
+                "default was 0: no broker will confirm that a record was written"
             )
         options |= _from_text(left_out(properties, options))
         config = cls(**options)
@@ -260,7 +259,7 @@ class ProducerConfig(SecurityOptions):
 
     @property
     def call_timeout_ms(self) -> int:
-        """How long calls may wait that always ask the cluster, such as `start` or a commit.
+        """The time limit of calls that always ask the cluster, such as `start` or a commit.
 
         That is `max_block_ms`, or `request_timeout_ms` where 0 says that `send` never waits.
         """
@@ -268,7 +267,7 @@ class ProducerConfig(SecurityOptions):
 
     @property
     def call_bound(self) -> str:
-        """The option behind `call_timeout_ms` and its value, for messages."""
+        """The option that sets `call_timeout_ms` and its value, for messages."""
         name = "max_block_ms" if self.max_block_ms else "request_timeout_ms"
         return f"{name}={self.call_timeout_ms}"
 
@@ -292,7 +291,7 @@ class ProducerConfig(SecurityOptions):
 
     def __repr__(self) -> str:
         if not hasattr(self, "explicitly_set"):
-            return "ProducerConfig(<not complete>)"  # in frames of its own constructor
+            return "ProducerConfig(<not complete>)"  # in frames of the constructor
         shown = (f"{name}={OPTIONS[name].shown(value)}" for name, value in self._chosen().items())
         return f"ProducerConfig({', '.join(shown)})"
 
@@ -358,7 +357,7 @@ def _by_our_names(options: dict[str, Any]) -> dict[str, Any]:
     """Return options given by keyword under our names."""
     if options.keys() <= OPTIONS.keys():
         return options
-    # Imported by those who use another client's names.
+    # Imported only for another client's names.
     from aioproducer._option_reading import options_of
 
     return options_of(options, ROWS, as_text=False)

@@ -3,7 +3,7 @@
 Owns: the errors that arise in the client, and the public name of every error. Errors a broker
 answers are rows of `_error_table` and `_error_table_others`; where a client-side error has the
 meaning of a broker code (`RecordTooLargeError`, `InvalidTopicError`, `UnsupportedVersionError`) the
-row is the class. Not here: any other room.
+row is the class. Not here: any other package.
 
 Invariants: user mistakes are `ConfigError`, `SerializationError`, `RecordTooLargeError` and
 `IllegalStateError`, raised by the call; a time limit that ran out is a `KafkaTimeoutError`; every
@@ -74,8 +74,8 @@ class BatchRefusedError(KafkaError):
     """The broker refused the record's batch because of other records in it; `__cause__` says why.
 
     A producer sends such records again by itself, except in a transaction, in a batch that may have
-    been written by an earlier attempt, behind a later batch that is written already, and in a batch
-    that must not be split.
+    been written by an earlier attempt, in one that follows a batch that is written already, and in
+    a batch that must not be split.
     """
 
     retriable: bool = True
@@ -121,7 +121,7 @@ class PreparedTransactionEndedError(KafkaError):
 
 
 class PreparedTransactionUnknownError(KafkaError):
-    """The prepared transaction has ended, and nobody can tell how any more."""
+    """The prepared transaction has ended, and its outcome can no longer be determined."""
 
     advice: str | None = ADVICE["prepared-outcome-unknown"]
 
@@ -165,7 +165,7 @@ class SchemaRegistryError(SerializationError):
 
 
 class SchemaNotFoundError(SchemaRegistryError):
-    """The registry does not know the subject, the version or the schema."""
+    """The registry has no such subject, version or schema."""
 
 
 class IncompatibleSchemaError(SchemaRegistryError):
@@ -232,7 +232,7 @@ class NotKafkaError(KafkaConnectionError):
 
 
 class TlsError(AuthenticationError):
-    """TLS with a broker failed: one side does not accept the other, or does not speak TLS."""
+    """TLS with a broker failed: one side does not accept the other, or does not use TLS."""
 
 
 class NodeDisconnectedError(KafkaConnectionError):

@@ -1,4 +1,4 @@
-"""Interceptors: objects that see every record before it is sent, and what became of it (KIP-42).
+"""Interceptors: objects that see every record before it is sent, and its outcome (KIP-42).
 
 Owns: the protocol for users, `ClusterInfo`, and what a usable interceptor is. Not here: when
 they are called.
@@ -25,16 +25,16 @@ METHODS = ("on_send", "on_acknowledgement", "on_cluster", "close")
 
 
 class ClusterInfo(NamedTuple):
-    """Which cluster the producer writes to, and its brokers by id."""
+    """The producer's cluster, and its brokers by id."""
 
     cluster_id: str | None
     nodes: Mapping[int, Node]
 
 
 class ClusterListener(Protocol):
-    """What wants to know the cluster (Java: `ClusterResourceListener`).
+    """A listener for the cluster (Java: `ClusterResourceListener`).
 
-    An interceptor or a serializer that has this method is told.
+    Interceptors and serializers that have this method are notified.
     """
 
     def on_cluster(self, cluster: ClusterInfo) -> None:
@@ -68,7 +68,7 @@ class Interceptor(Protocol):
 
 
 def check_interceptors(interceptors: Iterable[object]) -> None:
-    """Look at them before anything is sent.
+    """Check them before anything is sent.
 
     Raises:
         ConfigError: one is a class instead of an object, has no method of an interceptor, or one

@@ -1,4 +1,4 @@
-"""The life of a producer: from `start()` to `close()`, and who may call it when.
+"""The lifecycle of a producer: from `start()` to `close()`, and which calls are allowed when.
 
 Owns: the states, the guards against misuse (wrong loop, fork, before start, after close). Not
 here: what is sent.
@@ -38,7 +38,7 @@ _live: weakref.WeakSet[Life] = weakref.WeakSet()
 
 
 class State(Enum):
-    """Where a producer stands."""
+    """The states of a producer."""
 
     NEW = "not started"
     STARTING = "starting"
@@ -68,7 +68,7 @@ class Life:
 
     @property
     def event_loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop it lives in; None before `start()`."""
+        """The producer's loop; None before `start()`."""
         return self._loop
 
     async def start(self, *, init_transactions: bool = True, wait: bool = True) -> None:
@@ -133,8 +133,8 @@ class Life:
         Args:
             timeout: seconds to wait for deliveries; what is left then fails with
                 `ProducerClosedError`. None or infinity waits as long as the records' own
-                `delivery_timeout_ms` allows; 0 does not wait. Of several calls the least patient
-                one counts.
+                `delivery_timeout_ms` allows; 0 does not wait. Of several calls the shortest timeout
+                counts.
 
         Raises:
             ValueError: the timeout is negative or NaN; nothing has changed then.
@@ -248,7 +248,7 @@ class Life:
 
 
 def check_in_task(what: str) -> None:
-    """A coroutine that a callback drives by hand would wait for ever: nobody resumes it."""
+    """Raise in a callback that drives a coroutine by hand, which would wait for ever."""
     if asyncio.current_task() is None:
         raise IllegalStateError(
             f"{what}() can only be awaited in a task, not in a callback (KIP-1118)",

@@ -81,7 +81,7 @@ class _Repeated:
         self.line: tuple[str, tuple[object, ...]] = ("", ())
 
     def is_over(self, now: float) -> bool:
-        """Whether the next one is news: nothing was seen, or all was well, for long enough."""
+        """Return whether to log the next one: none was seen, or all was well, for long enough."""
         if self.recovered_at is not None and now - self.recovered_at >= 2 * self.interval_s:
             return True
         return now - self.seen_at >= 2 * LONGEST_INTERVAL_S

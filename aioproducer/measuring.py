@@ -1,4 +1,4 @@
-"""What a producer tells of itself: health, metrics, statistics, its id as a source of telemetry.
+"""The producer's own state: health, metrics, statistics, its id as a source of telemetry.
 
 Owns: these calls of `Producer`, and the registry of the application's own metrics. Not here:
 how anything is counted; `runtime` does.
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class MeasuringCalls(Life):
-    """The part of `Producer` that looks."""
+    """The part of `Producer` with its health and metrics."""
 
     _own_metrics: MetricsRegistry | None = None
 
     def health(self) -> Health:
-        """What works right now; see `Health`. Needs no loop and never waits."""
+        """Return what works right now; see `Health`. Needs no loop and never waits."""
         from aioproducer.runtime.health import health
 
         return health(self._engine, self._state_name)
@@ -90,7 +90,7 @@ class MeasuringCalls(Life):
 
     @property
     def _registry(self) -> MetricsRegistry:
-        # Made when first used: a producer nobody measures shall not import what measures.
+        # Made when first used: a producer without a metrics reader does not import the registry.
         if self._own_metrics is None:
             from aioproducer.runtime.metrics import MetricsRegistry
 

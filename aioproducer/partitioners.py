@@ -1,7 +1,7 @@
 """Partitioners: how a record without an explicit partition gets one.
 
 Owns: the `Partitioner` protocol for users, the built-in ones and their names in the `partitioner`
-option. Not here: the accumulator; what "sticky" means (returning None asks for it).
+option. Not here: the accumulator; the meaning of "sticky" (a partitioner asks for it by None).
 Invariants: the same key goes to the same partition as in the Java client (`murmur2`) or in
 librdkafka (`consistent`) as long as the number of partitions stays the same; a partitioner without
 keys prefers partitions that have a leader.
@@ -49,7 +49,7 @@ PartitionFunction = Callable[[str, bytes | None, bytes | None, "TopicMetadata"],
 
 @runtime_checkable
 class Partitioner(Protocol):
-    """What a user-written partitioner looks like; a plain function of the same form will do too.
+    """The protocol of a user-written partitioner; a plain function of the same form will do too.
 
     It may have a `close()`, which is called as that of a `Serializer`.
     """

@@ -1,4 +1,4 @@
-"""Producer: what a user touches.
+"""Producer: the class that applications use.
 
 Owns: sending one record, through serializers and interceptors. Not here: batches, requests,
 connections; `runtime` does the work.
@@ -58,7 +58,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
         ...     metadata = await delivery
     """
 
-    __slots__ = ("_lane",)  # of all attributes: native code looks there
+    __slots__ = ("_lane",)  # of all attributes: native code reads this one
 
     @hides_arguments
     def __init__(self, config: ConfigInput = None, /, **options: Unpack[ProducerOptions]) -> None:
@@ -83,7 +83,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
 
         Awaiting `send` is the back-pressure: it waits, at most `max_block_ms`, for the topic's
         metadata (not before a cluster that `start(wait=False)` connects to has answered) and for
-        room in `buffer_memory`. Await the `Delivery` for the outcome; with
+        space in `buffer_memory`. Await the `Delivery` for the outcome; with
         `producer_type="sync"` this is done here, so that a failed delivery raises.
 
         Args:
@@ -97,7 +97,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
         Raises:
             MetadataTimeoutError: the topic or partition did not appear in time.
             BufferExhaustedError: no memory became free in time.
-            BufferFullError: there is no room, and `enqueue_timeout_ms` is 0.
+            BufferFullError: the buffer is full, and `enqueue_timeout_ms` is 0.
             RecordTooLargeError: larger than `max_request_size` or `buffer_memory`.
             SerializationError: a serializer failed, or the types cannot be sent.
             IllegalStateError: not started, closed, another loop's, or after `fork()`; outside a
@@ -206,7 +206,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
         """
         return self._usable().purge(queued=queued, in_flight=in_flight)
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- inspection ------------------------------------------------------------------------------
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Return the topic's partitions, waiting at most `max_block_ms` for its metadata."""

@@ -1,4 +1,4 @@
-"""What a client of an application is told when Kafka cannot take its record.
+"""The response to a client of an application when Kafka cannot take its record.
 
 Owns: which errors are answers to a request and with which status. Not here: web frameworks,
 what applications send.
@@ -12,12 +12,12 @@ what applications send.
 | a time limit that ended because a topic does not exist, or another lasting mistake | 500 | |
 | the cluster cannot be reached: credentials, TLS, another service than Kafka | 500 | |
 
-Any other error is the application's or the operator's to look at. So is a `SerializationError`
-for a mistake of the application: a value that is no bytes and has no serializer, headers that are
-none, a serializer that raises something else (`TypeError`, `KeyError`) or returns no bytes.
+Any other error is for the application or the operator. So is a `SerializationError` for a mistake
+of the application: a value that is no bytes and has no serializer, headers that are none, a
+serializer that raises something else (`TypeError`, `KeyError`) or returns no bytes.
 
 Invariant: a refusal names neither brokers nor topics; it says whether the record may have been
-written all the same, so that a client knows whether repeating it may double it.
+written all the same, so that a client can decide whether to repeat it.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ _LASTING = (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-"""What no amount of waiting changes: somebody has to correct the application or the cluster."""
+"""Errors that waiting does not change: the application or the cluster has to be corrected."""
 
 _OF_VALUES = (ValueError, ArithmeticError, RecursionError)
-"""What a serializer raises for a value that it cannot write."""
+"""Errors of a serializer for a value that it cannot write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An error as a client is told of it.
+    """The form of an error for a client.
 
     `persistence` says whether the record may have been written; `retry_after_s` is None where a
-    repetition is in vain.
+    retry is useless.
     """
 
     status: int
@@ -104,12 +104,12 @@ class Refusal:
         return {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
 
     def body(self) -> dict[str, str]:
-        """What a client reads, over HTTP or a WebSocket."""
+        """Return the body for a client, over HTTP or a WebSocket."""
         return {"detail": self.detail, "persistence": self.persistence.value}
 
 
 def _is_operators(error: SerializationError) -> bool:
-    """Whether the event is not to blame: schemas, credentials, how the serializer is used.
+    """Return whether the cause is not the event: schemas, credentials, use of the serializer.
 
     Python has some exceptions for values that do not fit; any other one of a serializer is a defect
     of it, or of what the application gave it.
@@ -123,7 +123,7 @@ def _is_operators(error: SerializationError) -> bool:
 
 
 def _is_misconfiguration(error: KafkaError) -> bool:
-    """Return whether a wait reached its bound, or the cluster is out of reach, for what lasts.
+    """Return whether a wait reached its bound, or the cluster is out of reach, for a lasting cause.
 
     The same without a wait is `None` as before: an error of the application.
     """

@@ -1,10 +1,10 @@
-"""How far a source was read, kept by Kafka in the same transaction as what was made of it.
+"""The position of a source, kept by Kafka in the same transaction as the records made from it.
 
-Owns: where such a position lives and in which order it is used. Not here: sources, requests.
+Owns: where such a position is kept and in which order it is used. Not here: sources, requests.
 
     start the producer   fences a predecessor of the same transactional id, ends its transaction
-    read                 the position; nobody else can change it any more
-    in each transaction  send what was read, then write the position behind it
+    read                 the position; no other producer can change it any more
+    in each transaction  send what was read, then write the position after it
 
 Read before the producer was initialized, it could be moved by a predecessor that still commits.
 """
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 class SourcePosition:
     """Exactly once from a source that can be read again from a position.
 
-    A reader that crashes goes on at its last committed position: what was sent behind it was never
+    A reader that crashes resumes at its last committed position: what was sent after it was never
     visible to read_committed consumers. This holds while
 
     - one producer at a time has the transactional id that belongs to this position;
-    - the source gives the same rows behind a position again;
+    - the source gives the same rows after a position again;
     - the group's offsets are not deleted: brokers do so with the topic, and
       `offsets.retention.minutes` (7 days) after the last commit.
 

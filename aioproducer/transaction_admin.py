@@ -1,11 +1,11 @@
 """Transactions seen from outside: ending prepared and orphaned ones, positions of groups.
 
-Owns: the calls that need no producer, and what an answer means to their caller. Not here:
-requests, connections; `runtime.coordinator_client` asks.
+Owns: the calls that need no producer, and the meaning of a response for their caller. Not here:
+requests, connections; `runtime.coordinator_client` has them.
 
 Invariants
 - A transaction is ended by producer id and epoch: never one that was begun later.
-- What cannot be told is an error, never a success.
+- An outcome that cannot be determined is an error, never a success.
 - Every call may be repeated, from any process.
 """
 
@@ -52,7 +52,7 @@ _NOT_OURS_ANY_MORE = (
 
 
 class TransactionAdmin:
-    """Ends transactions and reads positions, over connections of its own.
+    """Ends transactions and reads positions, over its own connections.
 
     Args:
         config: a ready `ProducerConfig` or a mapping of properties, of which the connection, the
@@ -95,14 +95,14 @@ class TransactionAdmin:
     async def finish(self, prepared: PreparedTransaction, *, commit: bool) -> None:
         """Commit or abort a prepared transaction; return once that is decided for good.
 
-        To repeat it is safe: the same end is a success as long as the coordinator can tell, which
-        it can until the transactional id is used again. Takes `max_block_ms` at most, and as long
-        again to learn what became of a transaction whose end is refused.
+        To repeat it is safe: the same end is a success as long as the coordinator has the outcome,
+        which it keeps until the transactional id is used again. Takes `max_block_ms` at most, and
+        as long again to learn the state of a transaction whose end is refused.
 
         Raises:
             PreparedTransactionEndedError: it has ended the other way; most likely the broker
                 aborted it after `transaction_timeout_ms`, so that nothing of it is visible.
-            PreparedTransactionUnknownError: the transactional id was used again, or forgotten; in
+            PreparedTransactionUnknownError: the transactional id was used again, or expired; in
                 transactions of version 1 (KIP-98) also after `transaction_timeout_ms`.
             AuthorizationError: the principal may not use the transactional id.
             KafkaError: the coordinator refuses, and says that the transaction is open still.
@@ -128,7 +128,7 @@ class TransactionAdmin:
     # -- any transaction -------------------------------------------------------------------------
 
     async def describe(self, transactional_id: str) -> TransactionDescription | None:
-        """What the coordinator knows of a transactional id; None for nothing (Kafka 3.0)."""
+        """Return the coordinator's state of a transactional id; None for none (Kafka 3.0)."""
         return await self._asks().ask(questions.describe(transactional_id))
 
     async def open_transactions(
@@ -152,7 +152,7 @@ class TransactionAdmin:
         keep: Collection[str] = (),
         older_than_ms: int | None = None,
     ) -> list[TransactionDescription]:
-        """Abort open transactions that nobody will end, and shuts out their producers.
+        """Abort open transactions that no producer will end, and fence their producers.
 
         Until the broker's timeout they would hold up read_committed consumers.
 
@@ -165,7 +165,7 @@ class TransactionAdmin:
             The transactions that were open and are aborted now.
         """
         if not prefix:
-            raise ValueError("an empty prefix would abort everybody's transactions")
+            raise ValueError("an empty prefix would abort the transactions of all producers")
         found = await self.open_transactions(prefix, older_than_ms=older_than_ms)
         wanted = [each for each in found if each.transactional_id not in keep]
         return [each for each in wanted if await self._aborted(each)]
@@ -228,7 +228,7 @@ def _refusal(
         case Fate.ABORTED:
             return PreparedTransactionEndedError(
                 f"{name} cannot be committed: it was aborted, nothing of it is visible",
-                advice="Do its work again; if nobody aborted it, it took longer than "
+                advice="Do its work again; unless it was aborted on purpose, it took longer than "
                 "transaction_timeout_ms.",
             )
         case _:

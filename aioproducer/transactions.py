@@ -1,7 +1,7 @@
 """Transactions as users see them: the calls, the `async with` block, consumers' positions.
 
-Owns: argument checks, reading group metadata off other clients' consumers, what leaving the block
-does. Not here: coordinators, requests; `runtime` does the work.
+Owns: argument checks, reading group metadata off other clients' consumers, the end of the block.
+Not here: coordinators, requests; `runtime` does the work.
 
 Leaving an `async with producer.transaction()` block
 
@@ -10,7 +10,7 @@ Leaving an `async with producer.transaction()` block
     by an exception, a cancellation abort, at most `max_block_ms`; the exception goes on,
                                     with a note if the abort failed
     cancelled, or out of time,      the exception goes on, and so does the commit: only
-    during that commit              `commit_transaction()` tells how it ended, also after `close()`
+    during that commit              `commit_transaction()` has its outcome, also after `close()`
     after commit, abort or prepare  nothing
 """
 
@@ -58,7 +58,7 @@ class TransactionalCalls(Life):
     async def init_transactions(self) -> None:
         """Get ready for transactions and fence older producers of the same transactional id.
 
-        `start()` does this unless told otherwise. Transactions such a producer left open are
+        `start()` does this by default. Transactions such a producer left open are
         aborted.
 
         Raises:
@@ -92,7 +92,7 @@ class TransactionalCalls(Life):
         The broker sets one limit: `transaction_timeout_ms` after its first record it aborts the
         transaction, prepared or not (its own `transaction.max.timeout.ms`, 15 minutes by default,
         bounds that option). Initializing another producer of the same transactional id aborts it
-        as well, and so may an older one that was replaced but has not been told so yet. Until it
+        as well, and so may an older one that was replaced but has not been notified yet. Until it
         is ended, read_committed consumers wait at its records.
 
         Raises:
@@ -110,7 +110,8 @@ class TransactionalCalls(Life):
             TransactionAbortableError: some record or offset failed, awaited or not: nothing of the
                 transaction will be visible. Abort it, then do its work again.
             KafkaTimeoutError: no outcome within `max_block_ms`. It may commit yet: calling
-                `commit_transaction()` again tells, also while and after the producer is closed.
+                `commit_transaction()` again returns it, also while and after the producer is
+                closed.
             CommitOutcomeUnknownError: the producer came to its end, by `close(0)` or an error,
                 after the coordinator was asked to commit and before it answered.
             ProducerClosedError, ProducerFencedError, FatalTransactionError, ProducerFailedError:
@@ -170,7 +171,7 @@ class TransactionalCalls(Life):
         return await transactions.begin()
 
     def _committing(self) -> TransactionTask:
-        """What commits; where a commit has an outcome to tell, after the producer's end as well."""
+        """Return the transactions for a commit; after the producer's end if one has an outcome."""
         task = self._transaction_task
         if task is None or not task.manager.has_commit_to_tell or self._state is State.FORKED:
             return self._transactions()
@@ -179,7 +180,7 @@ class TransactionalCalls(Life):
 
     @property
     def _transaction_task(self) -> TransactionTask | None:
-        """What does the work, whatever state the producer is in."""
+        """The transactions, in any state of the producer."""
         return None if self._engine is None else self._engine.transactions
 
     def _transactions(self) -> TransactionTask:
@@ -233,7 +234,8 @@ class Transaction:
         """Return whether the producer is at its end and nothing is left to do for this transaction.
 
         Raises:
-            KafkaError: the transaction is not committed, or nobody knows; see `commit_transaction`.
+            KafkaError: the transaction is not committed, or its outcome is unknown; see
+                `commit_transaction`.
         """
         task = self._producer._transaction_task
         if self._is_over:
@@ -256,7 +258,7 @@ class Transaction:
             )
 
     def _check_current(self) -> None:
-        """What is left of one transaction must not act on the next."""
+        """Raise if this transaction is no longer the open one."""
         if self._number != self._producer._transactions().manager.number:
             raise IllegalStateError("this transaction has ended, or has not begun")
 
@@ -337,7 +339,7 @@ def group_metadata_of(source: GroupInput) -> ConsumerGroupMetadata:
     coordinator = getattr(source, "_coordinator", None)
     group_id = getattr(coordinator, "group_id", None)
     if not isinstance(group_id, str):
-        raise TypeError(f"{type(source).__name__} does not tell a consumer group")
+        raise TypeError(f"{type(source).__name__} has no metadata of a consumer group")
     return ConsumerGroupMetadata(
         group_id,
         getattr(coordinator, "generation", -1),

@@ -1,4 +1,4 @@
-"""Plain value types shared by every room and by users.
+"""Plain value types shared by every package and by users.
 
 Owns: names and shapes. Not here: anything else of the package.
 """
@@ -40,7 +40,7 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """What the cluster metadata says about one partition; `leader` is None while it has none."""
+    """The cluster metadata of one partition; `leader` is None while it has none."""
 
     topic: str
     partition: int
@@ -67,14 +67,14 @@ class Record:
 
 
 class TimestampType(Enum):
-    """Who set a record's timestamp: the client (`CREATE_TIME`) or the broker (KIP-32)."""
+    """The origin of a record's timestamp: the client (`CREATE_TIME`) or the broker (KIP-32)."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class Persistence(Enum):
-    """Whether a failed record may stand in the broker's log."""
+    """The persistence of a failed record: whether it may be in the broker's log."""
 
     NOT_PERSISTED = "not persisted"
     POSSIBLY_PERSISTED = "possibly persisted"
@@ -82,7 +82,7 @@ class Persistence(Enum):
 
 
 class RecordMetadata(NamedTuple):
-    """Where an acknowledged record stands.
+    """The position of an acknowledged record.
 
     `offset` is None where the broker gives none (`acks=0`, a duplicate sequence). `timestamp_ms`
     is the record's own timestamp, or the broker's on a LogAppendTime topic. Sizes are serialized
@@ -117,9 +117,9 @@ class OffsetAndMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadata:
-    """Who commits offsets: a group and, so that zombies are fenced, one of its members (KIP-447).
+    """The committer of offsets: a group and, to fence zombies, one of its members (KIP-447).
 
-    With only a `group_id` the broker cannot tell a member that was expelled from the current one.
+    With only a `group_id` the broker cannot distinguish an expelled member from the current one.
     """
 
     group_id: str
@@ -139,7 +139,7 @@ class ConsumerGroupMetadata:
 
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
-    """An open transaction whose records are all written; whoever holds this can end it.
+    """An open transaction whose records are all written; any process that holds this can end it.
 
     It names nothing secret and no broker, pickles, and goes through JSON (`as_dict`, `from_dict`).
 
@@ -169,7 +169,7 @@ class PreparedTransaction:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """What `as_dict` gave.
+        """Return the transaction from the result of `as_dict`.
 
         Raises:
             TypeError, ValueError: these are not its fields.
@@ -179,7 +179,7 @@ class PreparedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """What a coordinator says of a transactional id (KIP-664).
+    """A coordinator's state of a transactional id (KIP-664).
 
     Attributes:
         transactional_id: the id.
@@ -226,8 +226,8 @@ class OAuthToken(Unpicklable):
 
     Attributes:
         value: The token itself.
-        expires_at: Its end in seconds since the epoch; None if nobody knows, and then it is
-            fetched anew for each authentication.
+        expires_at: Its end in seconds since the epoch; None if unknown, and then it is fetched
+            anew for each authentication.
         extensions: SASL extensions to send with it (KIP-342).
     """
 
@@ -237,7 +237,7 @@ class OAuthToken(Unpicklable):
 
 
 class StreamOpener(Protocol):
-    """How connections are opened, as the option `dialer`: any async function of this form.
+    """The protocol of the option `dialer`, which opens connections: an async function like this.
 
     It is called for every connection, cancelled when the setup timeout is reached, and called
     again after the usual backoff when it raised; whatever it raises counts as a failed connection,

@@ -1,4 +1,4 @@
-"""The producer for synchronous callers: one event loop in a daemon thread of its own.
+"""The producer for synchronous callers: one event loop in a separate daemon thread.
 
     from aioproducer.blocking import Producer
 

@@ -4,7 +4,7 @@ Owns: waiting for a delivery outside its loop, callbacks, records that were refu
 been handed over. Not here: how records are handed over.
 
 Invariants
-- Making one costs one small object; a lock is made for those that somebody waits for.
+- Making one costs one small object; a lock is made only if a thread waits.
 - `_delivery` is set once, in the loop's thread; `_watchers` are attached there, after that.
 - A wait ends with the outcome, its timeout, a fork, or the end of the loop's thread: never later.
 """
@@ -53,7 +53,7 @@ class DeliveryHandle:
 
         Raises:
             ValueError: the timeout is negative or NaN.
-            KafkaError: the delivery failed; the error tells whether it may have been written.
+            KafkaError: the delivery failed; the error says whether it may have been written.
             TimeoutError: the timeout ended first; the record goes on.
             IllegalStateError: called in a callback, which runs where the outcome would come from.
             ForkedError: in a child process, of a record its parent has handed over.
@@ -127,8 +127,8 @@ class DeliveryHandle:
             if self._watchers is None:
                 self._watchers = []
             self._watchers.append(watcher)
-        # `hand_over` sets one and looks at the other, here it is the other way round: one of the
-        # two sees both.
+        # `hand_over` sets one and then reads the other, here it is the other way round: one of
+        # the two sees both.
         if self._delivery is not None and not self._thread.post(self._attach):
             self._attach()
 
@@ -151,7 +151,7 @@ Post = Callable[[Callable[[], object]], bool]
 
 
 class RefusedGroup:
-    """The records of one partition that were refused together; reported once if nobody looks."""
+    """The records of one partition that were refused together; reported once if not retrieved."""
 
     def __init__(self, where: TopicPartition, report: UnretrievedFailures, post: Post) -> None:
         self.count: int = 0
@@ -174,7 +174,7 @@ class RefusedGroup:
 
 
 class Refused:
-    """What stands for the `Delivery` of a record that was not accepted after all."""
+    """The substitute for the `Delivery` of a record that was not accepted after all."""
 
     __slots__ = ("_error", "_group", "_seen")
 

@@ -1,10 +1,10 @@
 """The part of the blocking producer that runs in the loop.
 
-Owns: the asynchronous producer, the intake in front of it, the order between the two. Not
-here: who waits for what.
+Owns: the asynchronous producer, the intake in front of it, the order between the two. Not here:
+waiting threads.
 
 Invariants
-- Everything here runs in the loop's thread; what other threads look at is set before they may look.
+- Everything here runs in the loop's thread; what other threads read is set before they may read it.
 - A call takes effect after the records handed over before it.
 """
 

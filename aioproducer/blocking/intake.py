@@ -1,15 +1,15 @@
 """The hand-over: records from any thread into the producer's lanes.
 
-Owns: the bounded list that threads fill and the loop takes as a whole, who waits for room in it,
-what becomes of a record that is refused after it was taken. Not here: how a record is checked
-or batched.
+Owns: the bounded list that threads fill and the loop takes as a whole, the threads that wait for
+space in it, the outcome of a record that is refused after it was taken. Not here: how a record is
+checked or batched.
 
 Invariants
-- A thread's records are appended in the order of its calls; threads that wait for room are served
-  first come, first served, and nobody overtakes them.
-- One wake-up of the loop takes everything there is. At most `_MAX_RECORDS` and `_MAX_BYTES` stand
-  here, and as many again in the loop's hands, whatever the producer has to wait for.
-- Every record taken ends in a delivery or a refusal. A refusal nobody looks at is reported.
+- A thread's records are appended in the order of its calls; threads that wait for space are served
+  first come, first served.
+- One wake-up of the loop takes everything there is. At most `_MAX_RECORDS` and `_MAX_BYTES` are
+  queued here, and as many again in the loop, whatever the producer has to wait for.
+- Every record taken ends in a delivery or a refusal. A refusal that is not retrieved is reported.
 - An exception at any point of `put`, such as KeyboardInterrupt, leaves at worst a record that is
   sent although its caller got no handle, or a wake-up too many.
 - What was taken waits for memory as long as a delivery may take, `delivery_timeout_ms` from the
@@ -52,7 +52,7 @@ Entry = tuple[DeliveryHandle, str, bytes | None, bytes | None, HeaderPairs, int 
 
 
 class _Waiter:
-    """A thread that waits for room; `answered` when its entry was taken, or the intake closed."""
+    """A thread that waits for space; `answered` when its entry was taken, or the intake closed."""
 
     __slots__ = ("answered", "entry", "size")
 
@@ -94,11 +94,11 @@ class Intake:
     # -- any thread ------------------------------------------------------------------------------
 
     def put(self, entry: Entry, size: int) -> None:
-        """Hand a record over, waiting at most `max_block_ms` for room.
+        """Hand a record over; wait at most `max_block_ms` for space.
 
         Raises:
             BufferExhaustedError: there was none in time.
-            BufferFullError: there is none, and this is the loop's own thread.
+            BufferFullError: there is none, and this is the loop's thread.
             ProducerClosedError: the producer was closed.
         """
         with self._thread.lock:
@@ -170,7 +170,7 @@ class Intake:
             return len(self._pending) + sum(not entry[0].is_handed_over for entry in self._in_hand)
 
     def refuse_new(self) -> None:
-        """Nothing is taken any more; threads that wait are told so."""
+        """Take nothing any more; wake threads that wait."""
         with self._thread.lock:
             self._closed = True
             for waiter in self._waiters:
@@ -200,7 +200,7 @@ class Intake:
                     future.set_result(None)
 
     def _take(self) -> None:
-        """Take all there is, and lets those who wait into the room it leaves."""
+        """Take all there is, and let waiting threads use the freed space."""
         with self._thread.lock:
             self._more.clear()
             self._in_hand, self._pending = self._pending, []
@@ -226,7 +226,7 @@ class Intake:
                     )
             except KafkaError as error:
                 outcome = self._refuse(topic, partition, error)
-            except Exception as error:  # of a partitioner: one record's, not everybody's
+            except Exception as error:  # of a partitioner: it concerns one record
                 failure = KafkaError(f"the record could not be appended: {error!r}", topic=topic)
                 outcome = self._refuse(topic, partition, failure)
             handle.hand_over(outcome)
@@ -258,7 +258,8 @@ class Intake:
     def _refuse(self, topic: str, partition: int | None, error: KafkaError) -> Refused:
         transactions = self._engine.transactions
         if transactions is not None and not isinstance(error, (*LOSSES, IllegalStateError)):
-            # Those the appender has told of; no transaction may commit without any other either.
+            # Those that the appender has reported; no transaction may commit without any other
+            # either.
             transactions.on_send_refused(transactions.manager.number, error)
         error.__traceback__ = None  # its frames would keep everything that is in hand
         where = TopicPartition(topic, -1 if partition is None else partition)

@@ -1,4 +1,4 @@
-"""What leaving a `with` block does."""
+"""The end of a `with` block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The producers that live in this process: what a fork and the interpreter's exit do to them.
+"""The running producers of this process; they are closed at its exit, and dropped after a fork.
 
 Owns: the list of those that were started and not closed. Not here: how one is closed.
 
@@ -17,7 +17,7 @@ from typing import Protocol
 
 
 class Living(Protocol):
-    """What is kept here."""
+    """An object in the list."""
 
     @property
     def exit_timeout(self) -> float:

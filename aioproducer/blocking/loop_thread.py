@@ -4,7 +4,7 @@ Owns: the thread, its start and end, how other threads call coroutines in it, th
 waiting where that would never end. Not here: records.
 
 Invariants
-- Every wait looks every `_LOOK_S` whether the thread still lives: a loop that died hangs nobody.
+- Every wait checks every `_LOOK_S` whether the thread still runs: a dead loop blocks no caller.
 - `lock` can be taken again by its owner, since a signal handler may send in the middle of a send.
 - An interrupted wait cancels its coroutine, unless the call says that it must go on.
 """
@@ -89,7 +89,7 @@ class LoopThread:
         """Run a coroutine in the loop and wait for its end.
 
         Args:
-            work: has time limits of its own.
+            work: has its time limits.
             goes_on: whether it runs to its end when the wait is interrupted.
             beside: what this thread does meanwhile.
             on_end: called as soon as the coroutine has ended.
@@ -135,7 +135,7 @@ class LoopThread:
             work.close()
 
     def wait(self, waiting: Callable[[float], bool], timeout: float | None) -> bool:
-        """Wait once with `waiting(seconds)`, at most until it is time to look around."""
+        """Wait once with `waiting(seconds)`, at most until the next check."""
         return waiting(_LOOK_S if timeout is None else max(0.0, min(timeout, _LOOK_S)))
 
     def check_alive(self) -> None:

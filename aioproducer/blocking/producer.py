@@ -1,7 +1,7 @@
 """Producer for synchronous callers.
 
-Owns: the public calls, the checks that let a mistake be raised by the call that made it, the life
-of the thread, fork and the interpreter's exit. Not here: batches, requests, connections.
+Owns: the public calls, the checks that let a mistake be raised by the call that made it, the
+thread's lifetime, fork and the interpreter's exit. Not here: batches, requests, connections.
 
     new --start()--> running --close()--> closed
 
@@ -66,7 +66,7 @@ class _State(Enum):
 
 
 class Producer(ClosedOnLeaving, TransactionalCalls):
-    """A Kafka producer for threads: `aioproducer.Producer` in a loop and a thread of its own.
+    """A Kafka producer for threads: `aioproducer.Producer` in a separate loop and thread.
 
     Use it from any number of threads, as a context manager or with `start()` and `close()`. One
     that is not closed is closed when it is collected (with a `ResourceWarning`), or at the
@@ -127,7 +127,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
 
     @property
     def event_loop(self) -> None:
-        """None: whoever reads metrics need not care for the loop, the calls do."""
+        """None: metrics readers need not care for the loop, the calls do."""
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
     def close(self, timeout: float | None = None) -> None:
         """Deliver what was handed over, then release everything; safe to call again.
 
-        An open transaction is aborted, unless it is prepared. A `send()` that waits for room
+        An open transaction is aborted, unless it is prepared. A `send()` that waits for memory
         meanwhile raises `ProducerClosedError`.
 
         Args:
@@ -220,8 +220,8 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         """Hand a record over; return before it is sent.
 
         Waits, at most `max_block_ms`, when `buffer_memory` is used up, and for the metadata of a
-        new topic. Records of one thread keep their order per partition. Ask the handle for the
-        outcome; a failure nobody asks for is logged and passed to `on_delivery_error`. With
+        new topic. Records of one thread keep their order per partition. The handle has the outcome;
+        a failure that is not retrieved is logged and passed to `on_delivery_error`. With
         `producer_type="sync"` the outcome is waited for here.
 
         Args:
@@ -236,7 +236,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
             MetadataTimeoutError: the topic or partition did not appear in time.
             BufferExhaustedError: no memory became free in time.
             WouldBlockError: in a callback, where nothing can wait.
-            BufferFullError: there is no room, and `enqueue_timeout_ms` is 0.
+            BufferFullError: the buffer is full, and `enqueue_timeout_ms` is 0.
             RecordTooLargeError: larger than `max_request_size` or `buffer_memory`.
             SerializationError: a serializer failed, or the types cannot be sent.
             IllegalStateError: not started, closed or after `fork()`; outside a transaction
@@ -371,7 +371,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
 
         return self.run(purge)
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- inspection ------------------------------------------------------------------------------
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Return the topic's partitions, waiting at most `max_block_ms` for its metadata."""
@@ -382,7 +382,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         self.run(lambda: self._producer.warm_up(topics))
 
     def health(self) -> Health:
-        """What works right now; see `aioproducer.Producer.health`."""
+        """Return what works right now; see `aioproducer.Producer.health`."""
         return self._look(self._producer.health)
 
     def metrics(self) -> Mapping[str, float]:
@@ -412,14 +412,14 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a call of the asynchronous producer in its loop, after what was handed over.
 
-        For what this class does not offer; `work` must have a time limit of its own.
+        For what this class does not offer; `work` must have a time limit.
         """
         return self._thread.call(self._usable().in_order(work))
 
     # -- private ---------------------------------------------------------------------------------
 
     def _usable(self) -> Inside:
-        """Raise what a call must raise now; thread-safe, since it only looks."""
+        """Raise what a call must raise now; thread-safe, since it only reads."""
         if self._state is not _State.RUNNING or self._started is None:
             self._refuse()
         inside = self._started.inside
@@ -485,7 +485,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         return handle
 
     def _send_seen(self, inside: Inside, record: tuple[Any, ...]) -> DeliveryHandle:
-        """Interceptors live in the loop: so do the records they see, one by one."""
+        """Interceptors run in the loop: so do the records they see, one by one."""
         if self._thread.is_here:
             raise WouldBlockError("a callback cannot wait for the interceptors")
         handle = DeliveryHandle(self._thread)

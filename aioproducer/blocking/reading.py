@@ -45,7 +45,7 @@ class BlockReader:
         self._thread.post(lambda: self._blocks.put_nowait(end))
 
     def end(self) -> None:
-        """Nobody sends any more."""
+        """No caller sends any more."""
         self._ended = True
         self._room.release()
 

@@ -18,7 +18,7 @@ _JOIN_S = 5.0
 
 
 class Closing(Protocol):
-    """What runs in the thread."""
+    """The objects in the thread."""
 
     async def close(self, timeout: float | None) -> None:
         """Deliver what was handed over, at most for `timeout` seconds, and release everything."""
@@ -31,7 +31,7 @@ class Started(Generic[AnyInside]):
     """See the module; it is in `lives.live` until it has ended.
 
     Attributes:
-        inside: what runs in the thread.
+        inside: the part in the thread.
         exit_timeout: seconds that deliveries may take at the interpreter's exit.
     """
 

@@ -46,7 +46,7 @@ class TransactionalCalls:
     def commit_transaction(self) -> None:
         """Send what is left without lingering, wait for every record, and commits.
 
-        Called again it tells how an earlier call has ended, also while and after the producer is
+        Called again it has the outcome of the earlier call, also while and after the producer is
         closed.
         """
         task = self._producer._transaction_task

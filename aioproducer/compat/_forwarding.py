@@ -27,7 +27,7 @@ def forwarded(name: str, here: str, package: str, distribution: str) -> Any:
         if error.name != package.partition(".")[0]:
             raise
         raise ImportError(
-            f"{here} has no {name!r} of its own, and {distribution} is not installed; "
+            f"{here} has no {name!r} itself, and {distribution} is not installed; "
             f"install {distribution} to use its {name!r}"
         ) from error
     if not hasattr(module, name):

@@ -1,6 +1,6 @@
 """Classes that are ours and another client's at once.
 
-Handlers and checks such as `except kafka.errors.KafkaError` can only stand in a program that has
+Handlers and checks such as `except kafka.errors.KafkaError` only exist in a program that has
 imported that client, so its class is looked up when an object is made. Nothing is imported here.
 """
 

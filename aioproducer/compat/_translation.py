@@ -23,7 +23,7 @@ def root_of(error: ours.KafkaError) -> ours.KafkaError:
 
 
 class Translation(NamedTuple):
-    """Which error of a client stands for which of ours.
+    """A mapping of our errors to those of a client.
 
     Attributes:
         rows: Our classes with theirs; the first row that fits counts.

@@ -102,9 +102,9 @@ class DeadLetterFile:
 
 
 def _opened(path: Path) -> int:
-    """The descriptor of the file, which is made if there is none.
+    """Return the descriptor of the file, which is made if there is none.
 
-    Rows may be confidential: a new file is for its owner alone. Where everybody may make files, as
+    Rows may be confidential: a new file is for its owner alone. Where all users may make files, as
     in `/tmp`, another user may have made this one, or a link of this name.
 
     Raises:
@@ -116,8 +116,8 @@ def _opened(path: Path) -> int:
     if others_write and stat.S_ISREG(status.st_mode) and status.st_uid != os.geteuid():
         os.close(descriptor)
         raise DeadLetterError(
-            f"{path} belongs to another user, in a directory where everybody may write",
-            advice="name a file in a directory of your own for the dead letters",
+            f"{path} belongs to another user, in a directory where all users may write",
+            advice="name a file in a directory of yours for the dead letters",
         )
     return descriptor
 

@@ -1,10 +1,10 @@
-"""What a metric is: its name as Java's client gives it, its kind, its value, now or at any time.
+"""A metric: its name as Java's client has it, its kind, its value, now or at any time.
 
 Owns: the shapes that producers hand out (`Producer.all_metrics`, `metric_reporters`) and take from
 applications (`Producer.register_metric`, KIP-1076), and the name a metric has in OpenTelemetry
-(KIP-714). Not here: how anything is counted, who exports it. `sampling` has the arithmetic;
-`reporters` what is told of metrics as they come and go; `prometheus` and `opentelemetry` are
-exporters, imported by those who use them.
+(KIP-714). Not here: how anything is counted, exporters. `sampling` has the arithmetic; `reporters`
+the callbacks for metrics as they come and go; `prometheus` and `opentelemetry` are exporters,
+imported only when used.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ __all__ = ["ApplicationMetric", "LiveMetric", "Metric", "MetricKind"]
 
 
 class MetricKind(Enum):
-    """Whether a metric goes up and down, or only up."""
+    """The kind of a metric: one that goes up and down, or only up."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
 
 
 class Metric(NamedTuple):
-    """One metric and its value when it was asked for.
+    """One metric and its value at the time of the call.
 
-    `name` and `group` are Java's (`record-send-total` of `producer-metrics`); `tags` tell the
-    metrics of several brokers or topics apart.
+    `name` and `group` are Java's (`record-send-total` of `producer-metrics`); `tags` distinguish
+    the metrics of several brokers or topics.
     """
 
     name: str
@@ -61,7 +61,7 @@ class LiveMetric:
 
     @property
     def identity(self) -> tuple[str, str, tuple[tuple[str, str], ...]]:
-        """What tells it from other metrics."""
+        """The metric's identity."""
         return self.group, self.name, tuple(sorted(self.tags.items()))
 
     def measured(self) -> Metric:

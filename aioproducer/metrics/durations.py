@@ -1,4 +1,4 @@
-"""How long things took: counts by duration, of which percentiles are made.
+"""Durations: counts by length, from which percentiles are computed.
 
 Owns: the buckets. Not here: what is measured, clocks.
 
@@ -29,11 +29,11 @@ class DurationCounts(NamedTuple):
 
     @property
     def total(self) -> int:
-        """How many were measured."""
+        """The number of measurements."""
         return sum(self.counts)
 
     def since(self, earlier: DurationCounts) -> DurationCounts:
-        """What was added after an earlier snapshot of the same durations."""
+        """Return what was added after an earlier snapshot of the same durations."""
         pairs = zip(self.counts, earlier.counts, strict=True)
         return DurationCounts(tuple(now - then for now, then in pairs))
 

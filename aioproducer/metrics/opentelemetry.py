@@ -115,7 +115,7 @@ class TracingInterceptor:
 
     def _remember(self, mark: bytes, span: Span) -> None:
         if len(self._open) >= _MOST_OPEN:
-            # Somebody behind us takes our headers away: their records cannot be told apart.
+            # A later interceptor removes our headers: their records cannot be distinguished.
             self._open.pop(next(iter(self._open))).end()
         self._open[mark] = span
 

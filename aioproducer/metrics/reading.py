@@ -1,4 +1,4 @@
-"""Reads a producer's metrics from whatever thread an exporter runs in.
+"""Reads a producer's metrics from the thread of an exporter.
 
 Owns: the hop into the producer's event loop, and its bound. Not here: any exporter.
 
@@ -21,11 +21,11 @@ PATIENCE_S = 5.0
 
 
 class Measured(Protocol):
-    """What an exporter needs of a producer."""
+    """The part of a producer that an exporter needs."""
 
     @property
     def client_id(self) -> str:
-        """The name that tells its metrics from those of other producers."""
+        """The producer's name, by which its metrics differ from others'."""
         ...
 
     def all_metrics(self) -> Sequence[Metric]:
@@ -34,7 +34,7 @@ class Measured(Protocol):
 
     @property
     def event_loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop it lives in, None before the start."""
+        """The producer's loop, None before the start."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Metrics reporters: objects that are told which metrics there are, as they come and go.
+"""Metrics reporters: objects with callbacks for metrics, as they come and go.
 
 Owns: the protocol for users (Java: `MetricsReporter`), and making reporters of their names. Not
 here: when they are called; `runtime.reporting` does.
@@ -73,7 +73,7 @@ def reporters_of(given: Iterable[object]) -> tuple[object, ...]:
 
 
 def _made(name: str) -> object:
-    """What a dotted name means: an object, or a class to be called without arguments."""
+    """Return what a dotted name means: an object, or a class to be called without arguments."""
     module, _, attribute = name.rpartition(".")
     try:
         found: Any = getattr(import_module(module), attribute)

@@ -1,4 +1,4 @@
-"""Totals that know what they were a while ago: rates, means and peaks over the last samples.
+"""Totals with their past values: rates, means and peaks over the last samples.
 
 Owns: `Sampled`, the base of everything that counts. Not here: what is counted, clocks; time
 comes in as `now`, seconds.
@@ -7,7 +7,7 @@ Counting is an addition to a plain attribute, paid per batch or request; what a 
 beyond that is a copy of the totals per sample (Java: `SampledStat`, with `metrics.num.samples` and
 `metrics.sample.window.ms`).
 
-Invariants: totals never fall; whoever counts or reads calls `tick(now)` first; at most
+Invariants: totals never fall; `tick(now)` is called before any counting or reading; at most
 `Sampling.samples` samples are kept.
 """
 
@@ -25,7 +25,7 @@ _SHORTEST_S = 1.0
 
 
 class Sampling(NamedTuple):
-    """How many samples are kept, and how long each lasts, in seconds."""
+    """The number of samples kept, and the length of each, in seconds."""
 
     samples: int = 2
     window: float = 30.0
@@ -57,13 +57,13 @@ class Sampled:
             self._begin(now)
 
     def rate(self, total: str, now: float) -> float:
-        """What was added to a total, per second."""
+        """Return what was added to a total, per second."""
         self.tick(now)
         elapsed = max(now - self._samples[0].started_at, _SHORTEST_S)
         return self._added(total) / elapsed
 
     def mean(self, total: str, count: str, now: float) -> float:
-        """What was added to one total, per one that was added to another; 0 without any."""
+        """Return what was added to one total, per unit of another; 0 without any."""
         self.tick(now)
         added = self._added(count)
         return self._added(total) / added if added else 0.0

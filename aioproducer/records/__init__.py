@@ -1,7 +1,7 @@
 """Record batches: the builder's implementation is chosen here, once, when the package is imported.
 
-Owns: the choice between the native core and its pure-Python twin (`AIOPRODUCER_IMPL` = `native` or
-`pure`; unset = native where it is compiled). Not here: sockets, policy, batching decisions.
+Owns: the choice between the native core and its pure-Python fallback (`AIOPRODUCER_IMPL` = `native`
+or `pure`; unset = native where it is compiled). Not here: sockets, policy, batching decisions.
 
     _native.pyx / _pure.py   RecordBatchBuilder, murmur2, record_size_bound, single_record_request
     batch.py                 batch header, CRC, reader
@@ -37,7 +37,7 @@ def _chosen_implementation(wanted: str | None) -> str:
         raise ImportError(
             f"{ENVIRONMENT_VARIABLE}=native, but aioproducer's native core cannot be imported "
             f"({error}). Install a C compiler and reinstall aioproducer, or unset the variable "
-            "to use the pure-Python twin."
+            "to use the pure-Python fallback."
         ) from error
     return "native"
 

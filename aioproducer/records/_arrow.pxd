@@ -1,4 +1,4 @@
-"""A chunk of Arrow rows: its layout, for whoever fills one with an array.
+"""A chunk of Arrow rows: its layout, for code that fills one with an array.
 
 Owns: which columns a chunk has. See `_arrow_chunk.pxi` for the rest.
 """

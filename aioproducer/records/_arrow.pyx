@@ -2,14 +2,14 @@
 # cython: binding=False, embedsignature=False, auto_pickle=False, cdivision=True
 """Arrow data through the C data interface.
 
-Owns: the capsules' structures and their release. Must not know: how rows are read or written
-(`_arrow_chunk.pxi`), which types are allowed (`arrow_layout.py`). `_pure_arrow.py` is the twin;
+Owns: the capsules' structures and their release. Not here: how rows are read or written
+(`_arrow_chunk.pxi`), which types are allowed (`arrow_layout.py`). `_pure_arrow.py` is the pure fallback;
 `arrow.py` has the contract of both.
 
 Ownership and lifetime
 - A capsule's structure is moved into an `ArrowSource`, which releases it exactly once: on `close()`,
   or when it goes away.
-- `next` may run in another thread, one call at a time; releasing waits for nobody, so `close()`
+- `next` may run in another thread, one call at a time; releasing does not wait, so `close()`
   during such a call is left to the end of that call.
 
 One native module, because each carries some 12 KB of Cython's own.

@@ -1,7 +1,7 @@
 """Arrow's structures, and cells in them: everything here is memory, and needs no GIL.
 
-Owns: the C data interface as its specification has it, reading one cell of a column. Must not know:
-who owns the memory, which types are allowed (`arrow_layout.py`).
+Owns: the C data interface as its specification has it, reading one cell of a column. Not here:
+the owner of the memory, which types are allowed (`arrow_layout.py`).
 """
 
 from libc.stdint cimport (

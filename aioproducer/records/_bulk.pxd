@@ -77,7 +77,7 @@ cdef inline bint reserve_run(Place *place) noexcept nogil:
 
 
 cdef inline void note(Place *place, int64_t row, int32_t index) noexcept nogil:
-    """The record of a row stands at `index` of the batch; `reserve_run` has made room."""
+    """Note that a row is record `index` of the batch; `reserve_run` has made room for it."""
     cdef Run *last = place.runs + place.run_count - 1
     place.records += 1
     if (
@@ -103,7 +103,7 @@ cdef inline Py_ssize_t chosen_partition(
     """
     if key_size >= 0 and spread.hashes_keys:
         return (murmur2_hash(key, key_size) & 0x7FFFFFFF) % spread.partitions
-    # The record that uses up the room is left to whoever moves on to another partition then.
+    # The record that uses up the room is left to the code that then switches partitions.
     if spread.sticky_used + MAX_RECORD_OVERHEAD + contents >= spread.sticky_room:
         return -1
     return spread.sticky_partition

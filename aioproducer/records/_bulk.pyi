@@ -1,15 +1,15 @@
 from aioproducer.records.protocol import BatchBuilder
 
 class Share:
-    """Which rows of one call stand where in one batch."""
+    """The rows of one call in one batch, and their positions."""
 
     def __init__(self, builder: BatchBuilder) -> None: ...
     def add(self, row: int, index: int, /) -> None:
-        """Notes a record that was appended otherwise."""
+        """Note a record that was appended otherwise."""
 
     @property
     def records(self) -> int:
-        """How many records of the call are in the batch."""
+        """The number of the call's records in the batch."""
 
     @property
     def first_index(self) -> int:

@@ -2,9 +2,9 @@
 # cython: binding=False, embedsignature=False, auto_pickle=False
 """Many records into open batches: the native inner loop of bulk sending.
 
-Owns: which open batch a row goes to, which rows a batch got, the loop over plain Python items. Must
-not know: how batches are opened, sent or answered. `_pure_bulk.py` is the twin; `bulk.py` has the
-contract of both.
+Owns: which open batch a row goes to, which rows a batch got, the loop over plain Python items. Not
+here: how batches are opened, sent or answered. `_pure_bulk.py` is the pure fallback; `bulk.py` has
+the contract of both.
 
 Ownership and lifetime
 - A `Share` keeps its builder alive, and an `OpenBatches` its shares: the pointers of a `Place` stay
@@ -62,7 +62,7 @@ cdef class Share:
 
     @property
     def records(self):
-        """How many records of the call are in the batch."""
+        """The number of the call's records in the batch."""
         return self.place.records
 
     @property
@@ -174,7 +174,7 @@ cdef int64_t put_item(OpenBatches batches, object item, object partition, int64_
     try:
         contents = blob_size(key) + blob_size(value) + headers_size(headers)
     except (TypeError, ValueError):
-        return -1  # whoever takes it says what is wrong
+        return -1  # the general path raises the error
     if HEADER_SIZE + MAX_RECORD_OVERHEAD + contents > size_limit:
         return -1
     if own_time is not None:

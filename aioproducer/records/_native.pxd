@@ -37,7 +37,7 @@ cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
 
 
 cdef inline uint8_t *put_span(uint8_t *out, const void *start, Py_ssize_t length) noexcept nogil:
-    """Writes bytes behind their length."""
+    """Write bytes after their length."""
     out = put_varint(out, <uint64_t> length << 1)
     memcpy(out, start, length)
     return out + length

@@ -3,13 +3,13 @@
 """The native core: records encoded straight into the batch's buffer, and the murmur2 hash.
 
 Owns: the hot path of the library, `RecordBatchBuilder.try_append`, and the request of a record that
-is sent directly. Must not know: compression, sockets. `_pure.py` is its twin: same names, same bytes,
+is sent directly. Not here: compression, sockets. `_pure.py` is the pure fallback: same names, same bytes,
 same errors. What takes several arguments takes them by position: names would make the wheel larger.
 
 Invariants:
 - everything that can fail happens in the measuring pass; the writing pass cannot fail, so a record
   is written whole or not at all;
-- the buffer is held through the buffer protocol, hence nobody can resize it under the pointer;
+- the buffer is held through the buffer protocol, hence it cannot be resized under the pointer;
 - no Python object is made per record, unless a key or value is not `bytes`.
 """
 

@@ -1,4 +1,4 @@
-"""The pure-Python twin of the native core: same names, same bytes, no compiler needed.
+"""The pure-Python fallback of the native core: same names, same bytes, no compiler needed.
 
 Owns: encoding of records (KIP-98 record format v2), the murmur2 hash, the request of a record that
 is sent directly. Not here: compression, sockets.
@@ -61,7 +61,7 @@ def _varint(value: int) -> bytes:
 
 @lru_cache(maxsize=256)
 def _encode_header_name(name: str) -> bytes:
-    """Encode a header's name behind its length; programs use few names, each very often."""
+    """Encode a header's name after its length; programs use few names, each very often."""
     encoded = name.encode()
     return _varint(len(encoded)) + encoded
 
@@ -113,7 +113,7 @@ class RecordBatchBuilder:
     def __init__(self, buffer: bytearray) -> None:
         if not isinstance(buffer, bytearray):
             raise buffer_error(buffer)
-        # The view pins the buffer: nobody can resize it under us.
+        # The view pins the buffer, so that it cannot be resized while we write.
         self._view: memoryview | None = memoryview(buffer)
         self._capacity = min(len(buffer), _MAX_BODY_SIZE)
         self._pending: list[bytes] = []
@@ -136,7 +136,7 @@ class RecordBatchBuilder:
         headers: HeaderPairs,
         /,
     ) -> int:
-        """Append one record and return its index in the batch, -1 when the buffer has no room."""
+        """Append one record and return its index in the batch, -1 when the buffer is full."""
         count = self.count
         if timestamp_ms == self._time and count and type(timestamp_ms) is int:
             prefix = self._attributes_and_time
@@ -245,7 +245,7 @@ def single_record_request(
 
     Args:
         front: what comes before the length of the batch; begins with the frame's size, to be set.
-        back: what comes behind the batch.
+        back: the bytes after the batch.
         is_flexible: whether the length is a compact one (KIP-482).
         producer_id, producer_epoch, base_sequence: as in `encode_batch`.
 

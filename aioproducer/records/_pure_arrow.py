@@ -1,4 +1,4 @@
-"""The pure-Python twin of `_arrow.pyx`: the Arrow C data interface through ctypes.
+"""The pure-Python fallback of `_arrow.pyx`: the Arrow C data interface through ctypes.
 
 Owns: the C structures and their release, reading cells. Not here: which types are allowed
 (`arrow_layout.py`), how rows are sent. See `arrow.py` for the contract.

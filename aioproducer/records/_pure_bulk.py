@@ -1,7 +1,7 @@
-"""The pure-Python twin of `_bulk.pyx`: it keeps the same books, and writes nothing by itself.
+"""The pure-Python fallback of `_bulk.pyx`: it has the same state, and writes nothing by itself.
 
 Owns: which rows a batch got. Not here: anything else; see `bulk.py` for the contract. Without
-native code nothing is gained by another way into a batch than the one `send()` takes.
+native code a second path into a batch, besides that of `send()`, gains nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The words both builders use when a record cannot be encoded, and the rare conversions.
+"""The errors both builders raise when a record cannot be encoded, and the rare conversions.
 
 Owns: the slow path of argument checking, so that native and pure raise the same errors. Not
 here: the record format. Nothing here runs for a record made of plain `bytes`.

@@ -1,6 +1,6 @@
 """Arrow data as rows to be sent: the contract, and the form in use.
 
-Owns: the contract of `_arrow.pyx` (native) and of `_pure_arrow.py` (its twin, through ctypes), and
+Owns: the contract of `_arrow.pyx` (native) and of `_pure_arrow.py` (fallback, through ctypes), and
 the choice, which follows that of the native core. Not here: how rows are sent, pyarrow.
 
 `ArrowSource(data, columns)` takes the capsules of `data` (`__arrow_c_array__`, else

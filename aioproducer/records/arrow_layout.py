@@ -1,7 +1,7 @@
-"""Which Arrow columns make up a record, and how each lies in memory (Arrow C data interface).
+"""The Arrow columns that make up a record, and their memory layout (Arrow C data interface).
 
-Owns: the choice of columns by name, what types they may have, the words that refuse others. Not
-here: C structures, how values are read; the native reader and its twin share this.
+Owns: the choice of columns by name, their allowed types, the texts that refuse others. Not here: C
+structures, how values are read; the native reader and the pure one share this.
 
 Invariant: a `Plan` names only columns that exist and only types that both readers can read, so a
 wrong type is refused before the first row is read.
@@ -17,7 +17,7 @@ from aioproducer.errors import SerializationError
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """An ArrowSchema; `dictionary` is the type of the values behind `format`'s indexes."""
+    """An ArrowSchema; `dictionary` is the type of the values that `format`'s indexes refer to."""
 
     name: str
     format: str
@@ -38,7 +38,7 @@ class ArrowColumns:
 
 
 class Kind(IntEnum):
-    """How a column's values lie in memory; `_arrow.pyx` knows the numbers."""
+    """The memory layout of a column's values; `_arrow.pyx` uses the numbers."""
 
     NULLS = 0
     BYTES = 1

@@ -47,7 +47,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class EncodedBatch:
-    """A batch ready for a Produce request: `header` and `body` are sent one behind the other."""
+    """A batch ready for a Produce request: `header` is sent before `body`."""
 
     header: bytes
     body: bytes | memoryview

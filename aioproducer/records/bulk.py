@@ -1,20 +1,20 @@
 """Many records into open batches without a call for each: the contract, and the form in use.
 
-Owns: the contract of `_bulk.pyx` (native) and `_pure_bulk.py` (its twin), and the choice, which
+Owns: the contract of `_bulk.pyx` (native) and `_pure_bulk.py` (fallback), and the choice, which
 follows that of the native core. Not here: how batches are opened or sent.
 
-`Share`          which rows of one call stand where in one batch
+`Share`          the rows of one call in one batch, and their positions
 `OpenBatches`    the batches of one topic that rows may be written to
 `fill_items`     writes items of a list: values or `(key, value, headers, timestamp_ms, partition)`
 
 A `fill` takes rows in order, from `start` up to `stop`, and stops at the first one that cannot be
-written at once: its partition has no open batch with room, or it has to be explained why it cannot
-be sent at all. That one, and only that one, is appended otherwise. The twin stops at once.
+written at once: its partition has no open batch with space, or its error has to be explained. That
+one, and only that one, is appended otherwise. The fallback stops at once.
 
 Invariants
 - A row is written whole and noted in a `Share`, or not at all; a partition's rows keep their order.
 - A row that names no partition goes where `send()` would send it: by the hash of its key, or to the
-  partition that was lent by `stick`, of which no more is used than was given.
+  partition that `stick` has set, of which no more is used than was given.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["BULK_IMPLEMENTATION", "OpenBatches", "Rows", "Share", "UnfilledRows"
 
 
 class Rows(Protocol):
-    """What `fill` and its kin are for: rows that are numbered from 0."""
+    """Rows that `fill` and similar calls write, numbered from 0."""
 
     def topics(self, start: int, stop: int, /) -> list[str | None]:
         """Return the topics that these rows name; None if they name none."""
@@ -49,7 +49,7 @@ class Rows(Protocol):
         Args:
             batches: the open batches of each topic of the last `topics()`, as those are numbered.
             start: the first row.
-            stop: the row behind the last one.
+            stop: the row after the last one.
             number: what row 0 is called in a `Share`.
             timestamp_ms: of rows that have none.
             size_limit: bytes that the bound of a record's size, batch header included, may reach.
@@ -62,7 +62,7 @@ class Rows(Protocol):
 
 
 class UnfilledRows:
-    """Rows that are all left to whoever asks: `fill` writes none."""
+    """Rows that are all left to the caller: `fill` writes none."""
 
     def fill(
         self,
@@ -87,7 +87,8 @@ if not TYPE_CHECKING and IMPLEMENTATION == "native":
     try:
         from aioproducer.records import _bulk  # noqa: F401
     except ImportError:
-        # Compiled one by one, native modules may come apart; the twin goes with any builder.
+        # Native modules are compiled one by one, so one may be missing; the fallback works with any
+        # builder.
         BULK_IMPLEMENTATION = "pure"
 
 if TYPE_CHECKING or BULK_IMPLEMENTATION == "native":

@@ -242,7 +242,7 @@ class _Zstd:
             raise _malformed(self.type, error) from error
 
     def _decompress_unsized(self, data: _Data, max_bytes: int) -> bytes:
-        """Stream (Java's) do not tell their size: guess, and higher while it is too small."""
+        """Decompress a stream without its size (as Java's are): guess, and more while too small."""
         room = 16 * len(data) + 65536
         while True:
             try:
@@ -254,7 +254,7 @@ class _Zstd:
                 room *= 8
         if len(out) > max_bytes:
             raise _too_large(self.type, max_bytes)
-        # The library looks for bytes behind the frame only where the frame fills its room.
+        # The library checks for bytes after the frame only where the frame fills its buffer.
         return self._decompress(data, len(out)) if out else out
 
     def _decompress(self, data: _Data, max_bytes: int) -> bytes:

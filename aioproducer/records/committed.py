@@ -1,4 +1,4 @@
-"""Which batches of a fetched run of a partition somebody who reads committed records may see.
+"""The batches of a fetched run of a partition that readers of committed records may see.
 
 Owns: the bookkeeping of aborted transactions (KIP-98; Java: `CompletedFetch`). Not here: how
 they were fetched.
@@ -22,7 +22,7 @@ class CommittedView:
         self._producers: set[int] = set()
 
     def is_shown(self, batch: RecordBatch) -> bool:
-        """Return whether a batch's records count; to be asked in offset order."""
+        """Return whether a batch's records count; call it in offset order."""
         while self._ahead and self._ahead[-1].first_offset <= batch.last_offset:
             self._producers.add(self._ahead.pop().producer_id)
         if batch.is_control:

@@ -1,8 +1,8 @@
 """Partition choice by hash where no native code is needed: librdkafka's CRC32, Java's `hashCode`.
 
 Owns: the arithmetic that keeps us compatible with librdkafka's `consistent` partitioner and with
-those of Kafka 0.8. Not here: clusters, availability of partitions, the murmur2 hash (it lives
-in the two cores).
+those of Kafka 0.8. Not here: clusters, availability of partitions, the murmur2 hash (it is in the
+two cores).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the fields of a RecordBatch v2 header stand (KIP-98; Java: DefaultRecordBatch).
+"""The positions of the fields in a RecordBatch v2 header (KIP-98; Java: DefaultRecordBatch).
 
 Owns: offsets, struct formats and attribute bits, for the writer and the reader. Not here:
 anything else.

@@ -145,7 +145,7 @@ def _nullable(data: bytes | None) -> tuple[bytes, ...]:
 def _compress(codec: Codec, data: bytes, magic: int) -> bytes:
     if codec.type is CompressionType.ZSTD:
         raise UnsupportedVersionError(
-            "brokers before Kafka 2.1 do not know zstd (KIP-110)",
+            "brokers before Kafka 2.1 do not support zstd (KIP-110)",
             advice="choose another compression_type, or upgrade the brokers",
         )
     compressed = codec.compress(data)

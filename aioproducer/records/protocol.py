@@ -1,4 +1,4 @@
-"""What the native core and its pure-Python twin both are: one Protocol, two implementations.
+"""The contract of the native core and its pure-Python fallback: one Protocol, two implementations.
 
 Owns: the contract of a batch builder. Not here: which implementation is in use, batch
 headers, compression, sockets.
@@ -20,7 +20,7 @@ Payload = bytes | bytearray | memoryview
 
 
 class BatchBuilder(Protocol):
-    """Encodes records, one behind the other, into the body of a RecordBatch v2 (KIP-98).
+    """Encodes records, one after the other, into the body of a RecordBatch v2 (KIP-98).
 
     `owner` is whatever the open builder's user wants to find again with it; None once closed, so
     that a builder kept somewhere keeps nothing else alive. `most` is how many records it takes.
@@ -30,22 +30,22 @@ class BatchBuilder(Protocol):
     most: int
 
     def __init__(self, buffer: bytearray) -> None:
-        """Take `buffer` as the room for the records; it is pinned as long as the builder lives."""
+        """Take `buffer` as the space for the records; it is pinned while the builder exists."""
         ...
 
     @property
     def count(self) -> int:
-        """How many records were appended."""
+        """The number of appended records."""
         ...
 
     @property
     def size(self) -> int:
-        """How many bytes of the buffer the records take."""
+        """The bytes of the buffer that the records take."""
         ...
 
     @property
     def largest(self) -> int:
-        """How many bytes the largest of the records takes."""
+        """The size of the largest record in bytes."""
         ...
 
     @property
@@ -66,7 +66,7 @@ class BatchBuilder(Protocol):
         headers: HeaderPairs,
         /,
     ) -> int:
-        """Append one record and return its index in the batch, -1 when the buffer has no room.
+        """Append one record and return its index in the batch, -1 when the buffer is full.
 
         Raises:
             TypeError: key, value or headers are of a type that cannot be sent as it is.
@@ -84,7 +84,7 @@ class BatchBuilder(Protocol):
         ...
 
     def close(self) -> None:
-        """Take no more records (`try_append` finds no room), and let go of `owner`."""
+        """Take no more records (`try_append` returns -1), and let go of `owner`."""
         ...
 
     def release(self) -> None:

@@ -43,7 +43,7 @@ _Data = bytes | bytearray | memoryview
 
 
 class DecodedRecord(NamedTuple):
-    """One record as it stands in a batch."""
+    """One record of a batch."""
 
     offset: int
     timestamp_ms: int
@@ -89,7 +89,7 @@ class RecordBatch:
 
     @property
     def codec(self) -> CompressionType:
-        """What the body is compressed with."""
+        """The compression of the body."""
         return CompressionType(self.attributes & CODEC_MASK)
 
     @property

@@ -1,6 +1,6 @@
-"""How the producer calls serializers.
+"""The producer's calls of serializers.
 
-Owns: what the options `key_serializer` and `value_serializer` may hold, the order of the two, the
+Owns: the values of the options `key_serializer` and `value_serializer`, the order of the two, the
 error that names the record's topic and part. Not here: how long a wait may take.
 
 Invariants
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
 
 SerializerFunction = Callable[[Any], bytes | Awaitable[bytes | None] | None]
-"""A serializer that needs to know nothing but the data."""
+"""A serializer that needs nothing but the data."""
 
 Prepared = tuple[bytes | None, bytes | None, HeaderPairs]
 """Key, value and headers of a record as they are sent."""
@@ -106,7 +106,7 @@ class UnfinishedRecord:
 
     @property
     def part(self) -> Part:
-        """Whose serializer waits."""
+        """The part whose serializer waits."""
         return self._part
 
     def close(self) -> None:

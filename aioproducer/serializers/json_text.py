@@ -108,7 +108,7 @@ def _with_json() -> Callable[[Any], bytes]:
 
 
 def _plain(data: Any) -> Any:
-    """What JSON knows, for something a library does not know by itself."""
+    """Convert something that a library does not support into types of JSON."""
     if isinstance(data, UUID | Decimal):
         return str(data)
     if isinstance(data, datetime.datetime | datetime.time):

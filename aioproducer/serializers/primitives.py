@@ -30,7 +30,7 @@ class StringSerializer:
     """Text in an encoding (Java: `StringSerializer`).
 
     Args:
-        encoding: as `str.encode` knows it.
+        encoding: one that `str.encode` supports.
 
     Raises:
         LookupError: there is no such encoding.

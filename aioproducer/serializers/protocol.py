@@ -1,7 +1,7 @@
-"""What a serializer is.
+"""The protocol of serializers.
 
-Owns: the protocol, what a serializer is told of the record, the error it raises. Not here:
-the producer, any single format.
+Owns: the protocol, the context of a record, the error it raises. Not here: the producer, any single
+format.
 
 Invariants
 - A serializer returns bytes at once, or an awaitable of them when it has to wait; it may do one for
@@ -25,10 +25,10 @@ Part = Literal["key", "value"]
 
 @dataclass(slots=True)
 class SerializationContext:
-    """What a serializer may know of the record.
+    """The context of a record, for serializers.
 
     Attributes:
-        topic: where the record goes.
+        topic: the record's topic.
         part: whether it is the record's key or its value.
         headers: the record's headers; what a serializer adds is sent.
     """
@@ -52,7 +52,7 @@ class Serializer(Protocol):
     def serialize(
         self, data: Any, context: SerializationContext, /
     ) -> bytes | Awaitable[bytes | None] | None:
-        """Return the bytes of a key or value; None stands for null.
+        """Return the bytes of a key or value; None is null.
 
         Raises:
             SerializationError: it cannot be done; any other exception is wrapped into one.

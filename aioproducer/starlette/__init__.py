@@ -3,12 +3,13 @@
 Owns: the public names. Not here: FastAPI, how records are sent.
 
     lifespan.py      one producer per process, from the application's start to its end
-    answers.py       what a client is told when Kafka cannot take a record: 503 and Retry-After
+    answers.py       the response when Kafka cannot take a record: 503 and Retry-After
     background.py    records sent after the response
     live.py          a page that shows what the producer is doing, and its feed
     figures.py       what the page shows
 
-Needs the extra `aioproducer[starlette]` or `aioproducer[fastapi]`; nothing else imports this room.
+Needs the extra `aioproducer[starlette]` or `aioproducer[fastapi]`; nothing else imports this
+package.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Answers for requests whose record Kafka could not take.
 
-Owns: an exception handler, and what the log says of its answers. Not here: which errors are
-answered, and how: `aioproducer.refusal` does. Any other error stays an exception, which servers log
-and answer with 500.
+Owns: an exception handler, and the log lines of its responses. Not here: the errors and the
+response to each: `aioproducer.refusal` has them. Any other error stays an exception, which servers
+log and answer with 500.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def answer_kafka_errors(
     Args:
         app: the application.
         retry_after_s: what `Retry-After` says, in seconds.
-        on_refusal: told of every error that is answered, such as `LivePage.note`.
+        on_refusal: called with every error that is answered, such as `LivePage.note`.
     """
 
     async def answer(request: Request, error: Exception) -> JSONResponse:

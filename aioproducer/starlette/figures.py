@@ -1,4 +1,4 @@
-"""What the live page shows: the difference between a producer a moment ago and now.
+"""The figures of the live page: the difference between a producer a moment ago and now.
 
 Owns: the figures and their names in the feed. Not here: how they get to the page. Time comes
 in as `now`, seconds of the producer's loop.
@@ -40,7 +40,7 @@ class Refusals:
         self._kept: dict[tuple[str, str], tuple[int, float, str]] = {}
 
     def note(self, error: BaseException, now: float) -> None:
-        """One was refused; the oldest reason is forgotten for a new one."""
+        """Count a refusal; the oldest reason is dropped for a new one."""
         self.total += 1
         topic = (error.topic if isinstance(error, KafkaError) else None) or ""
         reason = (topic, type(error).__name__)

@@ -1,4 +1,4 @@
-"""One producer for an application's life.
+"""One producer for an application's lifetime.
 
 Owns: making the producer in the process that uses it, short bounds for what its requests wait for,
 and closing it within a bound. Not here: requests' contents, HTTP errors.
@@ -7,7 +7,7 @@ and closing it within a bound. Not here: requests' contents, HTTP errors.
     SIGTERM --> server lets requests finish --> lifespan ends: close(close_timeout_s)
 
 Invariants: nothing is made before the lifespan begins, so that an application that is loaded before
-a fork (gunicorn's `preload_app`) shares no connection; each process has a producer of its own.
+a fork (gunicorn's `preload_app`) shares no connection; each process has its own producer.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ InnerLifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | 
 class ProducerLifespan:
     """The `lifespan` of an application that has one producer.
 
-    Leaving it delivers what was accepted, also what nobody awaits.
+    Leaving it delivers what was accepted, also records that no task awaits.
 
     A request does not wait for two minutes. So `max_block_ms` and `request_timeout_ms` are 5 s here
     and `delivery_timeout_ms` is 10 s, or `linger_ms` + `request_timeout_ms` if that is more, unless
@@ -62,8 +62,8 @@ class ProducerLifespan:
             what needs the cluster raises `NotConnectedError` without a wait.
         warm_up: topics whose metadata and leaders are fetched before the first request, or with
             the first answer of a cluster that is not waited for.
-        close_timeout_s: seconds that the last deliveries may take. Less than the server's own
-            patience (gunicorn's `graceful_timeout`, Kubernetes' grace period: 30 s), so that what
+        close_timeout_s: seconds that the last deliveries may take. Less than the server's kill
+            timeout (gunicorn's `graceful_timeout`, Kubernetes' grace period: 30 s), so that what
             could not be delivered is reported before the process is killed.
         inner: another lifespan, within which the producer is there.
         **options: the fields of `ProducerConfig`.
@@ -179,7 +179,7 @@ async def _deliver(producer: Producer, timeout_s: float | None) -> None:
 
 
 class _Counts(NamedTuple):
-    """What has become of the records that were accepted."""
+    """Outcomes of the records that were accepted."""
 
     delivered: int
     failed: int

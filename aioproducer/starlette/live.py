@@ -1,12 +1,12 @@
 """The live page: what the producer is doing, for people.
 
-Owns: the routes, the feed, who may watch. Not here: how figures are made (`figures`), what the
-page looks like (`page.html`, `page.css`, `page.js`).
+Owns: the routes, the feed, access to them. Not here: how figures are made (`figures`), the page's
+appearance (`page.html`, `page.css`, `page.js`).
 
     app.mount("/live", LivePage())
 
 The page shows brokers' addresses and the texts of errors, no record's contents. Unless `hosts`
-names others it is served to this machine only; `token` is what everybody else has to bring along.
+names others it is served to this machine only; all other viewers need the `token`.
 Behind a proxy on this machine name `hosts`: a proxy that adds no header looks like a local viewer.
 In a server with several processes it shows the one that answers.
 
@@ -59,7 +59,7 @@ class LivePage:
     Args:
         title: what the page is called.
         interval_s: seconds between two sets of figures.
-        max_viewers: how many may watch at once; others are told to try again later.
+        max_viewers: how many may watch at once; other sockets are closed with 1013.
         hosts: the names under which it is reached from other machines, such as
             `ops.example.com`; without one it is served to this machine only. A request for any
             other name is refused, as a foreign page sends it that had its own name resolve here.
@@ -102,8 +102,8 @@ class LivePage:
     def note(self, error: BaseException) -> None:
         """A record was refused before the producer accepted it; shown among the failures.
 
-        The producer knows by itself which accepted records failed: their errors, which say what
-        became of the record, are ignored here.
+        The producer counts failures of accepted records itself: their errors, which say whether
+        the record may have been written, are ignored here.
         """
         if getattr(error, "persistence", None) is None:
             self._refusals.note(error, asyncio.get_running_loop().time())
@@ -158,7 +158,7 @@ class LivePage:
         return origin.partition("://")[2] == socket.headers.get("host")
 
     def _is_for_here(self, connection: HTTPConnection) -> bool:
-        """Whether the page may be served under the name and to the machine of the request."""
+        """Return whether the page may be served to the host and client of the request."""
         try:
             name = urlsplit(f"//{connection.headers.get('host', '')}").hostname or ""
         except ValueError:  # a bracket that is not closed

@@ -55,7 +55,7 @@ async def create_topic(
     timeout_s: float = 30.0,
     open_link: OpenLink | None = None,
 ) -> None:
-    """Create a topic and wait until every broker knows a leader for each partition.
+    """Create a topic and wait until every broker has a leader for each partition.
 
     Args:
         bootstrap: `host:port` of one or more brokers, separated by commas.
@@ -89,7 +89,7 @@ async def create_topic(
 async def delete_topic(
     bootstrap: str, name: str, *, timeout_s: float = 30.0, open_link: OpenLink | None = None
 ) -> None:
-    """Delete a topic and wait until no broker knows it.
+    """Delete a topic and wait until no broker has it.
 
     Raises:
         UnknownTopicOrPartitionError: There is no such topic.

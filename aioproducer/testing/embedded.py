@@ -1,11 +1,11 @@
 """The simulated cluster on TCP: real sockets in front of `ClusterState`.
 
-Owns: listening ports, connections, the brokers' clock and the alarm for what they do without a
-request. Not here: what any request means; every decision is `ClusterState`'s.
+Owns: listening ports, connections, the brokers' clock and the timer for their work without a
+request. Not here: the meaning of requests; every decision is `ClusterState`'s.
 
 Invariants:
 - One request per connection at a time, answered in order, as with a real broker; a long poll or a
-  delayed answer holds back what is behind it.
+  delayed response holds back those after it.
 - A frame's size is checked before it is read.
 - A stopped broker has no connection left, keeps its port, and comes back on it.
 - `stop()` leaves no task, no socket.
@@ -72,7 +72,7 @@ class EmbeddedCluster:
 
         Args:
             brokers: How many; their ids are 1, 2, ...
-            host: Where to listen, and what clients are told.
+            host: Where to listen, and the advertised host.
             ports: One per broker; 0 or left out for any free port.
             topics: What to create at once.
             settings: How the brokers behave.
@@ -117,7 +117,7 @@ class EmbeddedCluster:
 
     @property
     def faults(self) -> FaultScript:
-        """What the brokers are to do wrong, in words."""
+        """The scripted faults, by sentences."""
         return FaultScript(self.state.faults)
 
     async def __aenter__(self) -> Self:
@@ -174,10 +174,10 @@ class EmbeddedCluster:
         return self.state.move_leader(topic, partition, node_id)
 
     def subscribe_telemetry(self, wanted: TelemetrySubscription | None = None) -> None:
-        """Ask clients for metrics, all of them unless told otherwise (KIP-714).
+        """Request metrics from clients, all of them by default (KIP-714).
 
-        Clients that know the cluster without a subscription look again after five minutes; what
-        they push is in `state.telemetry.received`.
+        Clients that have connected without a subscription ask again after five minutes; their
+        pushes are in `state.telemetry.received`.
         """
         self.state.telemetry.subscription = wanted or TelemetrySubscription()
 
@@ -249,7 +249,7 @@ async def serve(
 
     Args:
         brokers: How many.
-        host: Where to listen, and what clients are told.
+        host: Where to listen, and the advertised host.
         base_port: The first broker's port, the others' follow; 0 for any free ports.
         topics: What to create at once.
         settings: How the brokers behave.

@@ -43,7 +43,7 @@ class PartitionWatch:
         return len(self._waiting.get(partition, ()))
 
     def changed(self, partition: TopicPartition) -> None:
-        """Wake everyone who watches `partition`."""
+        """Wake all tasks that watch `partition`."""
         for waiter in self._waiting.get(partition, ()):
             if not waiter.done():
                 waiter.set_result(None)
@@ -90,7 +90,7 @@ class BrokerServer:
 
     @property
     def connection_count(self) -> int:
-        """How many clients are connected."""
+        """The number of connected clients."""
         return len(self._writers)
 
     async def start(self, host: str, port: int) -> int:

@@ -1,4 +1,4 @@
-"""Faults in words: what brokers of an embedded or simulated cluster are to do wrong.
+"""Faults as sentences: the scripted misbehaviour of an embedded or simulated cluster.
 
 Owns: names for requests and errors, and sentences such as "the next produce to partition 0 answers
 NOT_LEADER_OR_FOLLOWER". Not here: how a fault is carried out (`broker.faults`).
@@ -93,7 +93,7 @@ class FaultScript:
 
 
 class Opportunity:
-    """What a fault is to strike; the method called says how. Each gives the scripted `Fault`."""
+    """The target of a fault; the method called sets the effect and returns the `Fault`."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Opportunity:
         Args:
             error: which one.
             after_the_work: whether the request is carried out first: the records are written, and
-                the producer is told that they are not.
+                the response says that they are not.
             message: the text beside the code, where the answer has room for one.
 
         Raises:

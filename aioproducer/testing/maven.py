@@ -199,7 +199,7 @@ def _maven(
 
 
 def _run(command: list[str], directory: str, coordinates: Sequence[str], deadline: float) -> None:
-    """Run Maven in a process group of its own, so that a timeout ends its Java as well."""
+    """Run Maven in a separate process group, so that a timeout ends its Java as well."""
     process = subprocess.Popen(
         command,
         cwd=directory,

@@ -9,7 +9,7 @@ serializers and the states of a producer are checked by `Producer` itself.
                       --flush(), close(), commit--> acknowledged
 
 Invariants
-- Deliveries are those of the real producer: awaited, given callbacks and forgotten in the same way.
+- Deliveries are those of the real producer: awaited, given callbacks and dropped in the same way.
 - Records of a transaction enter `history` when it commits; a transaction in which a record failed
   does not commit.
 """
@@ -67,7 +67,7 @@ _INSTANCE = UUID(int=1)
 
 
 class MockProducer(Producer):
-    """A `Producer` whose records go nowhere.
+    """A `Producer` whose records are not sent.
 
     Args:
         auto_complete: whether records are acknowledged at once, instead of by `complete_next`.
@@ -115,7 +115,7 @@ class MockProducer(Producer):
 
     @property
     def pending(self) -> int:
-        """How many records wait for `complete_next` or `error_next`."""
+        """The number of records that wait for `complete_next` or `error_next`."""
         return 0 if self._waiting is None else len(self._waiting)
 
     def complete_next(self) -> bool:
@@ -153,7 +153,7 @@ class MockProducer(Producer):
         self._is_fenced = True
 
     def clear(self) -> None:
-        """Forget the history, what waits, and offsets that were sent; not the transaction."""
+        """Clear the history, what waits, and offsets that were sent; not the transaction."""
         self.history.clear()
         self.uncommitted.clear()
         self._fail_waiting(RecordsPurgedError("the mock producer was cleared"))
@@ -167,12 +167,12 @@ class MockProducer(Producer):
 
     @property
     def commits(self) -> int:
-        """How many transactions have committed."""
+        """The number of committed transactions."""
         return 0 if self._mock_transactions is None else self._mock_transactions.commits
 
     @property
     def aborts(self) -> int:
-        """How many transactions were aborted."""
+        """The number of aborted transactions."""
         return 0 if self._mock_transactions is None else self._mock_transactions.aborts
 
     @property
@@ -348,7 +348,7 @@ class MockProducer(Producer):
         self._running()
 
     async def client_instance_id(self, timeout: float | None = None) -> UUID:
-        """Always the same: nobody counts the telemetry of a mock."""
+        """Return always the same id: a mock has no telemetry."""
         if timeout is not None:
             seconds_of(timeout, "timeout")
         self._running()

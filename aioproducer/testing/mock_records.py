@@ -57,7 +57,7 @@ class _Waiting:
 
 
 class WaitingRecords:
-    """Records that were accepted and have no outcome yet, each a batch of its own.
+    """Records that were accepted and have no outcome yet, each in a separate batch.
 
     Args:
         config: the producer's.

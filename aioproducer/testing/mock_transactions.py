@@ -30,7 +30,7 @@ _Offsets = dict[str, dict[TopicPartition, OffsetAndMetadata]]
 
 
 class MockTransactions:
-    """What `Producer` and `Transaction` ask the runtime's transactions.
+    """The interface of the runtime's transactions for `Producer` and `Transaction`.
 
     Attributes:
         number: how many were begun.
@@ -55,7 +55,7 @@ class MockTransactions:
 
     @property
     def manager(self) -> Self:
-        """Whoever has the number."""
+        """Itself: it has `number`."""
         return self
 
     async def init(self) -> None:
@@ -144,7 +144,7 @@ class MockTransactions:
         self._failure = error
 
     def clear(self) -> None:
-        """Forget offsets."""
+        """Remove offsets."""
         self.offsets = {}
         self.committed_offsets.clear()
 

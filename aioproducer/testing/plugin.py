@@ -48,7 +48,7 @@ def embedded_kafka(request: pytest.FixtureRequest) -> Iterator[ThreadedCluster]:
 
 @pytest.fixture(scope="session")
 def embedded_kafka_session() -> Iterator[ThreadedCluster]:
-    """Three Kafka brokers for all tests: each takes topics of its own."""
+    """Three Kafka brokers for all tests: each test uses different topics."""
     from aioproducer.testing.threaded import ThreadedCluster
 
     with ThreadedCluster() as cluster:

@@ -73,7 +73,7 @@ _PARTITION_BYTES = 1024 * 1024
 
 
 class Start(Enum):
-    """What the number of a `ReadFrom` counts."""
+    """The unit of a `ReadFrom`'s number."""
 
     BEGINNING = "beginning"
     END = "end"
@@ -86,7 +86,7 @@ class Start(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReadFrom:
-    """Where the reading of each partition begins."""
+    """The start of reading in each partition."""
 
     start: Start
     number: int = 0
@@ -213,7 +213,7 @@ async def end_offsets(
 
 
 class TopicMissingError(UnknownTopicOrPartitionError):
-    """No broker knows the topic."""
+    """No broker has the topic."""
 
     retriable = False
 
@@ -221,7 +221,7 @@ class TopicMissingError(UnknownTopicOrPartitionError):
 async def _leaders(client: WireClient, topic: str) -> dict[int, int]:
     """Return the leader of each partition; one attempt.
 
-    Brokers learn of a new topic one after the other, so it counts as missing only if none knows it.
+    Brokers learn of a new topic one after the other, so it counts as missing only if none has it.
     """
     described = (await client.metadata([topic])).topics[0]
     for node_id in client.node_ids:
@@ -260,7 +260,7 @@ async def _list_offsets(
 async def _offsets_at(
     client: WireClient, topic: str, node_id: int, request: ListOffsetsRequest
 ) -> dict[int, int]:
-    # v2 is the first that knows isolation levels.
+    # v2 is the first with isolation levels.
     lowest = 2 if request.isolation_level else 1
     response = cast(ListOffsetsResponse, await client.ask(node_id, request, lowest, 7))
     answers = response.topics[0].partitions
@@ -288,7 +288,7 @@ def _places(
 
 
 class _Reading:
-    """One pass over a topic: where each partition stands, and where it ends."""
+    """One pass over a topic: the position of each partition, and its end."""
 
     def __init__(
         self,

@@ -75,22 +75,22 @@ class StubSchemaRegistry:
         Args:
             subject: where it is registered.
             schema: the schema, as text or as Python has its JSON.
-            more: what else the registry knows of it, by the API's names: `schemaType`,
-                `references`, `ruleSet`, `guid`.
+            more: other fields of the registry, by the API's names: `schemaType`, `references`,
+                `ruleSet`, `guid`.
         """
         text = schema if isinstance(schema, str) else json.dumps(schema)
         return self._add(subject, {"schema": text, **more})
 
     def subjects(self) -> list[str]:
-        """What is registered."""
+        """Return the registered schemas."""
         return list(self._subjects)
 
     def answer(self, method: str, target: str, body: Mapping[str, Any]) -> Answer:
-        """What the registry answers to a request."""
+        """Return the registry's response to a request."""
         self.requests.append(f"{method} {target}")
         if self.failures:
             status = self.failures.pop(0)
-            return _error(status, status * 100 + 1, "the stub was told to fail")
+            return _error(status, status * 100 + 1, "a scripted failure of the stub")
         path, _, query = target.partition("?")
         steps = [unquote(step) for step in path.strip("/").split("/")]
         verbose = parse_qs(query).get("verbose") == ["true"]
@@ -215,7 +215,7 @@ def _avro(body: Mapping[str, Any]) -> Any:
 
 
 def _identity(body: Mapping[str, Any]) -> str:
-    """What makes two schemas the same: their content, not their spaces."""
+    """Return the identity of a schema: its content, without its spaces."""
     content = _avro(body) or body.get("schema")
     kind, references = body.get("schemaType", "AVRO"), body.get("references") or []
     return json.dumps([content, kind, references])

@@ -1,4 +1,4 @@
-"""The embedded cluster in a thread, for tests that have no event loop, or one of their own.
+"""The embedded cluster in a thread, for tests that have no event loop, or another one.
 
 Owns: the thread, and calls into it. Not here: what a cluster does.
 
@@ -89,7 +89,7 @@ class ThreadedCluster:
 
     @property
     def faults(self) -> FaultScript:
-        """What the brokers are to do wrong, in words."""
+        """The scripted faults, by sentences."""
         return self.cluster.faults
 
     def create_topic(self, name: str, topic: int | TopicSpec = 1) -> None:
@@ -123,7 +123,7 @@ class ThreadedCluster:
     def records(
         self, topic: str, *, isolation_level: IsolationLevel = "read_committed"
     ) -> list[DecodedRecord]:
-        """What a consumer reads of a topic, partition by partition."""
+        """Return the records of a topic as a consumer reads them, partition by partition."""
         reading = read_topic(
             self.bootstrap_servers, topic, timeout_s=_LONGEST_S, isolation_level=isolation_level
         )

@@ -1,4 +1,4 @@
-"""Time travel: a test on virtual time, with brokers and a network that live there as well.
+"""Time travel: a test on virtual time, with brokers and a network on virtual time as well.
 
 Owns: putting a virtual loop, a cluster and the network between together, and the end of a test.
 Not here: what is tested.
@@ -75,7 +75,7 @@ class VirtualKafka:
 
     @property
     def faults(self) -> FaultScript:
-        """What the brokers are to do wrong, in words."""
+        """The scripted faults, by sentences."""
         return FaultScript(self.world.cluster.faults)
 
     def producer(self, **options: Any) -> Producer:
@@ -106,7 +106,7 @@ class VirtualKafka:
         self.world.brokers[node_id].die(silent=False)
 
     def unplug_broker(self, node_id: int) -> None:
-        """Take a broker's machine off the network: nobody is told, nothing is answered."""
+        """Take a broker's machine off the network: no connection is closed, nothing is answered."""
         self.world.cluster.crash(node_id)
         self.world.brokers[node_id].die(silent=True)
 
@@ -141,7 +141,7 @@ def run_virtual(
         RuntimeError: called while an event loop runs, or an exception was reported to the loop.
     """
     if asyncio._get_running_loop() is not None:
-        raise RuntimeError("run_virtual() has a loop of its own: call it from a plain function")
+        raise RuntimeError("run_virtual() runs a new loop: call it from a plain function")
     seconds_of(longest_s, "longest_s")
     loop = VirtualLoop(Chance(seed).of("executor"))
     asyncio.set_event_loop(loop)

@@ -1,8 +1,8 @@
-"""A small client for the tools that look at a cluster from outside: one request at a time.
+"""A small client for the tools that inspect a cluster from outside: one request at a time.
 
 Owns: connections to bootstrap servers and brokers, version choice, which failures are worth another
-try. Not here: what is asked, the producer's own network layer (a tool that checks the
-producer shares nothing with it but the wire format).
+try. Not here: the requests, the producer's own network layer (a tool that checks the producer
+shares nothing with it but the wire format).
 
 Invariants: every wait ends at the client's deadline with a `KafkaTimeoutError` that names the last
 failure; a connection that failed is closed and dialed anew; `close()` leaves nothing open.
@@ -181,7 +181,7 @@ class WireClient:
     async def metadata(
         self, topics: Iterable[str] | None, *, node_id: int | None = None
     ) -> MetadataResponse:
-        """What a broker says about topics (None: all); any broker unless one is named.
+        """Return a broker's metadata of topics (None: all); any broker unless one is named.
 
         Topics are never created by asking. One attempt per known broker.
         """
@@ -199,7 +199,7 @@ class WireClient:
         """Send a request to one broker, or to the first that answers, and await its response.
 
         Raises:
-            KafkaConnectionError: Nobody answered.
+            KafkaConnectionError: No broker answered.
             KafkaTimeoutError: The deadline passed.
             UnsupportedVersionError: The broker has none of the versions.
         """

@@ -1,4 +1,4 @@
-"""The wire room: Kafka's request and response messages as bytes.
+"""Wire format: Kafka's request and response messages as bytes.
 
 Owns: the declarations of the messages (`messages/`), the compiler that turns a declaration into an
 encoder and a decoder per version (`schema`, `compiler`), framing and headers (`framing`), and the

@@ -1,8 +1,8 @@
 """The numbers of Kafka's APIs.
 
-Owns: every API key known to Kafka 4.4, retired ones included, under the name of its message
+Owns: every API key of Kafka 4.4, retired ones included, under the name of its message
 (`ApiKey.API_VERSIONS` is the key of `ApiVersionsRequest`); `messages` and `framing` derive module
-and class names from it. Not here: which of them this client can speak.
+and class names from it. Not here: which of them this client supports.
 """
 
 from __future__ import annotations

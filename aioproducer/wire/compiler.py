@@ -77,7 +77,7 @@ def _compile(cls: type[Struct], version: int, flexible: bool) -> Codec:
 
 
 class _Layout:
-    """Which fields a struct has in a version, and how each is written."""
+    """The fields of a struct in a version, and the encoding of each."""
 
     def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
         self.cls = cls
@@ -142,7 +142,7 @@ def _is_fixed(wire_type: WireType) -> bool:
 
 
 class _Source:
-    """Lines of generated source, and the objects their names stand for."""
+    """Lines of generated source, and the objects that their names refer to."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -1,7 +1,7 @@
-"""How a message is declared: version ranges, wire types, fields and structs.
+"""Declarations of messages: version ranges, wire types, fields and structs.
 
 Owns: the small language the modules of `messages/` are written in. A struct is a slotted dataclass
-whose fields say, next to their Python type, what they are on the wire and in which versions:
+with fields that have, next to their Python type, their wire type and their versions:
 
     @struct
     class MetadataResponseBroker(Struct):
@@ -10,7 +10,7 @@ whose fields say, next to their Python type, what they are on the wire and in wh
 
 Not here: how a declaration becomes code (`compiler`) or a message (`schema`).
 
-Invariants: fields stand in wire order; every field has the default Kafka's own schema gives it, so
+Invariants: fields are in wire order; every field has the default Kafka's own schema gives it, so
 every struct can be made from nothing; declarations are immutable.
 """
 
@@ -109,7 +109,7 @@ WireType = Primitive | Array | type[Struct]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What one field is on the wire.
+    """One field's wire format.
 
     `ignorable` fields are dropped silently by versions that lack them; any other field refuses
     such a version when it holds more than its default. `flexible` overrides the message's own
@@ -160,8 +160,8 @@ def f(
         wire_type: `int32`, `string`, `array(...)`, a struct class ...
         versions: the versions that have the field, in Kafka's notation (`"3+"`, `"0-12"`).
         nullable: the versions in which it may be null.
-        default: what it holds when nobody sets it; implied by the type unless given.
-        tag: the tag, for a field that stands in the tagged section (in all of its versions).
+        default: its value when not set; implied by the type unless given.
+        tag: the tag, for a field in the tagged section (in all of its versions).
         ignorable: see `Field`.
         flexible: see `Field`.
     """

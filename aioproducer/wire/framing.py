@@ -8,7 +8,7 @@ Frame:            size int32 | header | body
 Request header:   api_key int16 | api_version int16 | correlation_id int32 | client_id (classic
                   nullable string in every version, KIP-482) | tagged fields if the body has them
 Response header:  correlation_id int32 | tagged fields if the body has them, but never for
-                  ApiVersions, whose answer must be readable by any client (KIP-511)
+                  ApiVersions, whose response must be readable by any client (KIP-511)
 
 Invariants: a size is checked before a byte is read for it; bad bytes only raise `ProtocolError`.
 """
@@ -39,7 +39,7 @@ SIZE_BYTES = 4
 
 CORRELATION_ID = Struct(">i")
 CORRELATION_ID_AT = SIZE_BYTES + 4
-"""Where it stands in the frame of a request, behind API key and version."""
+"""Its offset in the frame of a request, after API key and version."""
 
 _SIZE = Struct(">i")
 _REQUEST_HEADER = Struct(">hhi")
@@ -93,8 +93,8 @@ def frame_size(prefix: Buffer) -> int:
     """Return the size announced by a frame's first four bytes.
 
     Raises:
-        ProtocolError: it is negative or above `MAX_FRAME_BYTES`, as it is when the peer does not
-            speak Kafka.
+        ProtocolError: it is negative or above `MAX_FRAME_BYTES`, as it is from a peer that is no
+            Kafka broker.
     """
     try:
         (size,) = _SIZE.unpack(prefix)

@@ -8,8 +8,8 @@ Conventions:
 - A reader takes `(data, pos)` and returns `(value, next position)`; `data` is `bytes` or a
   byte-shaped `memoryview` and is never copied as a whole. A writer appends to a `bytearray`.
 - A length is compared with the bytes that are left BEFORE anything is allocated for it.
-- Reading past the end raises `ProtocolError`, or `IndexError`/`struct.error`, which whoever calls
-  in from outside (`Message.decode`, `framing`) turns into `ProtocolError`; see `MALFORMED`.
+- Reading past the end raises `ProtocolError`, or `IndexError`/`struct.error`, which the callers
+  from outside (`Message.decode`, `framing`) turn into `ProtocolError`; see `MALFORMED`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_STRING_BYTES = 0x7FFF
 """Kafka strings are at most 32,767 bytes of UTF-8, compact ones too (`MessageDataGenerator`)."""
 
 ZERO_UUID = UUID(int=0)
-"""Stands for "no id" wherever Kafka sends a UUID."""
+"""The value for "no id" wherever Kafka sends a UUID."""
 
 MALFORMED = (IndexError, struct_error, UnicodeDecodeError)
 """What decoding broken bytes may raise besides `ProtocolError`, before it is translated."""
@@ -66,7 +66,7 @@ def tag_size_mismatch(tag: int, stop: int, pos: int) -> ProtocolError:
 
 
 class ElementBudget:
-    """How many array elements the message that is being decoded may still have, by weight."""
+    """The number of array elements that the message being decoded may still have, by weight."""
 
     __slots__ = ("left",)
 
@@ -235,7 +235,7 @@ def write_nullable_compact_string(out: bytearray, value: str | None) -> None:
 
 
 def read_tag_count(data: Buffer, pos: int) -> tuple[int, int]:
-    """Return how many tagged fields follow (KIP-482)."""
+    """Return the number of tagged fields that follow (KIP-482)."""
     count, pos = read_uvarint(data, pos)
     if count > MAX_TAGS:
         raise ProtocolError(f"{count} tagged fields at offset {pos} are over the limit")

@@ -1,4 +1,4 @@
-"""The Produce request as a list of buffers, record data uncopied, and its usual answer at a glance.
+"""The Produce request as a list of buffers, record data uncopied, and a fast decoder of plain acks.
 
 Owns: the layout of Produce v0 to v13, written by hand because the compiled encoder of
 `messages.produce` would copy every record batch. Not here: batches, partition state, sockets.
@@ -83,7 +83,7 @@ _NO_ERRORS = 1 << 24
 """No record errors, no message, no tags of the partition nor of the topic."""
 _SIZE_AND_ID = Struct(">ii")
 STANDS = Struct(">qqq")
-"""Where an acknowledged batch stands: base offset, log append time, log start."""
+"""The position of an acknowledged batch: base offset, log append time, log start."""
 USUAL_END = Struct(">IiB").pack(_NO_ERRORS, 0, 0)
 """No errors, no throttle time and no tags."""
 
@@ -133,10 +133,10 @@ def encode_produce_request(
 
 
 class ProduceForm:
-    """A Produce request for one batch of one partition, no transaction's, made but for the batch.
+    """A Produce request for one batch of one partition, outside a transaction, without the batch.
 
     Attributes:
-        back: what comes behind the batch.
+        back: the bytes after the batch.
         is_flexible: whether the batch's length is a compact one.
 
     Raises:
@@ -183,7 +183,7 @@ class ProduceForm:
         nothing = _NO_RECORDS if self.is_flexible else _NO_RECORDS_CLASSIC
         _, self._kind, _ = _START.unpack_from(frame)
         self._begin = bytes(frame[_START.size : -len(nothing + self.back)])
-        # Of the usual answer: its topic and partition, and that there was no error.
+        # The fixed part of a plain acknowledgement: its topic and partition, and no error.
         name = topic_id.bytes if version >= _FIRST_BY_TOPIC_ID else _compact_name(topic)
         self._answer = _ONE_TOPIC + name + _ONE_PARTITION.pack(_ONE, partition, 0)
         stands_at = _SIZE_AND_ID.size + len(self._answer)
@@ -191,7 +191,7 @@ class ProduceForm:
         self._answer_size = size if self.is_flexible else -1
 
     def front(self, correlation_id: int) -> bytes:
-        """What comes before the length of the batch; the frame's size is still to be set."""
+        """Return the bytes before the length of the batch; the frame's size is still to be set."""
         return _START.pack(0, self._kind, correlation_id) + self._begin
 
     def filled(self, correlation_id: int, records: Sequence[Buffer]) -> list[Buffer]:
@@ -208,16 +208,16 @@ class ProduceForm:
         )
 
     def usual_answer(self, correlation_id: int) -> bytes:
-        """What the usual answer begins with; `STANDS` and `USUAL_END` follow.
+        """Return the start of a plain acknowledgement; `STANDS` and `USUAL_END` follow.
 
-        No answer of a version before 9 does.
+        Responses of a version before 9 never start so.
         """
         return _SIZE_AND_ID.pack(self._answer_size - SIZE_BYTES, correlation_id) + self._answer
 
 
 @dataclass(slots=True)
 class Acknowledgement(Message):
-    """The usual answer: batches of one topic were written, nothing else is said.
+    """A plain acknowledgement: batches of one topic were written, and nothing else.
 
     Attributes:
         name: the topic's, up to v12; else empty.
@@ -245,7 +245,7 @@ def decode_acknowledgement(
     """Return the outcome of a plain acknowledgement, None for any other response.
 
     Args:
-        frame: the answer without its size, as `decode_response` takes it.
+        frame: the response without its size, as `decode_response` takes it.
         version: that of the request.
         correlation_id: that of the request.
     """

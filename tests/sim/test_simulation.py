@@ -128,7 +128,7 @@ def test_idle_days_pass_and_brokers_forget_the_producer(theme: Theme) -> None:
     assert not result.violations
     assert result.virtual_s > 4 * 86_400
     assert result.happened["first refused"]
-    assert any(" forgets producer " in line for line in result.trace.lines)
+    assert any(" expires producer " in line for line in result.trace.lines)
     calm = run_seed(seed, Setup(schedule=[]))
     assert not calm.violations
     # Only brokers that accept what they do not know let the sequences go on.

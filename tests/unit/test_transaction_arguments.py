@@ -93,7 +93,7 @@ def test_bytes_of_another_form_are_refused(garbage: bytes) -> None:
 
 async def test_aiokafkas_group_metadata_is_read() -> None:
     consumer = aiokafka.AIOKafkaConsumer("t", bootstrap_servers="127.0.0.1:1", group_id="g")
-    with pytest.raises(TypeError, match="does not tell"):
+    with pytest.raises(TypeError, match="has no metadata"):
         group_metadata_of(consumer)  # Not started: it has no coordinator yet.
     # What a consumer that has joined looks like; the tests on real Kafka read a real one.
     consumer._coordinator = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""What `list_topics()` returns: confluent-kafka's description of the cluster.
+"""The result of `list_topics()`: confluent-kafka's description of the cluster.
 
 In a program that has imported `confluent_kafka.admin`, its classes are used.
 """

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class Poster(Protocol):
-    """How other threads reach the loop; a `LoopThread` is one."""
+    """The interface to the loop for other threads; a `LoopThread` is one."""
 
     def post(self, callback: Callable[[], object]) -> bool:
         """Run a callback in the loop, soon; False when the loop has ended."""
@@ -92,7 +92,7 @@ class Inside:
         """
         self._reports.admit(record[6])
         self._inbox.append(record)
-        # `_drain` looks at the records and clears the flag the other way round: one sees the other.
+        # `_drain` reads the records and clears the flag the other way round: one sees the other.
         if not self._draining:
             self._wake(record)
 

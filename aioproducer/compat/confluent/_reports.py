@@ -201,7 +201,7 @@ class Reports:
     # -- in any thread ---------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Let those who wait look again."""
+        """Let waiting threads check again."""
         if self._pollers:
             with self._wake:
                 self._wake.notify_all()

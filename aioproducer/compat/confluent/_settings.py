@@ -59,7 +59,7 @@ class Credentials:
 
 
 class Settings(NamedTuple):
-    """What a configuration asks for.
+    """The parsed configuration.
 
     Attributes:
         config: The options of this producer.
@@ -119,7 +119,7 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         crc32_keys = read.partitioner == _CRC32 or "partitioner" not in read.explicitly_set
         if crc32_keys:
             options["partitioner"] = "default"  # for records without a key
-        # What is handed over is counted here, so that a full queue is told by `produce()`.
+        # What is handed over is counted here, so that `produce()` reports a full queue.
         records = read.buffer_max_records or _MAX_RECORDS
         if given.get("oauth_cb") is not None:
             options["sasl_oauthbearer_token"] = _token_source(given["oauth_cb"], text)

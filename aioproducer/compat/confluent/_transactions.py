@@ -1,4 +1,4 @@
-"""Which transactional call may be made now: librdkafka's rules."""
+"""The transactional calls that may be made now: librdkafka's rules."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """From this producer's errors to librdkafka's codes.
 
-A failed transaction or batch is told by the error that made it fail.
+A failed transaction or batch is reported by the error that made it fail.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class AIOProducer:
         headers: Mapping[str, Any] | list[tuple[str, Any]] | None = None,
         on_delivery: Callable[[Any, Any], object] | None = None,
     ) -> asyncio.Future[Message]:
-        """Hand a record over, waiting for room where `queue.buffering.max.messages` is reached.
+        """Hand a record over; wait where `queue.buffering.max.messages` is reached.
 
         Args:
             topic: Topic name.
@@ -280,7 +280,7 @@ class AIOProducer:
 
 
 class _Loop:
-    """Stands for the thread of the blocking producer: the loop is the caller's."""
+    """The substitute for the thread of the blocking producer: the loop is the caller's."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -295,7 +295,7 @@ class _Loop:
 
 
 class _Outcomes(Reports):
-    """Tells outcomes at once."""
+    """Reports outcomes at once."""
 
     def __init__(self, error_cb: Any, max_records: int, max_bytes: int) -> None:
         super().__init__(error_cb, max_records, max_bytes)

@@ -56,7 +56,7 @@ Text = str
 
 @total_ordering
 class KafkaError(Codes):
-    """What went wrong; equal to its code and to errors of the same code.
+    """The error of a call or a record; equal to its code and to errors of the same code.
 
     It is no exception: callbacks get it, and a `KafkaException` has it as `args[0]`.
 
@@ -130,10 +130,10 @@ class KafkaError(Codes):
 
 
 class KafkaException(Exception):  # noqa: N818 - its name there
-    """What calls raise; `args[0]` is the `KafkaError`.
+    """The exception that calls raise; `args[0]` is the `KafkaError`.
 
-    Where this producer knows more (whether the record may be written, which broker, what to do), it
-    is in `__cause__`, an `aioproducer.KafkaError`.
+    More details of this producer (whether the record may be written, which broker, what to do) are
+    in `__cause__`, an `aioproducer.KafkaError`.
     """
 
 

@@ -211,7 +211,7 @@ class Producer(ClosedOnLeaving):
             timeout: Seconds; negative waits as long as the records' own time limits allow.
 
         Returns:
-            How many records have no outcome yet that was told.
+            The number of records whose outcome has not been reported yet.
 
         Raises:
             Exception: What a callback raised.
@@ -235,7 +235,7 @@ class Producer(ClosedOnLeaving):
         with translating():
             self._thread.call(self._inside.purge(in_queue, in_flight))
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- inspection ------------------------------------------------------------------------------
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Ask a broker for the cluster's topics.

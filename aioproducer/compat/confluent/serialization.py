@@ -44,7 +44,7 @@ class MessageField(StrEnum):
 
 
 class SerializationContext:
-    """What is being serialized.
+    """The context of a serialization.
 
     Attributes:
         topic: The record's topic.

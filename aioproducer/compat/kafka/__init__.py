@@ -19,7 +19,7 @@ What differs, on purpose:
   a dropped producer has one second                 it is closed in the background, and delivers
   a record that the broker refuses takes its batch  only that record fails
   along
-  a failed record that nobody asks about is silent  it is logged
+  a failed record that is not asked about is silent it is logged
   `send()` in a callback may wait for ever          KafkaTimeoutError where it would have to wait
   an unknown option is a ValueError, other mistakes KafkaConfigurationError, which is a ValueError
   KafkaConfigurationError                           as well

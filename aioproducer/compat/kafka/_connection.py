@@ -70,7 +70,7 @@ class Connection(Producer):
         return self._usable().engine.metadata.cluster.topics
 
     def release(self) -> tuple[int, ...]:
-        """Return the release of the oldest connected broker, as far as versions tell."""
+        """Return the release of the oldest connected broker, as far as its versions show."""
         highest = self._usable().engine.client.highest_version(ApiKey.PRODUCE)
         return next(
             (release for version, release in _RELEASES if highest is None or version <= highest)

@@ -16,8 +16,8 @@ from aioproducer.compat._kin import kin as _kin
 class KafkaError(Exception):
     """The root of the errors.
 
-    Where this producer knows more (whether the record may be written, which broker, what to do), it
-    is in `__cause__`, an `aioproducer.KafkaError`.
+    More details of this producer (whether the record may be written, which broker, what to do) are
+    in `__cause__`, an `aioproducer.KafkaError`.
 
     Attributes:
         retriable: Whether the same call may succeed when it is made again.
@@ -94,7 +94,7 @@ class BrokerResponseError(KafkaError):
 
 
 class AuthorizationError(BrokerResponseError):
-    """The broker knows who the client is and does not allow what it asks for."""
+    """The broker has authenticated the client and does not allow its request."""
 
 
 _PLAIN: Final = """

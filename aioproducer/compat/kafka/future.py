@@ -28,7 +28,7 @@ Step = Callable[[Outcome], object]
 
 
 class Handle(Protocol):
-    """What a future asks about its record; `DeliveryHandle` is one."""
+    """The part of a delivery that a future needs; `DeliveryHandle` is one."""
 
     def done(self) -> bool:
         """Return whether the outcome is known."""
@@ -75,7 +75,7 @@ class FutureRecordMetadata:
 
     @property
     def exception(self) -> Exception | None:
-        """Why the record failed; None if it did not, or not yet."""
+        """The error of the record; None if it did not fail, or not yet."""
         return self._known()[1]
 
     def succeeded(self) -> bool:
@@ -150,7 +150,7 @@ class FutureRecordMetadata:
                 if error is None
                 else (None, translated(error))
             )
-            with _lock:  # whoever asks gets the same object
+            with _lock:  # all callers get the same object
                 if self._outcome is None:
                     self._outcome = made
         return self._outcome or (None, None)
@@ -194,7 +194,7 @@ class FutureRecordMetadata:
 
 
 class Failed:
-    """What stands for the handle of a record that was refused when it was sent."""
+    """The substitute for the handle of a record that was refused when it was sent."""
 
     def __init__(self, error: KafkaError) -> None:
         self._error = error

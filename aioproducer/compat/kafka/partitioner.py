@@ -1,6 +1,6 @@
 """kafka-python's partitioners: `DefaultPartitioner`, and a base class for others.
 
-The default ones are markers: they stand for this producer's own, which sends equal keys to the
+The default ones are markers for this producer's own, which sends equal keys to the
 partitions that kafka-python and Java choose, and records without a key to one partition per batch.
 """
 
@@ -18,7 +18,7 @@ __all__ = ["DefaultPartitioner", "Partitioner", "StickyPartitioner"]
 
 
 class ClusterView(Protocol):
-    """What partitioners may ask of the cluster, as of kafka-python's `ClusterMetadata`."""
+    """The part of kafka-python's `ClusterMetadata` that partitioners may use."""
 
     def topics(self) -> set[str]:
         """Return the names of the topics in use."""
@@ -80,7 +80,7 @@ Choice = Callable[[str, Any, bytes | None, Any, bytes | None, ClusterView], int]
 
 
 def choice_of(partitioner: Any) -> Choice | None:
-    """Return how to ask a partitioner; None for those that stand for the producer's own.
+    """Return how to call a partitioner; None for markers of the producer's own.
 
     Besides `Partitioner` these are kafka-python's classes, objects with the older
     `partition(topic, serialized_key, cluster)`, and callables of the key's bytes, all partitions

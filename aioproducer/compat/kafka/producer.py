@@ -1,4 +1,4 @@
-"""`KafkaProducer`: kafka-python's interface, the blocking producer behind it."""
+"""`KafkaProducer`: kafka-python's interface to the blocking producer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _METADATA_ERRORS = (AuthorizationError, UnknownTopicOrPartitionError)
 
 
 class MetricName(NamedTuple):
-    """What tells a metric from others, as the keys of `metrics(raw=True)`."""
+    """The identity of a metric, as the keys of `metrics(raw=True)`."""
 
     name: str
     group: str
@@ -192,7 +192,7 @@ class KafkaProducer(ClosedOnLeaving, TransactionalCalls):
         client_id, transactional_id = self.config["client_id"], self.config["transactional_id"]
         return f"<KafkaProducer client_id={client_id} transactional_id={transactional_id}>"
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- inspection ------------------------------------------------------------------------------
 
     def bootstrap_connected(self) -> bool:
         """Return whether a broker is connected."""

@@ -25,7 +25,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """Where an acknowledged record is.
+    """The position of an acknowledged record.
 
     `offset` is -1 where the broker gives none (`acks=0`), sizes are -1 for a null key or value and
     without headers, `checksum` is always None.

@@ -1,4 +1,4 @@
-"""What a registry's answers mean.
+"""The interpretation of a registry's responses.
 
 Owns: the mapping of its HTTP statuses and codes to our errors, what of its text is shown, and which
 rules of a schema concern writers. Not here: connections, retries.

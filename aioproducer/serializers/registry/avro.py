@@ -38,16 +38,16 @@ class AvroSerializer(RegistrySerializer):
     several equally is refused: give `(name, value)` or a key `-type` with the branch's name.
 
     Args:
-        registry: where the schema stands.
+        registry: the schema's registry.
         schema: as text, or as Python has its JSON; None only with `use_latest_version`.
         references: schemas of the registry that it uses by name.
         to_dict: makes a dict of a value, in place of the usual.
         subject: names the subject: `topic_name`, `record_name`, `topic_record_name`, or a function.
         auto_register: whether a schema that the subject lacks is registered by the first record.
-            Java's default is yes; here it is no: who may write records should not thereby be able
-            to change what all readers have to understand.
+            Java's default is yes; here it is no: permission to write records should not imply
+            permission to change what all readers have to understand.
         use_latest_version: whether records are written by the subject's newest schema, whatever
-            it is; it is asked for anew as often as the registry's `latest_cache_ttl_ms` says.
+            it is; it is requested anew as often as the registry's `latest_cache_ttl_ms` says.
         normalize: whether the registry takes schemas that differ only in form for the same.
         ignore_rules: whether records are written although the registered schema has rules for
             writers, such as the encryption of fields. No rule is executed here, so without this

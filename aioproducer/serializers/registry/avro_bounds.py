@@ -1,4 +1,4 @@
-"""How much data of an Avro schema can grow: the depth, and what takes memory but no bytes.
+"""Limits on data of an Avro schema: its depth, and what takes memory but no bytes.
 
 Start with `bounds_of`. Schemas come from registries and files: a short one may describe values that
 are nested without end, or arrays of which a few bytes make billions of items.
@@ -19,7 +19,7 @@ _MAX_VALUES_PER_ITEM: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What data of a schema needs at least, and what it may become.
+    """The smallest and the largest possible data of a schema.
 
     Attributes:
         min_bytes: The size of the shortest value.

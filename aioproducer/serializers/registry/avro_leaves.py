@@ -1,4 +1,4 @@
-"""What of Avro's encoding has no parts: primitive and logical types, enums, fixed; `Misfit`.
+"""Avro's types without parts: primitive and logical types, enums, fixed; `Misfit`.
 
 fastavro converts dates and times, and whatever logical types are registered with it.
 """

@@ -332,7 +332,7 @@ class _Union:
 
 
 def _given(data: Any, names: Sequence[str]) -> str:
-    """What was given in place of named types; more than its class, where one has the same name."""
+    """Describe what was given in place of named types; more than its class, if one has its name."""
     kind = type_name(data)
     if isinstance(data, Enum) and any(is_named(name, kind) for name in names):
         return f"a member of {kind} that is none of its symbols"
@@ -432,7 +432,7 @@ def default_bytes(schema: Any, default: Any) -> bytes:
 
 
 class _Budget:
-    """How much of a default is expanded: defaults of records are made of other defaults."""
+    """The extent to which a default is expanded: defaults of records contain other defaults."""
 
     def __init__(self) -> None:
         self._left = _MOST_DEFAULT_PARTS

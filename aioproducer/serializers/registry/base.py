@@ -1,6 +1,6 @@
-"""What the serializers of a registry share: how a schema gets its id.
+"""The common part of a registry's serializers: how a schema gets its id.
 
-Owns: the choice between looking up, registering and the latest version; the plans remembered per
+Owns: the choice between looking up, registering and the latest version; the plans cached per
 subject. Not here: any format.
 
     serialize(data) -- plan known ----> bytes at once
@@ -11,9 +11,9 @@ Invariants
 - The subject is named for every record, before anything is awaited: it may depend on the headers.
 - All but the first record of a subject cost no wait; an old plan is used until a new one is there.
 - A schema whose rules are to be executed on write is refused: data must not leave unprotected.
-- A registry that cannot be asked for the latest version again does not stop a producer: the last
-  one known stays in use. One that refuses to tell it (no such subject, no permission) ends the use:
-  the next record asks, waits, and gets the error.
+- A registry that cannot be reached for the latest version again does not stop a producer: the last
+  known one stays in use. If the registry refuses it (no such subject, no permission), the next
+  record requests it, waits, and gets the error.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _log = log.get("producer")
 
 @dataclass(frozen=True, slots=True)
 class SchemaUse:
-    """How a serializer uses its registry; see `AvroSerializer` for what each means."""
+    """Options of a serializer's registry; see `AvroSerializer` for each."""
 
     subject: SubjectStrategy = topic_name
     auto_register: bool = False
@@ -183,10 +183,10 @@ class RegistrySerializer(ABC):
 
     @abstractmethod
     async def _encoder(self, schema: Schema) -> Encode:
-        """What writes payloads of a schema."""
+        """Return the encoder for payloads of a schema."""
 
     def _indexes(self, found: RegisteredSchema) -> bytes:
-        """What follows the schema's id: Protobuf's path to the message's type."""
+        """Return the bytes after the schema's id: Protobuf's path to the message's type."""
         del found
         return b""
 

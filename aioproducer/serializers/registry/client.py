@@ -1,13 +1,13 @@
 """SchemaRegistry: the client of a registry with Confluent's API.
 
-Owns: the calls of the API, the cache of their answers, one request for all who ask the same. Not
-here: formats of payloads.
+Owns: the calls of the API, the cache of their responses, one request for all equal calls. Not here:
+formats of payloads.
 
 Invariants
-- What never changes (the id of a schema in a subject, a version, a schema by its id) is asked once
-  and remembered, as much as `cache_capacity`; the latest version is remembered for a time.
-- Several who ask the same wait for one request; whoever gives up waiting does not end it.
-- A failed answer is not remembered.
+- What never changes (the id of a schema in a subject, a version, a schema by its id) is requested
+  once and cached, up to `cache_capacity`; the latest version is cached for a time.
+- Several equal calls wait for one request; a cancelled call does not end it.
+- An error is not cached.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _TYPES: Final[dict[str, SchemaType]] = {"AVRO": "AVRO", "JSON": "JSON", "PROTOBU
 
 
 class SchemaRegistry:
-    """A client of Confluent's Schema Registry, or of one that speaks its API.
+    """A client of Confluent's Schema Registry, or of one with the same API.
 
     Constructing one needs no running loop and connects to nothing; it belongs to the loop of its
     first request. Several serializers and producers of that loop may share one. Use it as an async
@@ -231,7 +231,7 @@ class SchemaRegistry:
         Args:
             subject: where it is registered.
             schema_format: the form of its text, such as `serialized` for Protobuf, which is base64
-                of a `FileDescriptorProto`; registries that do not know it give the usual one.
+                of a `FileDescriptorProto`; registries without it return the usual one.
 
         Raises:
             SchemaNotFoundError: there is no such subject.
@@ -276,7 +276,7 @@ class SchemaRegistry:
         return await self._once(("schema", schema_id), ask)
 
     async def incompatibilities(self, subject: str, schema: Schema) -> tuple[str, ...]:
-        """What keeps a schema from becoming the subject's next version; nothing if nothing does.
+        """Return why a schema cannot become the subject's next version; empty if it can.
 
         Raises:
             SchemaNotFoundError: there is no such subject.
@@ -439,7 +439,7 @@ class SchemaRegistry:
         if self._under_way.get(key) is task:
             del self._under_way[key]
         if not task.cancelled():
-            task.exception()  # nobody may be left who asks
+            task.exception()  # all callers may have given up
 
     def _remember(self, key: tuple[Any, ...], answer: object) -> None:
         same_kind = [known for known in self._known if known[0] == key[0]]

@@ -6,7 +6,7 @@ here: what is asked.
 Invariants
 - A request ends within `request_timeout` each try, and after `retries` more tries.
 - No more of an answer is read than `_LARGEST_ANSWER`; no redirect is followed.
-- Credentials stand in no error, repr or log; those in an address are taken out of it.
+- Credentials are in no error, repr or log; those in an address are removed from it.
 - Nothing is taken from the environment, such as proxies.
 """
 
@@ -47,7 +47,7 @@ _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings(Unpicklable):
-    """How to reach a registry; times in seconds.
+    """Addresses, credentials and bounds of a registry's requests; times in seconds.
 
     Attributes:
         urls: where it listens; the next one is tried when one does not answer.
@@ -99,7 +99,7 @@ def _parts_of(text: str) -> SplitResult:
     except ValueError:
         is_url = False
     if not is_url:
-        raise ConfigError("a schema registry's url looks like https://host:port/path")
+        raise ConfigError("a schema registry's url must be like https://host:port/path")
     return parts
 
 
@@ -134,7 +134,7 @@ class RegistryConnection:
             await client.aclose()
 
     def forget(self) -> None:
-        """Drop connections of a loop that has ended, without a farewell."""
+        """Drop the connections of a loop that has ended, without closing them properly."""
         self._client = None
 
     @hides_arguments
@@ -145,7 +145,7 @@ class RegistryConnection:
 
         Args:
             method: GET or POST.
-            path: behind the registry's address, quoted.
+            path: what follows the registry's address, quoted.
             what: what is asked, for errors.
             body: to be sent as JSON.
 
@@ -252,7 +252,7 @@ def is_header_value(given: object) -> bool:
 
 
 def check_headers(headers: Mapping[str, str], bearer_token: object) -> None:
-    """Refuse headers that cannot be sent, in words without their values.
+    """Refuse headers that cannot be sent; the error has no values.
 
     Raises:
         ConfigError: a name or a value has characters that a header cannot have.

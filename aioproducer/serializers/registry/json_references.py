@@ -4,7 +4,7 @@ Owns: which registered schema a `$ref` means. Not here: HTTP, validation.
 
 A reference's name means a schema only to the schema that has the reference, and relative names are
 resolved against that schema's `$id`. Two schemas may use one name for different schemas, and two
-versions of a schema have the same `$id`. So every document gets a URI of its own here, and each
+versions of a schema have the same `$id`. So every document gets a new URI here, and each
 `$ref` that means another document is replaced by that URI.
 """
 
@@ -23,7 +23,7 @@ Place = tuple[str, int]
 
 _REFERRING: Final = frozenset({"$ref", "$dynamicRef"})
 _DATA: Final = frozenset({"const", "default", "enum", "example", "examples"})
-"""Keywords whose content is data: what looks like a reference there is none."""
+"""Keywords whose content is data, in which a `$ref` is no reference."""
 _NAMED: Final = frozenset(
     {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
 )
@@ -37,7 +37,7 @@ class Linked:
     Attributes:
         content: the schema.
         documents: it and all others, by their URIs.
-        originals: what stood in the schemas in place of each reference.
+        originals: the original text of each reference.
     """
 
     content: Any
@@ -178,7 +178,7 @@ class _Document:
 
 
 def _schemas_in(content: Any, keyword: str = "") -> Iterator[tuple[str, Any]]:
-    """What may be schemas directly within a schema."""
+    """Yield the possible schemas directly within a schema."""
     if isinstance(content, list):
         for each in content:
             yield "", each

@@ -39,7 +39,7 @@ class JsonSchemaSerializer(RegistrySerializer):
     """Values as JSON that a registered JSON Schema describes; None stays null.
 
     Args:
-        registry: where the schema stands.
+        registry: the schema's registry.
         schema: as text, as a dict, or a Pydantic model to take it of; None only with
             `use_latest_version`.
         references: schemas of the registry that it refers to by `$ref`; a relative name is
@@ -174,7 +174,7 @@ def _words(error: Any, originals: Mapping[str, str]) -> str:
     if error.validator == "additionalProperties" and isinstance(error.instance, dict):
         known = error.schema.get("properties", {})
         more = [name for name in error.instance if name not in known]
-        return f"has more than the schema knows: {', '.join(map(repr, more))}"
+        return f"has fields that the schema lacks: {', '.join(map(repr, more))}"
     rule = json.dumps(error.validator_value)
     for uri, original in originals.items():
         rule = rule.replace(json.dumps(uri), json.dumps(original))
@@ -182,7 +182,7 @@ def _words(error: Any, originals: Mapping[str, str]) -> str:
 
 
 def _kind_of(value: Any) -> str:
-    """What a value is in JSON's words; not the value, which is the application's."""
+    """Return the JSON type of a value; not the value, which is the application's."""
     match value:
         case None:
             return "null"
@@ -200,7 +200,7 @@ def _kind_of(value: Any) -> str:
 
 
 def _usual() -> Any:
-    """What a schema is that does not say: draft 7, as in Confluent's serializers."""
+    """Return the dialect of a schema without `$schema`: draft 7, as in Confluent's serializers."""
     from jsonschema import Draft7Validator
 
     return Draft7Validator

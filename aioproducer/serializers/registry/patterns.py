@@ -68,7 +68,7 @@ class Pattern:
         """Return whether the pattern matches anywhere in a text.
 
         Raises:
-            PatternError: That cannot be told within bounds.
+            PatternError: That cannot be decided within bounds.
         """
         if not text or self._cost.steps(len(text)) <= _MAX_STEPS:
             return self._compiled.search(text) is not None
@@ -211,7 +211,7 @@ class _Machine:
 
     def is_found_in(self, text: str) -> bool:
         current = frozenset(self._closed([self._start], text, 0))
-        last = len(text) - 2  # the places behind it differ: `$` may hold there
+        last = len(text) - 2  # the places after it differ: `$` may match there
         work = 0
         for at, character in enumerate(text):
             if self._end in current:
@@ -315,7 +315,7 @@ class _Machine:
         return start
 
     def _test(self, operator: Any, given: Any) -> _Test:
-        """Return what tells whether one character matches, by `re` itself."""
+        """Return a function that checks one character, by `re` itself."""
         source = sre_parser.SubPattern(sre_parser.State(), [(operator, given)])
         source.state.flags = self._flags & re.ASCII or re.UNICODE
         from re import _compiler as sre_compiler  # type: ignore[attr-defined]

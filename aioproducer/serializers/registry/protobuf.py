@@ -5,7 +5,7 @@ HTTP. Encoding is done by the generated classes of the package protobuf.
 
 Invariants
 - A schema is sent to the registry as base64 of its `FileDescriptorProto`, as Confluent's Python
-  client does; what it imports stands there under the import's name.
+  client does; what it imports is there under the import's name.
 - What is built in, Google's well-known and common types and Confluent's own, is not registered.
 """
 
@@ -54,7 +54,7 @@ class ProtobufSerializer(RegistrySerializer):
     are neither looked up nor registered.
 
     Args:
-        registry: where the schema stands.
+        registry: the schema's registry.
         message_type: the generated class.
         subject: see `AvroSerializer`, as for the next three; the schema's name is the message's.
         auto_register: see there.
@@ -152,7 +152,7 @@ class ProtobufSerializer(RegistrySerializer):
 
 
 def index_path(descriptor: Descriptor) -> list[int]:
-    """Where a message's type stands in its file: its place, from the outermost type inwards."""
+    """Return the position of a message's type in its file, from the outermost type inwards."""
     path = []
     while descriptor is not None:
         outer = descriptor.containing_type

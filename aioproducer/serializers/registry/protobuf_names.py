@@ -1,4 +1,4 @@
-"""Where the message types of a registered Protobuf schema are in their file.
+"""The positions of message types in the file of a registered Protobuf schema.
 
 Owns: the paths to types, by their full names. Not here: HTTP, messages.
 
@@ -52,7 +52,7 @@ def _add(
 
 @dataclass(slots=True)
 class _Scope:
-    """What braces enclose: a message or the file; anything else counts for what it is in."""
+    """A scope in braces: a message or the file; anything else counts for what it is in."""
 
     name: str
     path: list[int]

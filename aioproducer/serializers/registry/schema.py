@@ -1,4 +1,4 @@
-"""Schemas as a registry knows them.
+"""Schemas in a registry.
 
 Owns: a schema's text, type and references, and what the registry calls it. Not here: HTTP.
 """
@@ -78,11 +78,11 @@ class RegisteredSchema:
     """A version of a subject.
 
     Attributes:
-        id: what stands in front of every record; the same schema has it in every subject.
+        id: the number in front of every record; the same schema has it in every subject.
         subject: where it is registered.
         version: its number there, from 1.
         schema: the schema.
-        guid: what identifies it in a header; None if the registry gives none.
+        guid: the schema's identity in a header; None if the registry gives none.
         write_rules: the active rules that a serializer has to execute before it writes a record.
     """
 

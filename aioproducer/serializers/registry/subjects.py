@@ -1,4 +1,4 @@
-"""Which subject a schema is registered under.
+"""The subject of a schema.
 
 Owns: the strategies of Confluent's serializers. Not here: the registry.
 """
@@ -41,5 +41,5 @@ def record_name(context: SerializationContext, name: str | None) -> str:
 
 
 def topic_record_name(context: SerializationContext, name: str | None) -> str:
-    """`<topic>-<full name>`: topics may mix schemas, each with a history of its own."""
+    """Return `<topic>-<full name>`: topics may mix schemas, each with its own history."""
     return f"{context.topic}-{record_name(context, name)}"

@@ -29,12 +29,12 @@ _MAGIC_OF_GUID = b"\x01"
 
 
 def prefix(schema_id: int) -> bytes:
-    """What stands in front of every payload of a schema."""
+    """Return the bytes in front of every payload of a schema."""
     return _FRAME.pack(_MAGIC, schema_id)
 
 
 def header_content(guid: UUID) -> bytes:
-    """What a header says of a schema, in place of a prefix."""
+    """Return a header with the schema, in place of a prefix."""
     return _MAGIC_OF_GUID + guid.bytes
 
 

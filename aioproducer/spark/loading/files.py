@@ -64,7 +64,7 @@ class Step:
 
     @property
     def local_paths(self) -> list[Path]:
-        """Where the files of this machine are."""
+        """The paths of the files of this machine."""
         return [Path(_local(file.path)) for file in self.files if file.path.startswith("file:")]
 
     @property
@@ -74,7 +74,7 @@ class Step:
         return tuple(unescaped(name.partition("=")[0]) for name in below if "=" in name)
 
     def digest(self) -> str:
-        """A digest of these files as they are now."""
+        """Return a digest of these files as they are now."""
         return digest([self])
 
 

@@ -1,9 +1,8 @@
 """A multi-broker Kafka as a pure state machine.
 
 Owns: everything a cluster decides: topics, leaders, logs, validation, transactions, groups'
-offsets, what is answered, scripted faults. Not here: sockets, tasks, the clock (`now_ms` is
-passed in), a random source of its own (`rng` is passed in). `aioproducer.testing.embedded` serves
-it on TCP.
+offsets, responses, scripted faults. Not here: sockets, tasks, the clock (`now_ms` is passed in), a
+random source (`rng` is passed in). `aioproducer.testing.embedded` serves it on TCP.
 
     settings, refusal < log, producers, markers, telemetry < topics, placement, validation
         < transactions/* < api/* < dispatch < cluster

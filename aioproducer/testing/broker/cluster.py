@@ -1,14 +1,14 @@
 """The simulated cluster: brokers, topics, leaders, and one entrance for requests.
 
-Owns: which brokers are up, which topics exist, who leads, and every change of these. Not here:
-sockets, tasks, the clock, a random source of its own: `now_ms` and `rng` come from the caller, so
-the same calls give the same cluster, on TCP as on virtual time.
+Owns: which brokers are up, which topics exist, the leaders, and every change of these. Not here:
+sockets, tasks, the clock, a random source: `now_ms` and `rng` come from the caller, so the same
+calls give the same cluster, on TCP as on virtual time.
 
 Invariants:
 - All brokers share one view, a change is known to every broker at once, unless a subclass says
   otherwise (`known_brokers`, `known_leadership`).
 - A broker that is down is in no partition's leadership and answers nothing.
-- `subscribe`d callbacks hear of every append and every change of leader, after it happened.
+- `subscribe`d callbacks are called after every append and every change of leader.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class ClusterState:
         brokers: Every broker by id, up or down.
         topics: Every topic by name.
         faults: Scripted misbehaviour.
-        shards: Who coordinates which transactional id and group.
+        shards: The coordinator of each transactional id and group.
         transactions: The transaction coordinators.
         groups: The group coordinators.
-        telemetry: What clients are asked to push, and what they have pushed.
+        telemetry: Requested and received metrics of clients.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class ClusterState:
         """Carry out one request as broker `node_id` would.
 
         Args:
-            node_id: The broker whose connection it came from.
+            node_id: The broker that received it.
             header: The request, its body still encoded.
             now_ms: The brokers' clock, epoch milliseconds.
             wait: What an earlier call for the same request returned in `Reply.wait`.
@@ -138,7 +138,7 @@ class ClusterState:
         self._listeners.append(on_change)
 
     def notify(self, topic: str, partition: int) -> None:
-        """Tell the subscribers that a partition changed."""
+        """Notify the subscribers that a partition changed."""
         for listener in self._listeners:
             listener(TopicPartition(topic, partition))
 
@@ -147,7 +147,7 @@ class ClusterState:
     def advance(self, now_ms: int) -> None:
         """Do what is due without a request: transaction markers, transactions that took too long.
 
-        Every request does it too; `subscribe_wakeups` is for whoever must not wait for one.
+        Every request does it too; `subscribe_wakeups` is for callers that must not wait for one.
         """
         self.transactions.advance(now_ms)
         due_ms = self.next_wakeup_ms
@@ -158,7 +158,7 @@ class ClusterState:
 
     @property
     def next_wakeup_ms(self) -> int | None:
-        """When `advance` has something to do next, if nothing happens before; None for never."""
+        """The time of `advance`'s next task, if nothing happens before; None for never."""
         return self.transactions.next_due_ms
 
     def subscribe_wakeups(self, on_change: Callable[[int | None], None]) -> None:
@@ -194,7 +194,7 @@ class ClusterState:
 
     @property
     def controller_id(self) -> int:
-        """The broker that clients are told is the controller; -1 when all are down."""
+        """The controller's id in responses to clients; -1 when all are down."""
         return min(self._live, default=-1)
 
     def is_live(self, node_id: int) -> bool:
@@ -202,7 +202,7 @@ class ClusterState:
         return node_id in self._live
 
     def is_reachable(self, node_id: int) -> bool:
-        """Return whether other brokers get an answer from that one."""
+        """Return whether other brokers get a response from that one."""
         return self.is_live(node_id)
 
     def known_brokers(self, node_id: int) -> list[BrokerSpec]:
@@ -210,11 +210,11 @@ class ClusterState:
         return self.live_brokers
 
     def known_leadership(self, node_id: int, partition: Partition) -> Leadership:
-        """Who leads a partition in the eyes of broker `node_id`, for its Metadata answers."""
+        """Return the leader of a partition in the metadata of broker `node_id`."""
         return partition.leadership
 
     def set_broker_address(self, node_id: int, host: str, port: int) -> None:
-        """Change where clients are told to find a broker."""
+        """Change a broker's advertised address."""
         self.brokers[node_id] = self.brokers[node_id]._replace(host=host, port=port)
 
     def set_broker_down(self, node_id: int) -> None:

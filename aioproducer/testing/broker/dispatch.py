@@ -62,13 +62,13 @@ class RequestWait(NamedTuple):
 
     @property
     def deadline_ms(self) -> int:
-        """When the answer has to be given."""
+        """The deadline of the response."""
         return self.poll.deadline_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What is to happen on the connection.
+    """The actions to take on the connection.
 
     Attributes:
         frame: The bytes to send, size prefix included; None for nothing.
@@ -96,13 +96,13 @@ class Api(NamedTuple):
 
 
 def api_versions(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """Tell what is served."""
+    """Return the served versions."""
     if ctx.version >= _FIRST_VERSION_WITH_SOFTWARE and not (
         _SOFTWARE_NAME.fullmatch(request.client_software_name)
         and _SOFTWARE_NAME.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=errors.InvalidRequestError.code)
-    meant = (request.cluster_id, request.node_id)  # nobody before v5 (KIP-1242)
+    meant = (request.cluster_id, request.node_id)  # unset before v5 (KIP-1242)
     if request.cluster_id is not None and meant != (ctx.cluster.settings.cluster_id, ctx.node_id):
         return ApiVersionsResponse(error_code=errors.RebootstrapRequiredError.code)
     response = ApiVersionsResponse(api_keys=_advertised(ctx.cluster))
@@ -135,7 +135,7 @@ SERVED: Mapping[ApiKey, Api] = {
     ApiKey.CREATE_TOPICS: Api(2, 7, admin.create_topics),
     ApiKey.DELETE_TOPICS: Api(1, 6, admin.delete_topics),
     ApiKey.INIT_PRODUCER_ID: Api(0, 5, transactions.init_producer_id),
-    # Brokers speak v4 and v5 among themselves and yet advertise them to everybody (KIP-890).
+    # Brokers use v4 and v5 among themselves and yet advertise them to every client (KIP-890).
     ApiKey.ADD_PARTITIONS_TO_TXN: Api(
         0, 3, transactions.add_partitions_to_txn, advertised_highest=5
     ),
@@ -198,7 +198,7 @@ def respond(
 def _decode(key: ApiKey, header: RequestHeader) -> Message:
     """Return the request message.
 
-    Java brokers ignore bytes behind a request's end. We do not, as they are a client's mistake,
+    Java brokers ignore bytes after a request's end. We do not, as they are a client's mistake,
     except for Metadata: librdkafka 2.16 asks for all topics in v13 with three bytes too many.
     """
     request_type = REQUEST_TYPES[key]

@@ -35,14 +35,14 @@ class ErrorAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionFault:
-    """What happens to a whole request.
+    """A fault's effect on a whole request.
 
     Attributes:
         apply: Whether the request is carried out at all.
         answer: Whether an answer is sent.
         close: Whether the connection ends then.
         delay_ms: How long the answer is held back.
-        throttle_ms: The throttle time told to the client, for which the broker also stops reading
+        throttle_ms: The throttle time sent to the client, for which the broker also stops reading
             from the connection (KIP-219).
         frame: Bytes to send instead of the answer, size prefix included.
         cut_at: Send only so many bytes of the answer.
@@ -156,7 +156,7 @@ class Faults:
         times: int | None = 1,
         skip: int = 0,
     ) -> Fault:
-        """Do the work, answer `delay_ms` later (and whatever is behind on that connection)."""
+        """Do the work, and delay this response and those after it by `delay_ms`."""
         action = ConnectionFault(delay_ms=delay_ms)
         return self.add(Fault(action, api, node_id, times=times, skip=skip))
 
@@ -182,7 +182,7 @@ class Faults:
         times: int | None = 1,
         skip: int = 0,
     ) -> Fault:
-        """Tell the client to pause for `throttle_ms`."""
+        """Throttle the client for `throttle_ms`."""
         action = ConnectionFault(throttle_ms=throttle_ms)
         return self.add(Fault(action, api, node_id, times=times, skip=skip))
 
@@ -235,7 +235,7 @@ class Faults:
         return action if isinstance(action, ErrorAnswer) else None
 
     def take_connection_fault(self, api: ApiKey, node_id: int) -> ConnectionFault | None:
-        """What is to happen to this request, if anything."""
+        """Return the fault of this request, if any."""
         action = _take(self._connections, api, node_id, None, None)
         return action if isinstance(action, ConnectionFault) else None
 

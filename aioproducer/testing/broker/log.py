@@ -1,7 +1,7 @@
 """One partition's log: record batches in offset order, kept as the bytes a consumer will get.
 
-Owns: base offsets, the log's two ends, reading by offset and by time, retention by size. Not
-here: who may write (leaders, epochs), validation, requests.
+Owns: base offsets, the log's two ends, reading by offset and by time, retention by size. Not here:
+write permission (leaders, epochs), validation, requests.
 
 Invariants:
 - Batches are whole and contiguous: each begins at the previous one's last offset plus one.
@@ -45,7 +45,7 @@ def stamp(
 ) -> bytes:
     """A produced batch as it is stored: with its offset, its leader's epoch and maybe its time.
 
-    Offset and epoch lie before the bytes the CRC covers; a LogAppendTime stamp lies behind them and
+    Offset and epoch precede the bytes that the CRC covers; a LogAppendTime stamp is among them and
     so needs a new CRC (Java: DefaultRecordBatch.setMaxTimestamp).
     """
     batch = bytearray(data)
@@ -86,7 +86,7 @@ class PartitionLog:
         leader_epoch: int,
         append_time_ms: int | None = None,
     ) -> StoredBatch:
-        """Store a validated batch of `count` offsets behind the last one."""
+        """Store a validated batch of `count` offsets after the last one."""
         base_offset = self.end_offset
         stored = StoredBatch(
             base_offset,
@@ -145,7 +145,7 @@ class PartitionLog:
         return self.find_timestamp(max(batch.max_timestamp for batch in self._batches))
 
     def trim_to_size(self, limit_bytes: int) -> None:
-        """Forget the oldest batches until `limit_bytes` suffice; the newest one always stays."""
+        """Delete the oldest batches until `limit_bytes` suffice; the newest one always stays."""
         drop, size = 0, self.size_bytes
         while size > limit_bytes and drop < len(self._batches) - 1:
             size -= len(self._batches[drop].data)
@@ -154,12 +154,12 @@ class PartitionLog:
             self._forget(drop, size)
 
     def truncate_to(self, offset: int) -> list[StoredBatch]:
-        """Forget the batches from `offset` on, as a replica does that follows another leader.
+        """Delete the batches from `offset` on, as a replica does that follows another leader.
 
         Batches are whole, so `offset` is the base offset of one, or the log's end.
 
         Returns:
-            What was forgotten.
+            The deleted batches.
         """
         keep = bisect_left(self._base_offsets, offset)
         lost = self._batches[keep:]

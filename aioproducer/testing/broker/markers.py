@@ -74,7 +74,7 @@ class Marker(NamedTuple):
 
 
 class EndedTransaction(NamedTuple):
-    """What one transaction wrote: from its first offset to its marker's."""
+    """The offsets of one transaction: from its first to its marker's."""
 
     producer_id: int
     first_offset: int
@@ -123,7 +123,7 @@ class PartitionTransactions:
         self._open.pop(producer_id, None)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Return where a committed read has to stop."""
+        """Return the offset at which a committed read has to stop."""
         # An end counts once its marker is replicated (Java: ProducerStateManager.unreplicatedTxns).
         self._ended = [each for each in self._ended if each.last_offset >= high_watermark]
         undecided = [*self._open.values(), *(each.first_offset for each in self._ended)]

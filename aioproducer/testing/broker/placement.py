@@ -1,4 +1,4 @@
-"""Where the replicas of new partitions go.
+"""The placement of new partitions' replicas.
 
 Owns: the rotation over the brokers, and what is refused as impossible. Not here: which brokers
 are up, partitions themselves.

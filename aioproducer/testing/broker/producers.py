@@ -1,7 +1,7 @@
-"""What a partition remembers of idempotent producers, to recognise duplicates and gaps (KIP-98).
+"""A partition's state of idempotent producers, to detect duplicates and gaps (KIP-98).
 
-Owns: per producer id the epoch and the last five batches. Not here: logs, topics, requests;
-who is a legitimate producer (brokers do not check that an id was ever given out either).
+Owns: per producer id the epoch and the last five batches. Not here: logs, topics, requests; the
+validity of producer ids (brokers do not check that an id was ever given out either).
 
 Rules (Java: ProducerStateManager, ProducerAppendInfo):
 - A batch equal in epoch and sequences to one of the last five is a duplicate: not written again,
@@ -9,11 +9,11 @@ Rules (Java: ProducerStateManager, ProducerAppendInfo):
 - An older epoch is refused (INVALID_PRODUCER_EPOCH); a newer one must begin at sequence 0.
 - Within an epoch sequences follow each other; 0 follows 2^31-1. Anything else is
   OUT_OF_ORDER_SEQUENCE_NUMBER.
-- A producer id the partition does not know may begin anywhere (KIP-360), except in a transaction of
-  version 2, which begins at sequence 0 (KIP-890). Other brokers differ: `UnknownProducers`.
+- A producer id without state may begin anywhere (KIP-360), except in a transaction of version 2,
+  which begins at sequence 0 (KIP-890). Other brokers differ: `UnknownProducers`.
 - A producer id expires some time after the largest timestamp in its last batch, unless it has an
-  open transaction. Without LogAppendTime that timestamp is the client's: records of last year are
-  forgotten at the next check. Checks are periodic.
+  open transaction. Without LogAppendTime that timestamp is the client's: records of last year
+  expire at the next check. Checks are periodic.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _NO_SEQUENCE = -1
 
 
 def sequence_after(sequence: int, count: int) -> int:
-    """Return the sequence `count` steps behind `sequence`, wrapping to 0 after 2^31-1."""
+    """Return the sequence `count` steps after `sequence`, wrapping to 0 after 2^31-1."""
     return (sequence + count) % (_MAX_SEQUENCE + 1)
 
 
 class ProducerBatchKey(NamedTuple):
-    """What identifies a batch of an idempotent producer within one partition."""
+    """The identity of a batch of an idempotent producer within one partition."""
 
     producer_id: int
     epoch: int
@@ -126,7 +126,7 @@ class ProducerStates:
     def expire(
         self, now_ms: int, *, after_ms: int, every_ms: int, has_transaction: Callable[[int], bool]
     ) -> list[int]:
-        """Forget producers that had expired at the last periodic check.
+        """Remove producers that had expired at the last periodic check.
 
         Args:
             now_ms: The broker's clock.
@@ -135,7 +135,7 @@ class ProducerStates:
             has_transaction: Whether a producer id has an open transaction here.
 
         Returns:
-            The producer ids that were forgotten now.
+            The producer ids that were removed now.
         """
         check_ms = now_ms - now_ms % every_ms
         if self._checked_ms == check_ms:

@@ -1,7 +1,7 @@
 """The one exception with which the simulated broker refuses (part of) a request.
 
-Owns: how a refusal carries its error code, its text and the records at fault (KIP-467). Not
-here: which response it ends up in.
+Owns: how a refusal carries its error code, its text and the records at fault (KIP-467). Not here:
+the response it ends up in.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A partition whose followers lag: one log end per replica, a high watermark, truncation.
 
 Owns: how far each replica has the leader's log, what is committed, what a change of leader costs.
-Not here: when a follower fetches, which brokers are up, when the controller elects; whoever
-owns the time calls `fetch`, `shrink_isr`, `lose_replica` and `regain_replica`.
+Not here: when a follower fetches, which brokers are up, when the controller elects; the owner of
+the clock calls `fetch`, `shrink_isr`, `lose_replica` and `regain_replica`.
 
 `log` is the log of the leader, or of the last one while there is none. Every other replica has a
 prefix of it: replicas cut off what their leader lacks before they follow it (KIP-101), so no
@@ -98,7 +98,7 @@ class ReplicatedPartition(Partition):
         return changed
 
     def regain_replica(self, node_id: int, live: set[int]) -> bool:
-        """A broker is back: it leads if it may and nobody does, else it has to `fetch` first."""
+        """Bring a broker back: it leads if it may and no other does, else it must `fetch` first."""
         if self.leader != NO_LEADER or node_id not in self.isr:
             return False
         self.lead_by(node_id)

@@ -1,6 +1,6 @@
-"""What a simulated cluster is made of: its brokers, its settings, its topics' settings.
+"""Settings of a simulated cluster: its brokers, its options, its topics' options.
 
-Owns: the values a cluster is started with, and the one table of topic options it understands. Not
+Owns: the values a cluster is started with, and the one table of topic options it supports. Not
 here: logs, requests, sockets.
 
 Invariants:
@@ -23,7 +23,7 @@ MAX_REQUEST_BYTES = 100 * 1024 * 1024
 
 
 class BrokerSpec(NamedTuple):
-    """One broker: its id and the address it tells clients to use."""
+    """One broker: its id and its advertised address."""
 
     node_id: int
     host: str
@@ -33,7 +33,7 @@ class BrokerSpec(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """A topic to be created: -1 stands for the cluster's default."""
+    """A topic to be created: -1 is the cluster's default."""
 
     partitions: int = -1
     replication_factor: int = -1
@@ -41,7 +41,7 @@ class TopicSpec:
 
 
 class UnknownProducers(Enum):
-    """What becomes of a batch of an unknown producer whose sequence is not 0."""
+    """The handling of a batch of an unknown producer whose sequence is not 0."""
 
     ACCEPT = "accept"
     """Written, whatever its sequence is: Kafka since 2.5 (KIP-360)."""
@@ -53,10 +53,10 @@ class UnknownProducers(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """How the simulated brokers behave.
+    """The behaviour of the simulated brokers.
 
     Attributes:
-        cluster_id: What Metadata and DescribeCluster answer.
+        cluster_id: The id in Metadata and DescribeCluster.
         auto_create_topics: Whether Metadata for an unknown topic creates it (KIP-487 lets the
             client refuse).
         default_partitions: Partitions of a topic created without a count.
@@ -69,9 +69,9 @@ class ClusterSettings:
         max_request_bytes: A larger frame closes the connection.
         connections_max_idle_ms: After how long without a request a broker closes a connection; -1
             never.
-        producer_id_expiration_ms: How long after its last batch a partition forgets a producer.
-        producer_id_expiration_check_interval_ms: How often partitions look for such producers.
-        unknown_producers: What becomes of a batch of an unknown producer, unless it begins at 0.
+        producer_id_expiration_ms: How long after its last batch a producer expires.
+        producer_id_expiration_check_interval_ms: How often partitions check for such producers.
+        unknown_producers: The handling of a batch of an unknown producer, unless it begins at 0.
         transaction_version: The level of the feature `transaction.version` a cluster starts with: 2
             bumps a producer's epoch at every end of a transaction (KIP-890), below it does not.
         transaction_max_timeout_ms: The longest transaction a producer may ask for.
@@ -198,7 +198,7 @@ class TopicConfig:
         return self._defaults.get(name, TOPIC_OPTIONS[name].default)
 
     def source(self, name: str) -> int:
-        """Where the value in force comes from (Java: DescribeConfigsResponse.ConfigSource)."""
+        """Return the source of the value in force (Java: DescribeConfigsResponse.ConfigSource)."""
         if name in self.own:
             return SOURCE_TOPIC
         return SOURCE_STATIC_BROKER if name in self._defaults else SOURCE_DEFAULT
@@ -220,18 +220,18 @@ class TopicConfig:
 
     @property
     def min_insync_replicas(self) -> int:
-        """How many in-sync replicas `acks=all` asks for."""
+        """The number of in-sync replicas that `acks=all` needs."""
         return int(self["min.insync.replicas"])
 
     @property
     def retention_bytes(self) -> int | None:
-        """How many bytes of a partition are kept; None for all of them."""
+        """The bytes that a partition keeps; None for all of them."""
         limit = int(self["retention.bytes"])
         return None if limit < 0 else limit
 
     @property
     def timestamp_bounds_ms(self) -> tuple[int, int]:
-        """How far before and after the broker's clock a record's timestamp may lie (KIP-937)."""
+        """The allowed distance of a timestamp from the broker's clock, back and ahead (KIP-937)."""
         before = int(self["message.timestamp.before.max.ms"])
         return before, int(self["message.timestamp.after.max.ms"])
 

@@ -1,10 +1,10 @@
-"""What brokers with a metrics plugin ask of clients, and what clients have pushed (KIP-714).
+"""Client metrics on brokers with a metrics plugin: subscriptions and pushes (KIP-714).
 
 Owns: the subscription, the ids handed out, the checks on a push, the list of what arrived in
 readable form. Not here: requests as bytes, connections.
 
-Invariants: a client that pushes ahead of its time is throttled, unless it says farewell; after a
-farewell it is refused (Java: `ClientMetricsManager`).
+Invariants: a client that pushes too early is throttled, unless the push is its terminating one;
+after that it is refused (Java: `ClientMetricsManager`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySubscription:
-    """What is asked of clients; the defaults are a broker's.
+    """A subscription; the defaults are a broker's.
 
     Attributes:
         metrics: Prefixes of names; an empty one means everything, none at all nothing.
@@ -63,10 +63,10 @@ class ReceivedMetrics:
     """One push that was taken.
 
     Attributes:
-        client_instance_id: Who pushed.
-        node_id: Which broker took it.
-        at_ms: When.
-        terminating: Whether it was the client's farewell.
+        client_instance_id: The client.
+        node_id: The broker.
+        at_ms: The time.
+        terminating: Whether it was the client's last push.
         codec: What it was compressed with.
         data: The OTLP message, decompressed.
         resource: The attributes of the client.

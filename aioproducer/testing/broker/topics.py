@@ -1,7 +1,7 @@
 """Topics and partitions of the simulated cluster: replicas, leader, epoch, log.
 
-Owns: a partition's place on brokers and the append of a validated batch. Not here: requests,
-which brokers are up (told by `ClusterState`), when faults strike.
+Owns: a partition's place on brokers and the append of a validated batch. Not here: requests, which
+brokers are up (`ClusterState` passes it in), when faults strike.
 
 Replication is instantaneous here: every replica in `isr` has every batch, so a new leader never
 loses one and the high watermark is the log's end. `ReplicatedPartition` is the slower kind.
@@ -32,7 +32,7 @@ _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX
 
 
 class Appended(NamedTuple):
-    """What the producer is told about its batch."""
+    """The result of an append, for the producer."""
 
     base_offset: int
     end_offset: int
@@ -41,7 +41,7 @@ class Appended(NamedTuple):
 
 
 class Leadership(NamedTuple):
-    """Who leads a partition, since which epoch, and who follows closely."""
+    """The leader of a partition, its epoch, and the in-sync followers."""
 
     leader: int
     epoch: int
@@ -77,7 +77,7 @@ class Partition:
 
     @property
     def leadership(self) -> Leadership:
-        """Who leads and who follows now."""
+        """The present leader and in-sync followers."""
         return Leadership(self.leader, self.leader_epoch, self.isr)
 
     @property
@@ -91,7 +91,7 @@ class Partition:
         return self.transactions.last_stable_offset(self.high_watermark)
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether a producer has written to its transaction here, under its present epoch."""
+        """Return whether a producer has written to its transaction here, in its present epoch."""
         is_open = self.transactions.is_open(producer_id)
         return is_open and self.producers.epoch_of(producer_id) == epoch
 
@@ -107,7 +107,7 @@ class Partition:
         Returns:
             Whether the leader changed.
         """
-        # The last one in sync stays in the ISR, or nobody would know whose log is complete.
+        # The last one in sync stays in the ISR: its log is known to be complete.
         if len(self.isr) > 1:
             self.isr = tuple(node for node in self.isr if node != node_id)
         if self.leader != node_id:
@@ -135,7 +135,7 @@ class Partition:
         return False
 
     def expire_producers(self, settings: ClusterSettings, now_ms: int) -> list[int]:
-        """Forget the producers that have been idle for too long; before every append.
+        """Remove the producers that have been idle for too long; before every append.
 
         Returns:
             Their ids.
@@ -185,7 +185,7 @@ class Partition:
         return Appended(stored.base_offset, stored.last_offset + 1, answered_ms, is_new=True)
 
     def append_marker(self, marker: Marker, now_ms: int) -> int:
-        """Write a transaction's end; returns the log's end behind it."""
+        """Write a transaction's end; return the log's end after it."""
         stored = self.log.append(
             marker.encode(now_ms), count=1, max_timestamp=now_ms, leader_epoch=self.leader_epoch
         )
@@ -195,7 +195,7 @@ class Partition:
 
 
 def producer_key(batch: RecordBatch) -> ProducerBatchKey | None:
-    """What identifies the batch if its producer is idempotent, else None."""
+    """Return the identity of the batch if its producer is idempotent, else None."""
     if batch.producer_id < 0:
         return None
     last_sequence = sequence_after(batch.base_sequence, batch.last_offset_delta)

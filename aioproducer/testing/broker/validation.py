@@ -1,4 +1,4 @@
-"""What a broker checks before it appends a produced batch.
+"""Checks of a broker before it appends a produced batch.
 
 Owns: the checks of one partition's record data, in a real broker's order and with its codes (Java:
 ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator). Not here:

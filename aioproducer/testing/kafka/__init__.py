@@ -1,4 +1,4 @@
-"""Real Kafka for tests and demos: brokers in JVMs, in containers, or somebody else's.
+"""Real Kafka for tests and demos: brokers in JVMs, in containers, or an existing cluster.
 
     with KafkaCluster(version="4.3.1", brokers=3) as cluster:
         produce_to(cluster.bootstrap_servers)

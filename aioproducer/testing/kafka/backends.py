@@ -52,7 +52,7 @@ def choose_backend(
 
 
 class ExternalCluster(KafkaBackend):
-    """A cluster that somebody else runs: it is used, never disturbed."""
+    """An existing cluster: it is used, never disturbed."""
 
     backend = "external"
     disturbable = False
@@ -69,12 +69,12 @@ class ExternalCluster(KafkaBackend):
 
     @property
     def node_ids(self) -> tuple[int, ...]:
-        """As the cluster told when it was opened."""
+        """Return the nodes that the cluster had when it was opened."""
         return self._node_ids
 
     @property
     def description(self) -> str:
-        """What the user named."""
+        """The cluster's name for people."""
         return f"the cluster at {self._bootstrap} ({BOOTSTRAP_VARIABLE})"
 
     def open(self) -> Self:
@@ -87,7 +87,7 @@ class ExternalCluster(KafkaBackend):
         return self
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Ask the named brokers once each; waiting for somebody else's cluster makes no sense."""
+        """Ask the named brokers once each; there is no point in waiting for an existing cluster."""
         seconds_of(timeout_s, "timeout_s")
         reasons = []
         for host, port in self._addresses:

@@ -1,4 +1,4 @@
-"""What every kind of real Kafka cluster offers to tests.
+"""The common interface of every kind of real Kafka cluster for tests.
 
 Owns: the interface, the bounded wait for readiness, the context managers. Not here: how
 brokers are run.
@@ -66,7 +66,7 @@ class KafkaBackend(ABC):
 
     @abstractmethod
     def start(self, node_id: int) -> None:
-        """Start a broker that was stopped or killed; `wait_ready` tells when it serves again."""
+        """Start a broker that was stopped or killed; `wait_ready` returns when it serves again."""
 
     @abstractmethod
     def pause(self, node_id: int) -> None:
@@ -89,7 +89,7 @@ class KafkaBackend(ABC):
         """Return the end of the logs of these brokers."""
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Return when every running broker knows all the running brokers and a controller.
+        """Return when every running broker has all the running brokers and a controller.
 
         Raises:
             ClusterError: A broker ended by itself.

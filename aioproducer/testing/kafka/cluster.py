@@ -36,13 +36,13 @@ _logger = log.get("testing")
 
 
 class KafkaCluster(KafkaBackend):
-    """Kafka brokers in JVMs of their own, each a controller as well (KRaft).
+    """Kafka brokers in separate JVMs, each a controller as well (KRaft).
 
     Args:
         version: A release of Apache Kafka; its jars come through the user's Maven.
         brokers: How many; their ids are 1, 2, ...
         config: Broker settings that override ours.
-        data_dir: Where storage and logs live; kept after `close()` when given.
+        data_dir: Directory of storage and logs; kept after `close()` when given.
         java: A `java` to use instead of the one that would be found.
         heap_mb: The heap of each broker.
         ready_timeout_s: The bound of `open()`'s wait for readiness.
@@ -121,7 +121,7 @@ class KafkaCluster(KafkaBackend):
 
     @property
     def description(self) -> str:
-        """What runs, and on which Java."""
+        """The Kafka release and the Java."""
         return f"{self._brokers} JVM broker(s), Kafka {self.release.version} on {self.java}"
 
     @property
@@ -225,7 +225,7 @@ class KafkaCluster(KafkaBackend):
         return nodes
 
     def _new_cluster_id(self) -> str | None:
-        """What the storage is formatted with, if it has to be."""
+        """Return the arguments for formatting the storage, if it has to be."""
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         return cluster_id.replace("-", "_")  # a leading "-" would be taken for an option
 

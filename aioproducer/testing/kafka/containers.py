@@ -36,13 +36,13 @@ _INSIDE_PORT, _CONTROLLER_PORT, _OUTSIDE_PORT = 9091, 9093, 9092
 
 
 def docker_answers() -> bool:
-    """Whether testcontainers is installed and a Docker engine answers within a few seconds."""
+    """Return whether testcontainers is installed and a Docker engine answers in a few seconds."""
     try:
         import docker  # type: ignore[import-untyped]
         import testcontainers.core.container  # noqa: F401
     except ImportError:
         return False
-    # The library leaves its socket unclosed when nobody listens, so we knock first.
+    # The library leaves its socket unclosed when no engine listens, so we check first.
     if not _somebody_listens(os.environ.get("DOCKER_HOST") or _DEFAULT_ENGINE):
         return False
     try:
@@ -146,7 +146,7 @@ class ContainerCluster(KafkaBackend):
 
     @property
     def description(self) -> str:
-        """What runs, and in which image."""
+        """The Kafka release and the image."""
         return f"{self._brokers} container(s) of {self._image}"
 
     def open(self) -> Self:

@@ -1,10 +1,10 @@
-"""What can go wrong with a test cluster. Owns: the exception classes, nothing else."""
+"""Errors of test clusters. Owns: the exception classes, nothing else."""
 
 from __future__ import annotations
 
 
 class ClusterError(RuntimeError):
-    """A test cluster could not be started or told to do something."""
+    """A test cluster could not be started or controlled."""
 
 
 class JavaError(ClusterError):
@@ -16,4 +16,4 @@ class ClusterTimeoutError(ClusterError, TimeoutError):
 
 
 class NotSupportedByBackendError(ClusterError):
-    """This kind of cluster cannot do that: nobody kills brokers of a cluster that is not ours."""
+    """This kind of cluster cannot do that: brokers of an existing cluster are not killed."""

@@ -38,13 +38,13 @@ log4j.appender.stdout.layout.ConversionPattern=%d{HH:mm:ss,SSS} %p %m (%c)%n
 
 
 class LegacyKafkaCluster(KafkaCluster):
-    """Kafka brokers of 0.8.2 to 2.8 with a ZooKeeper of their own.
+    """Kafka brokers of 0.8.2 to 2.8 with their ZooKeeper.
 
     Args:
         version: A release of Apache Kafka; its jars come through the user's Maven.
         brokers: How many; their ids are 1, 2, ...
         config: Broker settings that override ours.
-        data_dir: Where storage and logs live; kept after `close()` when given.
+        data_dir: Directory of storage and logs; kept after `close()` when given.
         java: A `java` to use instead of the one that would be found.
         heap_mb: The heap of each broker.
         ready_timeout_s: The bound of `open()`'s wait for readiness.
@@ -96,7 +96,7 @@ class LegacyKafkaCluster(KafkaCluster):
             self._zookeeper.kill()
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Return when every running broker knows all the running brokers.
+        """Return when every running broker has all the running brokers in its metadata.
 
         Raises:
             ClusterError: A broker ended by itself.
@@ -113,8 +113,8 @@ class LegacyKafkaCluster(KafkaCluster):
                 return
             if time.monotonic() > deadline:
                 raise ClusterTimeoutError(
-                    f"Kafka was not ready within {timeout_s:.0f} s: node(s) {late} do not know all "
-                    f"brokers\n{self._evidence(late)}"
+                    f"Kafka was not ready within {timeout_s:.0f} s: node(s) {late} lack brokers in "
+                    f"their metadata\n{self._evidence(late)}"
                 )
             time.sleep(_PROBE_INTERVAL_S)
 
@@ -157,7 +157,7 @@ class LegacyKafkaCluster(KafkaCluster):
 
 
 def _seen_by(address: tuple[str, int]) -> set[int] | None:
-    """Return the brokers that a broker knows; None when it does not answer."""
+    """Return the brokers in a broker's metadata; None when it does not answer."""
     try:
         view = describe_cluster(*address, timeout_s=_PROBE_TIMEOUT_S, version=0)
     except ProbeError:

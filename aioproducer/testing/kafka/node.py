@@ -7,7 +7,7 @@ beyond the settings it is given.
                    running --pause--> frozen --resume--> running
 
 Invariants: the JVM never outlives the process that started it, however that one ends (see
-`_Watchdog`); all it prints goes to `server.log`, never to a pipe that somebody must empty.
+`_Watchdog`); all it prints goes to `server.log`, never to a pipe that may fill up.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Watchdog:
 
 
 class BrokerProcess:
-    """A Kafka broker and controller, or a ZooKeeper, in a JVM of its own."""
+    """A Kafka broker and controller, or a ZooKeeper, in a separate JVM."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class BrokerProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """How the JVM ended by itself; None while it runs, and after `stop` or `kill`."""
+        """The exit of the JVM by itself; None while it runs, and after `stop` or `kill`."""
         return self._process.poll() if self._process else None
 
     def prepare(self, cluster_id: str | None) -> None:

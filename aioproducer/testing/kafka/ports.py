@@ -1,6 +1,6 @@
 """Ports for servers that come and go.
 
-Owns: choosing them. Not here: who will listen.
+Owns: choosing them. Not here: what will listen.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     """Return `count` different ports on which nothing listens now.
 
-    They lie below the ports that the system gives to outgoing connections. A broker's port is
-    dialled while the broker is down; if it could be an outgoing port, the system would at times
-    choose it for that very dial and connect the client to itself.
+    They are below the ports that the system gives to outgoing connections. A client connects to a
+    broker's port while the broker is down; if it could be an outgoing port, the system would at
+    times choose it for that very connection and connect the client to itself.
 
     Raises:
         ClusterError: No free ports were found.

@@ -1,7 +1,7 @@
-"""Asks one broker what it sees: the proof that it serves, before any test relies on it.
+"""Asks one broker for its metadata: the proof that it serves, before any test relies on it.
 
-Owns: one ApiVersions and one Metadata round trip on a blocking socket. Not here: who runs
-the broker. Every wait has a bound.
+Owns: one ApiVersions and one Metadata round trip on a blocking socket. Not here: how the broker is
+run. Every wait has a bound.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class ClusterView:
 def describe_cluster(
     host: str, port: int, *, timeout_s: float, version: int | None = None
 ) -> ClusterView:
-    """Ask the broker at `host:port` for the brokers and the controller it knows.
+    """Return the brokers and the controller in the metadata of the broker at `host:port`.
 
-    `version` of Metadata spares the question which ones the broker knows; it must be understood.
+    A `version` of Metadata saves the ApiVersions request; the broker has to support it.
 
     Raises:
         ProbeError: No proper answer within `timeout_s`.

@@ -1,4 +1,4 @@
-"""What differs between releases of Kafka: their jars, the Java they run on.
+"""Differences between releases of Kafka: their jars, the Java they run on.
 
 Owns: that table. Not here: processes, ports, files on disk.
 """
@@ -99,7 +99,7 @@ class LegacyRelease(KafkaRelease):
 
     @property
     def jvm_options(self) -> tuple[str, ...]:
-        """What opens the parts of Java that old brokers reach into."""
+        """The options that open the parts of Java that old brokers use."""
         packages = ("java.lang", "java.nio", "sun.nio.ch")
         return tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in packages)
 

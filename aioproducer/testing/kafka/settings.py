@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class NodeAddress:
-    """Where one combined broker and controller listens."""
+    """The addresses of one combined broker and controller."""
 
     node_id: int
     host: str
@@ -29,7 +29,7 @@ class NodeAddress:
 def common_settings(
     brokers: int, listeners: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
-    """What all brokers of a cluster of this size share, wherever they run.
+    """Return the settings of all brokers of a cluster of this size, wherever they run.
 
     `listeners` are those besides PLAINTEXT: security protocols by name.
     """
@@ -49,7 +49,7 @@ def common_settings(
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": in_sync,
         "transaction.state.log.num.partitions": "3",
-        # A transaction that is overdue is aborted by the next look but one; they are 10 s apart.
+        # An overdue transaction is aborted by the next check but one; they are 10 s apart.
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
         "group.initial.rebalance.delay.ms": "0",
         # A killed broker is noticed within seconds; a busy one must not be taken for a dead one.
@@ -69,7 +69,7 @@ def common_settings(
 def node_settings(
     address: NodeAddress, quorum: Sequence[NodeAddress], log_dir: Path
 ) -> dict[str, str]:
-    """What belongs to one broker alone."""
+    """Return the settings of one broker alone."""
     ports = {"PLAINTEXT": address.port, **address.more_ports}
     public = ",".join(f"{name}://{address.host}:{port}" for name, port in ports.items())
     return {

@@ -1,7 +1,7 @@
 """The gate in front of a broker's requests: closed until the client has authenticated.
 
-Owns: the state of one connection's authentication, sessions that end (KIP-368). Not here:
-sockets, what requests behind the gate do.
+Owns: the state of one connection's authentication, sessions that end (KIP-368). Not here: sockets,
+requests after authentication.
 
     state     let through                        next
     --------  ---------------------------------  -----------------------------------------------
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ListenerSecurity:
-    """What the brokers' listeners ask of clients; may be changed while they run.
+    """The requirements of the brokers' listeners; may be changed while they run.
 
     Attributes:
         ssl_context: Makes connections use TLS.
@@ -55,7 +55,7 @@ class ListenerSecurity:
         users: Passwords by user name, for PLAIN and SCRAM.
         check_token: Gives a token's remaining life in ms, None for a token that is no good.
         max_reauth_ms: How long a session lasts (`connections.max.reauth.ms`); 0: for ever.
-        scram_iterations: What SCRAM clients are asked for.
+        scram_iterations: The iterations of SCRAM.
     """
 
     ssl_context: ssl.SSLContext | None = None
@@ -108,7 +108,7 @@ class SaslGate:
         return Reply(len(answer).to_bytes(4, "big") + answer)
 
     def take_request(self, header: RequestHeader, now_ms: int) -> Reply | None:
-        """What the gate does with a request; None lets it through."""
+        """Return the gate's response to a request; None lets it through."""
         if not self._security.mechanisms:
             return None
         key = header.api_key

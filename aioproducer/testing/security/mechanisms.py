@@ -3,8 +3,8 @@
 Owns: checking proofs. Not here: frames, sessions. Written apart from the client's half, from
 the RFCs, so that a mistake in one does not hide in the other.
 
-Each is a generator: it is sent the client's tokens and yields the answers; it returns when the
-client has proved who it is, with the milliseconds its proof stays good (None: for ever), and raises
+Each is a generator: it is sent the client's tokens and yields the responses; it returns when the
+client has authenticated, with the milliseconds for which that is valid (None: for ever), and raises
 `DeniedError` otherwise.
 """
 
@@ -22,7 +22,7 @@ SCRAM_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 
 class DeniedError(Exception):
-    """The client is not who it says; the text is what the broker answers."""
+    """Authentication failed; the text is the broker's response."""
 
 
 def plain(users: Mapping[str, str]) -> Exchange:

@@ -1,7 +1,7 @@
 """A Kafka cluster, a network and a clock that exist only here: virtual time, nothing is opened.
 
-Owns: the parts of which a simulated world is put together; what else happens in it is up to who
-runs it (`aioproducer.testing.virtual`, and this repository's own simulation of failures):
+Owns: the parts of a simulated world; its users decide what else happens in it
+(`aioproducer.testing.virtual`, and this repository's own simulation of failures):
 
     loop        virtual time                       spec       what a world is made of; chance
     network     names, dials, connections          faults     what can go wrong, and is repaired

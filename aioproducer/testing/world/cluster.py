@@ -1,15 +1,15 @@
 """The simulated cluster in time: followers fetch, leaders shrink the ISR, the controller elects.
 
-Owns: when each of these happens, on the loop of the run; what a lagging broker believes. Not
-here: connections, the producer.
+Owns: when each of these happens, on the loop of the run; the outdated metadata of a lagging broker.
+Not here: connections, the producer.
 
     crash ---session timeout---> fenced: out of every ISR, its partitions get another leader
     append ---a follower's lag---> fetched: high watermark moves, acks=all is answered
-    behind for too long ---> out of the ISR        caught up again ---> back in
+    lagging for too long ---> out of the ISR       caught up again ---> back in
 
 Invariants:
 - A broker is in one of three states for the controller: registered and up, registered and gone
-  (nobody noticed yet), fenced.
+  (not noticed yet), fenced.
 - Nothing committed is lost while elections are clean.
 """
 
@@ -39,7 +39,7 @@ _POLICY = "cleanup.policy"
 
 @dataclass(frozen=True, slots=True)
 class ReplicationTiming:
-    """How fast the cluster replicates and notices; seconds."""
+    """The speed of replication and of failure detection; seconds."""
 
     fetch_lag: float = 0.005
     longest_lag: float = 2.0
@@ -58,7 +58,7 @@ class SimCluster(ClusterState):
         late_fetches: Fetches begun with extra lag, per broker.
         markers_written: How many transaction markers were written.
         keyless_refused: How many batches were refused because a record had no key.
-        producers_forgotten: How many idle producers partitions have forgotten.
+        producers_forgotten: How many idle producers have expired in partitions.
         deleted: Topics that were deleted, with their logs.
     """
 
@@ -127,7 +127,7 @@ class SimCluster(ClusterState):
         return node_id in self._live and node_id not in self._paused
 
     def is_reachable(self, node_id: int) -> bool:
-        """Return whether other brokers get an answer from that one."""
+        """Return whether other brokers get a response from that one."""
         return self.is_working(node_id)
 
     def _register(self, node_id: int) -> None:
@@ -207,7 +207,7 @@ class SimCluster(ClusterState):
             self.trace(f"{name} is deleted")
 
     def has_had(self, name: str, since: float, until: float) -> bool:
-        """Return whether one topic of this name was there all the time between two moments."""
+        """Return whether one topic of this name existed all the time between two moments."""
         known = [each for each in self.deleted if each.name == name]
         if name in self.topics:
             known.append(self.topics[name])
@@ -224,7 +224,7 @@ class SimCluster(ClusterState):
         return TracedPartition(topic, index, replicas, self)
 
     def notify(self, topic: str, partition: int) -> None:
-        """After every change: whoever waits hears of it, followers go and fetch."""
+        """After every change: wake all waiters, let followers fetch."""
         super().notify(topic, partition)
         found = self.partition(topic, partition)
         if isinstance(found, ReplicatedPartition):
@@ -310,7 +310,7 @@ class SimCluster(ClusterState):
             self.require_keys(topic, False)
 
     def require_keys(self, topic: str, are_required: bool) -> None:
-        """Whether brokers refuse records of a topic that have no key; a deleted one stays so."""
+        """Set whether brokers refuse records of a topic without a key; a deleted one stays so."""
         found = self.topics.get(topic)
         if found is None:
             return
@@ -329,7 +329,7 @@ class SimCluster(ClusterState):
 
 
 class TracedPartition(ReplicatedPartition):
-    """Tells of its appends.
+    """A partition that reports its appends.
 
     Attributes:
         append_times: When something was appended.
@@ -349,7 +349,7 @@ class TracedPartition(ReplicatedPartition):
     def append(
         self, data: bytes | memoryview, batch: RecordBatch, config: TopicConfig, now_ms: int
     ) -> Appended:
-        """Append and tell."""
+        """Append and report."""
         self.offered[bytes(data)] = None
         appended = super().append(data, batch, config, now_ms)
         self.append_times.append(self._cluster.loop.time())
@@ -363,16 +363,16 @@ class TracedPartition(ReplicatedPartition):
         return appended
 
     def expire_producers(self, settings: ClusterSettings, now_ms: int) -> list[int]:
-        """Forget and tell."""
+        """Expire and report."""
         forgotten = super().expire_producers(settings, now_ms)
         self._cluster.producers_forgotten += len(forgotten)
         for producer_id in forgotten:
             where = f"{self.topic}-{self.index}"
-            self._cluster.trace(f"b{self.leader} forgets producer {producer_id} in {where}")
+            self._cluster.trace(f"b{self.leader} expires producer {producer_id} in {where}")
         return forgotten
 
     def append_marker(self, marker: Marker, now_ms: int) -> int:
-        """Append and tell."""
+        """Append and report."""
         end_offset = super().append_marker(marker, now_ms)
         self._cluster.markers_written += 1
         what = "commits" if marker.is_commit else "aborts"

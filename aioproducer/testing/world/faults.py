@@ -1,4 +1,4 @@
-"""What a fault is: a value with a virtual time that does something to a `World`.
+"""Faults: values with a virtual time that do something to a `World`.
 
 Owns: the base class, what faults can be aimed at, what they may change. Not here: any kind of
 fault, the producer, the oracles.
@@ -8,8 +8,8 @@ schedule can be shrunk and replayed.
 
 Invariants:
 - A fault is a value: everything about it was drawn before the run.
-- `strike` returns a probe that tells afterwards whether the fault was felt; a fault that found
-  nothing to hit does not count as having happened.
+- `strike` returns a probe for whether the fault was felt; a fault that found nothing to hit does
+  not count as having happened.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Probe = Callable[[], int]
 
 
 class Shape(NamedTuple):
-    """What a fault can be aimed at.
+    """The possible targets of a fault.
 
     Attributes:
         nodes: Brokers.
@@ -47,7 +47,7 @@ class Cast(Protocol):
     """Transactional producers, as faults treat them."""
 
     def kill(self, seat: str) -> int:
-        """End the process; return 0 if there was none."""
+        """Crash the process; return 0 if there was none."""
 
     def usurp(self, seat: str) -> int:
         """Fence the process by another one that does its job; return 0 if none did it before."""
@@ -57,7 +57,7 @@ class Cast(Protocol):
 
 
 class World(Protocol):
-    """What a fault can change."""
+    """The interface through which faults change a world."""
 
     network: SimNetwork
     cluster: SimCluster
@@ -73,7 +73,7 @@ class World(Protocol):
         """Do something in some virtual seconds, unless everything was healed by then."""
 
     def disturb(self, seconds: float) -> None:
-        """Note that for so long from now nobody can expect everything to work."""
+        """Note that failures are to be expected for so long from now."""
 
     def jump_clock(self, seconds: float) -> None:
         """Move the producer's wall clock."""

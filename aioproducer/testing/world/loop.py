@@ -3,7 +3,7 @@
 Owns: the clock, and what ends a run that cannot go on. Not here: networks, producers.
 
 Invariants:
-- `time()` stands still while anything is runnable and then jumps to the next timer, exactly; no
+- `time()` does not advance while anything is runnable and then jumps to the next timer, exactly; no
   timer fires early, not even by the nanosecond that asyncio allows itself.
 - No timer and nothing runnable is a deadlock, and so is a loop that turns for ever without its
   clock moving; both raise out of `run_until_complete`.
@@ -32,11 +32,11 @@ class StuckError(Exception):
 
 
 def _nothing(seconds: float) -> None:
-    """What an idle loop does."""
+    """Do nothing while the loop is idle: the default callback."""
 
 
 class _NoSelector:
-    """What `BaseEventLoop` asks for events: there are none, so time passes."""
+    """A selector for `BaseEventLoop` without events: time passes instead."""
 
     def __init__(self, advance: Callable[[float | None], None]) -> None:
         self._advance = advance
@@ -113,8 +113,8 @@ class VirtualLoop(BaseEventLoop):
         self.on_idle(timeout)
         # Not `now + timeout`, whose rounding would depend on how the moment was reached.
         self._now = max(self._now, self._timers[0].when())
-        # asyncio fires timers that are due within this; none may fire before its time here, or
-        # whoever set it would set it again and again while the clock stands still.
+        # asyncio fires timers that are due within this; none may fire before its time here, or it
+        # would be set again and again while the clock does not advance.
         self._clock_resolution = math.ulp(self._now)
 
     @property
@@ -129,7 +129,7 @@ class VirtualLoop(BaseEventLoop):
         """There are no events."""
 
     def _write_to_self(self) -> None:
-        """Nobody calls from another thread."""
+        """Do nothing: no other thread calls."""
 
 
 def _refusing(name: str) -> Callable[..., Any]:

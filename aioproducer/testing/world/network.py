@@ -1,7 +1,7 @@
 """The network of a run: names, dials, and byte streams with latency, between producer and brokers.
 
 Owns: `SimNetwork`, the `Dialer` the producer gets, and what a connection is made of. Not here:
-Kafka's protocol; the brokers' side is whoever `listen`s.
+Kafka's protocol; the brokers' side is passed to `listen`.
 
     producer's transport --Pipe--> broker's end
     producer's transport <--Pipe-- broker's end
@@ -45,7 +45,7 @@ class BrokerEnd(Protocol):
 
 
 class Tap(Protocol):
-    """Whoever watches what a process sends and receives on one connection."""
+    """A listener for what a process sends and receives on one connection."""
 
     def sent(self, data: bytes) -> None:
         """Bytes have left the process's machine."""
@@ -67,7 +67,7 @@ class Listener(Protocol):
 
 
 class SimConnection:
-    """A connection between the producer and one broker; the broker speaks through this."""
+    """A connection between the producer and one broker, from the broker's side."""
 
     def __init__(self, network: SimNetwork, node_id: int, number: int) -> None:
         self.node_id = node_id
@@ -93,7 +93,7 @@ class SimConnection:
     # the broker's verbs
 
     def write(self, data: bytes, quiet_s: float = 0.0) -> None:
-        """Send bytes to the producer; they may tell it to be quiet for some seconds."""
+        """Send bytes to the producer, maybe with a throttle time in seconds."""
         if self.is_up and not self._finished:
             self._to_client.send(data)
             if quiet_s:
@@ -118,7 +118,7 @@ class SimConnection:
             self._drop()
 
     def vanish(self) -> None:
-        """The broker's machine is gone: nothing tells the producer."""
+        """Drop the connection as the broker's machine is gone: the producer gets no sign."""
         if self.is_up:
             self._to_client.cut()
             self._drop()
@@ -166,7 +166,7 @@ class SimConnection:
     def _at_broker(self, content: Content) -> None:
         if self._end is None:
             if content is not Signal.RESET:
-                self._to_client.reset()  # as a machine does that does not know the connection
+                self._to_client.reset()  # as a machine does for an unknown connection
         elif not isinstance(content, bytes):
             end = self._end
             self._drop()
@@ -232,7 +232,7 @@ class SimNetwork:
         self._addresses: dict[str, int] = {}
 
     def listen(self, node_id: int, host: str, listener: Listener) -> None:
-        """Put a broker behind a name."""
+        """Assign a broker to a name."""
         self._nodes[host] = node_id
         self._addresses[f"10.0.0.{node_id}"] = node_id
         self._listeners[node_id] = listener
@@ -269,7 +269,7 @@ class SimNetwork:
         await self._travel(node_id, Direction.TO_CLIENT)
         if end is None:
             self._trace(f"dial b{node_id} refused")
-            raise ConnectionRefusedError("nobody listens")
+            raise ConnectionRefusedError("no server listens")
         return self._open(connection, end, limit)
 
     def _open(
@@ -304,7 +304,7 @@ class SimNetwork:
         return min(self.window, max(_LEAST_WINDOW, int(narrow * _NARROW_WINDOW_S)))
 
     def transmission_s(self, node_id: int, direction: Direction, size: int) -> float:
-        """How long it takes until so many bytes are on their way; only narrow links take time."""
+        """Return the time until so many bytes are on their way; only narrow links take time."""
         narrow = self.weather.bytes_per_s(node_id, self.loop.time())
         if narrow is None or direction is Direction.TO_CLIENT:
             return 0.0

@@ -1,7 +1,7 @@
-"""One direction of a connection: an ordered line of what is under way.
+"""One direction of a connection: an ordered queue of what is under way.
 
-Owns: when what was sent arrives, and in which pieces. Not here: who sends, who receives, what
-it means.
+Owns: when what was sent arrives, and in which pieces. Not here: sender, receiver, the meaning of
+bytes.
 
 Invariant: everything arrives in the order it was sent, later than it was sent, unless it is cut.
 """
@@ -23,14 +23,14 @@ _LOOK_AGAIN_S = 0.25
 
 
 class Signal(Enum):
-    """What a pipe carries besides bytes."""
+    """The events that a pipe carries besides bytes."""
 
     END = "end"
     RESET = "reset"
 
 
 class Quiet(NamedTuple):
-    """Goes with an answer that tells the producer to be quiet for so many seconds."""
+    """Goes with a response that throttles the producer for so many seconds."""
 
     seconds: float
 
@@ -83,7 +83,7 @@ class Pipe:
             self._timer = None
 
     def reset(self) -> None:
-        """Drop what is under way and let the other end know, as soon as it can hear."""
+        """Drop what is under way and signal that to the other end, as soon as it can receive."""
         self.cut()
         self.send(Signal.RESET)
 

@@ -25,9 +25,9 @@ class SimProducer(Producer):
     """The production producer, given a world's network, chance and clock.
 
     Args:
-        world: Where it lives.
+        world: Its world.
         purpose: Names its source of chance.
-        dialer: Its way to the network, where it has its own.
+        dialer: Its dialer, if not the world's.
         **options: On top of the world's.
     """
 
@@ -59,19 +59,19 @@ class SimProducer(Producer):
 
     @property
     def was_started(self) -> bool:
-        """Whether there is machinery to look at."""
+        """Return whether it has an engine to inspect."""
         return self._engine is not None
 
     @property
     def engine(self) -> ProducerEngine:
-        """The machinery, for looking at."""
+        """Return its engine, for inspection."""
         if self._engine is None:
             raise RuntimeError("the producer was not started")
         return self._engine
 
 
 def _poison_free_memory(pool: BufferPool) -> None:
-    """Whoever still reads memory that was given back sends garbage at once, not by chance."""
+    """Poison returned memory: code that still reads it sends garbage at once, not by chance."""
     deallocate = pool.deallocate
 
     def poison(buffer: bytearray, size: int) -> None:

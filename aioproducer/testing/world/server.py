@@ -1,6 +1,6 @@
 """A simulated broker's side of its connections: frames in, answers out, on virtual time.
 
-Owns: sessions, the order of requests within one, waiting, freezing, dying. Not here: what a
+Owns: sessions, the order of requests within one, waiting, freezing, crashing. Not here: what a
 request means (`ClusterState.respond`), how bytes travel.
 
     bytes -> frame -> service time -> respond -> [wait for replicas] -> [delay] -> write -> [mute]
@@ -9,8 +9,8 @@ Invariants:
 - One request per session at a time, answered in order, as with a real broker, which reads no
   further meanwhile.
 - A frozen broker does nothing; what it would have done happens when it thaws.
-- A request that was received whole is carried out even if its sender has gone since; those behind
-  it maybe.
+- A request that was received whole is carried out even if its sender has gone since; later ones
+  maybe.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _EXPECTED_CLOSES = (
     "scripted fault",
     "is down",
     "with acks=0",
-    # Whether a broker that hung up on ApiVersions is older than that (`net.old_brokers`).
+    # Whether a broker that closed on ApiVersions predates it (`net.old_brokers`).
     "LIST_OFFSETS v0 is not served",
 )
 _ACCUSING = frozenset({2, 42, 43, 87})
@@ -51,7 +51,7 @@ invalid record."""
 
 
 class Moment(Enum):
-    """When something happens to a broker at a request."""
+    """The moments of a request at which something happens to a broker."""
 
     BEFORE = "before"
     AFTER = "after"
@@ -67,10 +67,10 @@ class SimBroker:
     Attributes:
         is_off: Whether its machine is off: nothing answers, nothing refuses.
         ambushes: What happens at which moment of the next request of an API.
-        held_back: Who decides when the next request of an API is looked at.
+        held_back: By API, a function that decides when its next request is processed.
         scripted_codes: Codes that faults make it answer.
         distort: What a fault does to the next answer to Produce; returns whether it did.
-        complaints: What the broker found wrong with the producer's requests.
+        complaints: The producer's protocol errors that the broker found.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class SimBroker:
             session.thaw()
 
     def die(self, *, silent: bool) -> None:
-        """The process ends; with `silent` the whole machine, and nobody is told."""
+        """End the process; with `silent` the whole machine, so that no connection is closed."""
         self.is_off = silent
         self.is_frozen = False
         for session in list(self.sessions):
@@ -135,7 +135,7 @@ class SimBroker:
             self._waiting.setdefault(where, {})[session] = None
 
     def stop_waiting(self, session: Session, partitions: frozenset[TopicPartition]) -> None:
-        """Forget what `wait_for` noted."""
+        """Remove what `wait_for` noted."""
         for where in partitions:
             self._waiting.get(where, {}).pop(session, None)
 
@@ -169,7 +169,7 @@ class Session:
             self._next()
 
     def peer_gone(self) -> None:
-        """The producer left; whole requests behind the current one may still be carried out."""
+        """End the session; whole requests after the current one may still be carried out."""
         self._gone = True
         if self._broker.rng.random() < 0.5:
             self._received.clear()
@@ -242,7 +242,7 @@ class Session:
         self._settle(reply)
 
     def _come_to(self, moment: Moment, header: RequestHeader) -> None:
-        """What lies in wait for this moment happens; it may be the broker's death."""
+        """Run what is planned for this moment; it may be the broker's crash."""
         key = (ApiKey(header.api_key), moment)
         if key in self._broker.ambushes:
             self._broker.ambushes.pop(key)()

@@ -1,4 +1,4 @@
-"""What a world is made of: brokers, topics, how fast network and cluster are, sources of chance.
+"""The parts of a world: brokers, topics, speeds of network and cluster, sources of chance.
 
 Owns: these values. Not here: what is done in the world.
 
@@ -31,7 +31,7 @@ class Chance:
 
 @dataclass(frozen=True, slots=True)
 class WorldSpec:
-    """What a world starts with.
+    """The initial state of a world.
 
     Attributes:
         nodes: The brokers' ids.

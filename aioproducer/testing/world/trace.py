@@ -1,4 +1,4 @@
-"""What happened in a run, line by line, and its fingerprint.
+"""The events of a run, line by line, and its fingerprint.
 
 Owns: the lines. Not here: what they mean. Two runs are the same if their digests are equal;
 nothing that depends on addresses, hashes or the real clock may enter a line.

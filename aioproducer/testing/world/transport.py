@@ -1,10 +1,10 @@
 """The producer's end of a simulated connection, as asyncio's streams want it.
 
-Owns: what was written and has not left, flow control, the watch over the producer's manners. Not
+Owns: what was written and has not left, flow control, the checks of the producer's writes. Not
 here: the network, Kafka.
 
-Invariant: what is written is copied when it fits into the send window, not before. The memory is
-watched until then: who changes it sends garbage.
+Invariant: what is written is copied when it fits into the send window, not before. Memory that
+changes until then is sent as garbage.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SendBuffer:
             self.size += view.nbytes
 
     def take(self, room: int) -> bytes:
-        """Copie what comes first, at most `room` bytes."""
+        """Copy the first bytes, at most `room` of them."""
         parts: list[bytes] = []
         while self._waiting and room > 0:
             view = self._pop()
@@ -61,7 +61,7 @@ class SendBuffer:
         return b"".join(parts)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove everything."""
         while self._waiting:
             self._pop()
         self.size = 0
@@ -117,11 +117,11 @@ class ClientTransport(asyncio.Transport):
         return self._unsent.changed
 
     def tap(self, tap: Tap) -> None:
-        """Let somebody watch what goes out and comes in."""
+        """Set a listener for what goes out and comes in."""
         self._connection.tap = tap
 
     def window_moved(self) -> None:
-        """The other side took something: there may be room."""
+        """Send more: the other side took something, so there may be space."""
         if self._unsent.size and not self.is_lost:
             self._send()
 
@@ -146,11 +146,11 @@ class ClientTransport(asyncio.Transport):
     # asyncio's interface
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Who is told what comes."""
+        """Return the protocol that gets the data."""
         return self._protocol
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """From now on somebody else is told."""
+        """Give data to another protocol from now on."""
         if not isinstance(protocol, asyncio.Protocol):
             raise TypeError(f"{protocol!r} does not take bytes")
         self._protocol = protocol
@@ -189,7 +189,7 @@ class ClientTransport(asyncio.Transport):
         self._connection.pause()
 
     def resume_reading(self) -> None:
-        """It has room again."""
+        """Resume the protocol: the buffer has space again."""
         self._connection.resume()
 
     # private

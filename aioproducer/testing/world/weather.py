@@ -12,14 +12,14 @@ from enum import Enum
 
 
 class Direction(Enum):
-    """Which way bytes go."""
+    """The direction of bytes."""
 
     TO_BROKER = "to broker"
     TO_CLIENT = "to client"
 
 
 class Trouble(Enum):
-    """What a condition does."""
+    """The effect of a condition."""
 
     HELD = "held"
     SLOW = "slow"
@@ -35,11 +35,11 @@ class Condition:
 
     Attributes:
         trouble: What it does.
-        node_id: Whose connections it concerns; None for every broker's.
+        node_id: The broker; None for every broker.
         until: When it ends.
         seconds: How much, for what is measured in time.
-        bytes_per_s: How much passes, for what narrows the way.
-        direction: Which way it works; None for both.
+        bytes_per_s: How much passes, for what narrows the link.
+        direction: The direction it affects; None for both.
         hits: How often it was felt.
     """
 
@@ -69,7 +69,7 @@ class Weather:
         self._conditions.clear()
 
     def is_held(self, node_id: int, direction: Direction, now: float) -> bool:
-        """Return whether bytes stay where they are for now."""
+        """Return whether bytes are held back for now."""
         return self._feel(Trouble.HELD, node_id, now, direction) is not None
 
     def extra_latency(self, node_id: int, now: float) -> float:

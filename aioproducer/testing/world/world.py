@@ -26,10 +26,10 @@ _LOOK_AGAIN_S = 0.005
 
 
 class SimWorld:
-    """What a `WorldSpec` describes, on a loop; the `World` that faults change.
+    """A `WorldSpec` on a loop; the `World` that faults change.
 
     Attributes:
-        disturbances: From when to when somebody could feel a fault.
+        disturbances: From when to when a fault could be felt.
         happened: How often each kind of fault was felt, once everything is healed.
         healed_at: When everything was healed; None before.
     """
@@ -70,7 +70,7 @@ class SimWorld:
         self._fault_timers.append(self.loop.call_later(seconds, action))
 
     def disturb(self, seconds: float) -> None:
-        """Note that for so long from now nobody can expect everything to work."""
+        """Note that failures are to be expected for so long from now."""
         self.disturbances.append((self.loop.time(), self.loop.time() + seconds))
 
     def jump_clock(self, seconds: float) -> None:
@@ -81,11 +81,11 @@ class SimWorld:
     def cast(self) -> Cast:
         """The transactional producers."""
         if self._cast is None:
-            raise LookupError("nobody is transactional in this run")
+            raise LookupError("no producer is transactional in this run")
         return self._cast
 
     def enter(self, cast: Cast) -> None:
-        """Say whom faults find."""
+        """Set the producers that faults affect."""
         self._cast = cast
 
     # -- clocks -----------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
-"""Every message of Kafka's protocol this client speaks, one module per API.
+"""Every message of Kafka's protocol that this client supports, one module per API.
 
-Owns: nothing but the way in. `from aioproducer.wire.messages import MetadataRequest` loads the
-module that declares it and no other, so that importing the library stays cheap; type checkers read
-the stub beside this file. Modules are named as the `ApiKey`, classes as in Kafka's own schema, with
-one exception: the two different structs both called `TransactionState` there are
+Owns: the lazy imports. `from aioproducer.wire.messages import MetadataRequest` loads the module
+that declares it and no other, so that importing the library stays cheap; type checkers read the
+stub beside this file. Modules are named as the `ApiKey`, classes as in Kafka's own schema, with one
+exception: the two different structs both called `TransactionState` there are
 `ListTransactionsTransactionState` and `DescribeTransactionsTransactionState` here. In a module the
-response stands first, since its request names it.
+response comes first, since its request names it.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from aioproducer.wire.schema import ApiKey, Message, f, int16, int32, int64, str
 class AddOffsetsToTxnResponse(
     Message, api_key=ApiKey.ADD_OFFSETS_TO_TXN, versions=(0, 4), flexible_from=3
 ):
-    """Whether the group was added. From v1 it is sent before the quota delay (KIP-219)."""
+    """The result for the group. From v1 it is sent before the quota delay (KIP-219)."""
 
     throttle_time_ms: int = f(int32, "0+")
     error_code: int = f(int16, "0+")

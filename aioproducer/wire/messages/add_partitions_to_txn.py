@@ -1,6 +1,6 @@
 """AddPartitionsToTxn (24): announces partitions a transaction is about to write to (KIP-98).
 
-Versions 0 to 3 are the clients' own; 4 and later are spoken among brokers only (KIP-890) and are
+Versions 0 to 3 are the clients' own; 4 and later are used among brokers only (KIP-890) and are
 not declared here, hence the `v3_and_below_` names. From v12 of Produce clients need it no more.
 """
 
@@ -42,7 +42,7 @@ class AddPartitionsToTxnTopicResult(Struct):
 class AddPartitionsToTxnResponse(
     Message, api_key=ApiKey.ADD_PARTITIONS_TO_TXN, versions=(0, 3), flexible_from=3
 ):
-    """Whether each partition was added. From v1 it is sent before the quota delay (KIP-219)."""
+    """The result for each partition. From v1 it is sent before the quota delay (KIP-219)."""
 
     throttle_time_ms: int = f(int32, "0+")
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = f(

@@ -1,4 +1,4 @@
-"""ApiVersions (18): which APIs a broker speaks, and in which versions.
+"""ApiVersions (18): the APIs a broker supports, and their versions.
 
 The first request on every connection. A broker that lacks the asked version answers v0 with
 UNSUPPORTED_VERSION and, since KIP-511, the versions of ApiVersions it has; that is also why the
@@ -75,7 +75,7 @@ class ApiVersionsRequest(
     flexible_from=3,
     response=ApiVersionsResponse,
 ):
-    """Asks a broker what it speaks, and says who is asking."""
+    """Requests the supported APIs, and names the client."""
 
     client_software_name: str = f(string, "3+", ignorable=True)
     client_software_version: str = f(string, "3+", ignorable=True)

@@ -11,7 +11,7 @@ from aioproducer.wire.schema import Struct, f, int32, string, struct
 
 @struct
 class LeaderIdAndEpoch(Struct):
-    """The leader a broker believes a partition has, -1 if it knows none (KIP-951)."""
+    """The leader of a partition in the broker's metadata, -1 if it has none (KIP-951)."""
 
     leader_id: int = f(int32, "0+", default=-1)
     leader_epoch: int = f(int32, "0+", default=-1)

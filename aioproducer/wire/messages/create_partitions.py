@@ -21,7 +21,7 @@ from aioproducer.wire.schema import (
 
 @struct
 class CreatePartitionsTopicResult(Struct):
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str = f(string, "0+")
     error_code: int = f(int16, "0+")
@@ -32,7 +32,7 @@ class CreatePartitionsTopicResult(Struct):
 class CreatePartitionsResponse(
     Message, api_key=ApiKey.CREATE_PARTITIONS, versions=(0, 3), flexible_from=2
 ):
-    """What became of each topic. From v1 it is sent before the quota delay (KIP-219)."""
+    """The result for each topic. From v1 it is sent before the quota delay (KIP-219)."""
 
     throttle_time_ms: int = f(int32, "0+")
     results: list[CreatePartitionsTopicResult] = f(array(CreatePartitionsTopicResult), "0+")

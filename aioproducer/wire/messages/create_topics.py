@@ -39,7 +39,7 @@ class CreatableTopicConfigs(Struct):
 
 @struct
 class CreatableTopicResult(Struct):
-    """What became of one topic; `configs` is null where the client may not see them."""
+    """The result for one topic; `configs` is null where the client may not see them."""
 
     name: str = f(string, "0+")
     topic_id: UUID = f(uuid, "7+", ignorable=True)
@@ -55,7 +55,7 @@ class CreatableTopicResult(Struct):
 
 @struct
 class CreateTopicsResponse(Message, api_key=ApiKey.CREATE_TOPICS, versions=(0, 7), flexible_from=5):
-    """What became of each topic. From v3 it is sent before the quota delay (KIP-219)."""
+    """The result for each topic. From v3 it is sent before the quota delay (KIP-219)."""
 
     throttle_time_ms: int = f(int32, "2+", ignorable=True)
     topics: list[CreatableTopicResult] = f(array(CreatableTopicResult), "0+")

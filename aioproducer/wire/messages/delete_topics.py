@@ -24,7 +24,7 @@ from aioproducer.wire.schema import (
 
 @struct
 class DeletableTopicResult(Struct):
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str | None = f(string, "0+", nullable="6+")
     topic_id: UUID = f(uuid, "6+", ignorable=True)
@@ -34,7 +34,7 @@ class DeletableTopicResult(Struct):
 
 @struct
 class DeleteTopicsResponse(Message, api_key=ApiKey.DELETE_TOPICS, versions=(0, 6), flexible_from=4):
-    """What became of each topic. From v2 it is sent before the quota delay (KIP-219)."""
+    """The result for each topic. From v2 it is sent before the quota delay (KIP-219)."""
 
     throttle_time_ms: int = f(int32, "1+", ignorable=True)
     responses: list[DeletableTopicResult] = f(array(DeletableTopicResult), "0+")

@@ -35,7 +35,7 @@ class DescribeClusterBroker(Struct):
 class DescribeClusterResponse(
     Message, api_key=ApiKey.DESCRIBE_CLUSTER, versions=(0, 2), flexible_from=0
 ):
-    """The cluster as the answering broker knows it."""
+    """The cluster in the metadata of the answering broker."""
 
     throttle_time_ms: int = f(int32, "0+")
     error_code: int = f(int16, "0+")

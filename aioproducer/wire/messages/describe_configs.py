@@ -1,6 +1,6 @@
 """DescribeConfigs (32): the configuration of topics and brokers (KIP-133).
 
-v1 tells where a value comes from (KIP-226), v3 brings type and documentation (KIP-569). Version 0
+v1 has the source of a value (KIP-226), v3 its type and documentation (KIP-569). Version 0
 is for brokers before 1.1; 4.0 brokers refuse it.
 """
 
@@ -47,7 +47,7 @@ class DescribeConfigsResourceResult(Struct):
 
 @struct
 class DescribeConfigsResult(Struct):
-    """The configuration of one resource, or the error that stands for it."""
+    """The configuration of one resource, or an error in its place."""
 
     error_code: int = f(int16, "0+")
     error_message: str | None = f(string, "0+", nullable="0+")

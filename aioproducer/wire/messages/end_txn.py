@@ -10,7 +10,7 @@ from aioproducer.wire.schema import ApiKey, Message, boolean, f, int16, int32, i
 
 @struct
 class EndTxnResponse(Message, api_key=ApiKey.END_TXN, versions=(0, 5), flexible_from=3):
-    """Whether the transaction will end so. From v1 it is sent before the quota delay (KIP-219)."""
+    """The result of the request. From v1 it is sent before the quota delay (KIP-219)."""
 
     throttle_time_ms: int = f(int32, "0+")
     error_code: int = f(int16, "0+")

@@ -2,7 +2,7 @@
 
 v4 is the first with record batches of format v2, v7 brings fetch sessions (KIP-227), v11 the rack
 and the preferred replica (KIP-392), v12 is the first flexible version, v13 names topics by id
-(KIP-516), v15 moves the replica id into `replica_state` (KIP-903), v16 tells new leaders'
+(KIP-516), v15 moves the replica id into `replica_state` (KIP-903), v16 has new leaders'
 endpoints (KIP-951), v17 and v18 are for replicas (KIP-853, KIP-1166). Versions 0 to 3 are for
 brokers before 0.11; 4.0 brokers refuse them.
 """
@@ -31,7 +31,7 @@ from aioproducer.wire.schema import (
 
 @struct
 class EpochEndOffset(Struct):
-    """Where the follower's log and the leader's part ways."""
+    """The offset at which the follower's log diverges from the leader's."""
 
     epoch: int = f(int32, "12+", default=-1)
     end_offset: int = f(int64, "12+", default=-1)
@@ -55,7 +55,7 @@ class AbortedTransaction(Struct):
 
 @struct
 class PartitionData(Struct):
-    """What was read from one partition.
+    """The data read from one partition.
 
     `records` may end in the middle of a batch; the rest comes with the next fetch.
     """
@@ -77,7 +77,7 @@ class PartitionData(Struct):
 
 @struct
 class FetchableTopicResponse(Struct):
-    """What was read from one topic."""
+    """The data read from one topic."""
 
     topic: str = f(string, "0-12", ignorable=True)
     topic_id: UUID = f(uuid, "13+", ignorable=True)
@@ -105,7 +105,7 @@ class ReplicaState(Struct):
 
 @struct
 class FetchPartition(Struct):
-    """Where to read on in one partition."""
+    """The position in one partition."""
 
     partition: int = f(int32, "0+")
     current_leader_epoch: int = f(int32, "9+", default=-1, ignorable=True)
@@ -119,7 +119,7 @@ class FetchPartition(Struct):
 
 @struct
 class FetchTopic(Struct):
-    """Where to read on in one topic."""
+    """The positions in one topic."""
 
     topic: str = f(string, "0-12", ignorable=True)
     topic_id: UUID = f(uuid, "13+", ignorable=True)
@@ -139,7 +139,7 @@ class ForgottenTopic(Struct):
 class FetchRequest(
     Message, api_key=ApiKey.FETCH, versions=(0, 18), flexible_from=12, response=FetchResponse
 ):
-    """Where to read on, and how much and how long to wait for it."""
+    """Positions, the amount of data, and the time to wait for it."""
 
     cluster_id: str | None = f(string, "12+", nullable="12+", default=None, tag=0, ignorable=True)
     replica_id: int = f(int32, "0-14", default=-1)

@@ -22,7 +22,7 @@ from aioproducer.wire.schema import (
 
 @struct
 class Coordinator(Struct):
-    """The coordinator of one key, or the error that stands for it."""
+    """The coordinator of one key, or an error in its place."""
 
     key: str = f(string, "4+")
     node_id: int = f(int32, "4+")

@@ -27,7 +27,7 @@ from aioproducer.wire.schema import (
 class GetTelemetrySubscriptionsResponse(
     Message, api_key=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions=(0, 0), flexible_from=0
 ):
-    """What to push, how often, and how large at most."""
+    """The metrics to push, the interval, and the maximum size."""
 
     throttle_time_ms: int = f(int32, "0+")
     error_code: int = f(int16, "0+")

@@ -22,7 +22,7 @@ from aioproducer.wire.schema import (
 
 @struct
 class AlterConfigsResourceResponse(Struct):
-    """What became of the changes for one resource."""
+    """The result of the changes for one resource."""
 
     error_code: int = f(int16, "0+")
     error_message: str | None = f(string, "0+", nullable="0+")
@@ -34,7 +34,7 @@ class AlterConfigsResourceResponse(Struct):
 class IncrementalAlterConfigsResponse(
     Message, api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1), flexible_from=1
 ):
-    """What became of each resource's changes."""
+    """The results of each resource's changes."""
 
     throttle_time_ms: int = f(int32, "0+")
     responses: list[AlterConfigsResourceResponse] = f(array(AlterConfigsResourceResponse), "0+")

@@ -1,4 +1,4 @@
-"""ListTransactions (66): the transactions a coordinator knows (KIP-664).
+"""ListTransactions (66): the transactions of a coordinator (KIP-664).
 
 v1 filters by how long they have been running (KIP-994), v2 by a pattern of the id (KIP-1152).
 """

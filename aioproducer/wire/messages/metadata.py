@@ -36,7 +36,7 @@ class MetadataResponseBroker(Struct):
 
 @struct
 class MetadataResponsePartition(Struct):
-    """Where a partition stands: its leader (-1: none), replicas and in-sync replicas."""
+    """The state of a partition: its leader (-1: none), replicas and in-sync replicas."""
 
     error_code: int = f(int16, "0+")
     partition_index: int = f(int32, "0+")
@@ -49,7 +49,7 @@ class MetadataResponsePartition(Struct):
 
 @struct
 class MetadataResponseTopic(Struct):
-    """A topic, or the error that stands for it."""
+    """A topic, or an error in its place."""
 
     error_code: int = f(int16, "0+")
     name: str | None = f(string, "0+", nullable="12+")
@@ -61,7 +61,7 @@ class MetadataResponseTopic(Struct):
 
 @struct
 class MetadataResponse(Message, api_key=ApiKey.METADATA, versions=(0, 13), flexible_from=9):
-    """What the answering broker knows of the cluster. From v6 it is sent before the quota delay."""
+    """The cluster in the broker's metadata. From v6 it is sent before the quota delay."""
 
     throttle_time_ms: int = f(int32, "3+", ignorable=True)
     brokers: list[MetadataResponseBroker] = f(array(MetadataResponseBroker), "0+")

@@ -45,7 +45,7 @@ class OffsetCommitResponseTopic(Struct):
 class OffsetCommitResponse(
     Message, api_key=ApiKey.OFFSET_COMMIT, versions=(0, 10), flexible_from=8
 ):
-    """Whether each offset was taken. From v4 it is sent before the quota delay (KIP-219)."""
+    """The result for each offset. From v4 it is sent before the quota delay (KIP-219)."""
 
     throttle_time_ms: int = f(int32, "3+", ignorable=True)
     topics: list[OffsetCommitResponseTopic] = f(array(OffsetCommitResponseTopic), "0+")
@@ -79,7 +79,7 @@ class OffsetCommitRequest(
     flexible_from=8,
     response=OffsetCommitResponse,
 ):
-    """The offsets, and the group member who commits them."""
+    """The offsets, and the member of the group that commits them."""
 
     group_id: str = f(string, "0+")
     generation_id_or_member_epoch: int = f(int32, "1+", default=-1, ignorable=True)

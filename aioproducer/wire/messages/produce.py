@@ -1,10 +1,10 @@
 """Produce (0): record batches for the partitions a broker leads.
 
 v3 is the first with record batches of format v2 and transactions, v7 allows zstd (KIP-110), v8
-names the records that spoiled a batch (KIP-467), v9 is the first flexible version, v10 tells the
-new leader along with NOT_LEADER_OR_FOLLOWER (KIP-951), v12 adds partitions to the transaction on
-the way (KIP-890), v13 names topics by id (KIP-516). Versions 0 to 2 are for brokers before 0.11;
-4.0 brokers refuse them.
+names the records that spoiled a batch (KIP-467), v9 is the first flexible version, v10 adds the
+new leader to NOT_LEADER_OR_FOLLOWER (KIP-951), v12 adds partitions to the transaction implicitly
+(KIP-890), v13 names topics by id (KIP-516). Versions 0 to 2 are for brokers before 0.11; 4.0
+brokers refuse them.
 
 `aioproducer.wire.produce` encodes the same request without copying the records.
 """
@@ -40,7 +40,7 @@ class BatchIndexAndErrorMessage(Struct):
 
 @struct
 class PartitionProduceResponse(Struct):
-    """What became of one batch.
+    """The result for one batch.
 
     `log_append_time_ms` is -1 unless the topic uses LogAppendTime; `current_leader` comes with
     NOT_LEADER_OR_FOLLOWER (KIP-951).
@@ -60,7 +60,7 @@ class PartitionProduceResponse(Struct):
 
 @struct
 class TopicProduceResponse(Struct):
-    """What became of the batches of one topic."""
+    """The results for the batches of one topic."""
 
     name: str = f(string, "0-12", ignorable=True)
     topic_id: UUID = f(uuid, "13+", ignorable=True)
@@ -69,7 +69,7 @@ class TopicProduceResponse(Struct):
 
 @struct
 class ProduceResponse(Message, api_key=ApiKey.PRODUCE, versions=(0, 13), flexible_from=9):
-    """What became of each batch. From v6 it is sent before the quota delay (KIP-219)."""
+    """The result for each batch. From v6 it is sent before the quota delay (KIP-219)."""
 
     responses: list[TopicProduceResponse] = f(array(TopicProduceResponse), "0+")
     throttle_time_ms: int = f(int32, "1+", ignorable=True)

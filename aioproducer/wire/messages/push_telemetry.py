@@ -25,7 +25,7 @@ from aioproducer.wire.schema import (
 class PushTelemetryResponse(
     Message, api_key=ApiKey.PUSH_TELEMETRY, versions=(0, 0), flexible_from=0
 ):
-    """Whether they were taken."""
+    """The result of the push."""
 
     throttle_time_ms: int = f(int32, "0+")
     error_code: int = f(int16, "0+")

@@ -1,7 +1,7 @@
 """SaslAuthenticate (36): one step of a SASL exchange (KIP-152).
 
-v1 tells how long the session lives before it must be authenticated again (KIP-368). The tokens are
-secrets, or prove them: no repr shows them.
+v1 has the lifetime of the session, after which it must be authenticated again (KIP-368). The tokens
+are secrets, or prove them: no repr shows them.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from aioproducer.wire.schema import ApiKey, Message, array, f, int16, string, st
 
 @struct
 class SaslHandshakeResponse(Message, api_key=ApiKey.SASL_HANDSHAKE, versions=(0, 1)):
-    """Whether the broker takes it, and the mechanisms it has."""
+    """The result, and the broker's mechanisms."""
 
     error_code: int = f(int16, "0+")
     mechanisms: list[str] = f(array(string), "0+")

@@ -1,6 +1,6 @@
 """TxnOffsetCommit (28): commits offsets of a group as part of a transaction (KIP-98).
 
-v3 fences by group member (KIP-447), v5 adds the group to the transaction on the way (KIP-890), v6
+v3 fences by group member (KIP-447), v5 adds the group to the transaction implicitly (KIP-890), v6
 names topics by id (KIP-1319).
 """
 
@@ -46,7 +46,7 @@ class TxnOffsetCommitResponseTopic(Struct):
 class TxnOffsetCommitResponse(
     Message, api_key=ApiKey.TXN_OFFSET_COMMIT, versions=(0, 6), flexible_from=3
 ):
-    """Whether each offset was taken. From v1 it is sent before the quota delay (KIP-219)."""
+    """The result for each offset. From v1 it is sent before the quota delay (KIP-219)."""
 
     throttle_time_ms: int = f(int32, "0+")
     topics: list[TxnOffsetCommitResponseTopic] = f(array(TxnOffsetCommitResponseTopic), "0+")

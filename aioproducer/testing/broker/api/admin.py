@@ -84,7 +84,7 @@ def create_partitions(
 def describe_configs(
     ctx: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Tell the options of topics and of brokers (the topics' defaults)."""
+    """Describe the options of topics and of brokers (the topics' defaults)."""
     return DescribeConfigsResponse(results=[_describe(ctx, each) for each in request.resources])
 
 

@@ -1,7 +1,7 @@
-"""What every API handler gets and may give back besides a response.
+"""The context of every API handler, and its results besides a response.
 
-Owns: the surroundings of one request (which broker, which version, when) and the two other ways a
-request can end: a long poll and a hang-up. Not here: any single API.
+Owns: the context of one request (which broker, which version, when) and the two other ways a
+request can end: a long poll and a closed connection. Not here: any single API.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Value = TypeVar("_Value")
 ERRORS_WITH_LEADER = frozenset(
     {errors.NotLeaderOrFollowerError.code, errors.FencedLeaderEpochError.code}
 )
-"""The errors beside which a broker names the leader it knows (KIP-951)."""
+"""The errors with which a broker names the present leader (KIP-951)."""
 
 
 PARTITION_ERRORS = frozenset(
@@ -62,7 +62,7 @@ class LongPoll(NamedTuple):
 
 
 class Outcome(NamedTuple, Generic[_Value]):
-    """How a piece of work ended: an error code with its text, or a value."""
+    """The result of a piece of work: an error code with its text, or a value."""
 
     code: int
     message: str | None
@@ -71,7 +71,7 @@ class Outcome(NamedTuple, Generic[_Value]):
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """The surroundings of one request.
+    """The context of one request.
 
     Attributes:
         cluster: The cluster.
@@ -139,10 +139,10 @@ class RequestContext:
 
 
 def check_leader_epoch(partition: Partition, epoch: int) -> None:
-    """Compare the leader epoch a client knows with ours (KIP-320).
+    """Compare a client's leader epoch with ours (KIP-320).
 
     Raises:
-        RefusedError: The client is behind (FENCED) or ahead (UNKNOWN).
+        RefusedError: The client's epoch is older (FENCED) or newer (UNKNOWN).
     """
     if epoch < 0 or epoch == partition.leader_epoch:
         return

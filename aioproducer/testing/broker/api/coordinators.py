@@ -1,6 +1,6 @@
-"""FindCoordinator (10): which broker coordinates a transactional id or a group.
+"""FindCoordinator (10): the coordinator of a transactional id or a group.
 
-Owns: the two layouts of question and answer. Not here: what coordinators do.
+Owns: the two layouts of request and response. Not here: what coordinators do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FIRST_VERSION_WITH_KEYS = 4
 def find_coordinator(
     ctx: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    """Name the coordinator of each key, as far as the asked broker knows it."""
+    """Name the coordinator of each key, as far as this broker has it."""
     if ctx.version >= _FIRST_VERSION_WITH_KEYS:
         keys = request.coordinator_keys
         return FindCoordinatorResponse(

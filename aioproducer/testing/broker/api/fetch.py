@@ -4,8 +4,8 @@ Owns: limits and long polls of Fetch, the special timestamps of ListOffsets. Not
 batches are stored.
 
 Every fetch is answered without a session (session id 0), which makes clients name all their
-partitions every time (KIP-227). Nobody reads beyond the high watermark, and a committed read not
-beyond the last stable offset (KIP-98); it is told which transactions to leave out.
+partitions every time (KIP-227). No client reads beyond the high watermark, and a committed read not
+beyond the last stable offset (KIP-98); its response names the transactions to leave out.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FIRST_VERSION_WITH_LEADERS = 12
 _FIRST_VERSION_WITH_ENDPOINTS = 16
 _FINAL_SESSION_EPOCH = -1
 _LONGEST_WAIT_MS = 30_000
-"""Bounds how long a connection whose client is gone stays unnoticed."""
+"""Bounds how long a connection without a client stays unnoticed."""
 
 READ_COMMITTED = 1
 """The isolation level that shows decided transactions only."""

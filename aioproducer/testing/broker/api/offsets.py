@@ -117,7 +117,7 @@ def offset_commit(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCo
 
 
 def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """Tell what is committed, of one group or, from v8, of many."""
+    """Return what is committed, of one group or, from v8, of many."""
     if ctx.version >= _FIRST_FETCH_VERSION_WITH_GROUPS:
         return OffsetFetchResponse(
             groups=[_fetch_group(ctx, each, request.require_stable) for each in request.groups]

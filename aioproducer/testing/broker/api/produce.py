@@ -4,8 +4,8 @@ Owns: the walk over a request's partitions, the order of checks (acks, topic, le
 replicas, records, sequence), the wait for replication and the response's leader hints. Not
 here: how a batch is validated, stored or replicated.
 
-With `acks=0` there is no response; an error then closes the connection, as a broker's only way to
-say that something went wrong (Java: KafkaApis.handleProduceRequest).
+With `acks=0` there is no response; an error then closes the connection, the only way for a broker
+to report it (Java: KafkaApis.handleProduceRequest).
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ _ERRORS_WITHOUT_LOG_START = frozenset(
         errors.UnknownTopicIdError,
     )
 )
-"""The others tell where the log begins (Java: ReplicaManager.appendToLocalLog); clients take an
-unknown sequence behind a log that was cut for a loss of data."""
+"""The others contain the log start offset (Java: ReplicaManager.appendToLocalLog); clients take an
+unknown sequence after a truncated log for a loss of data."""
 
 
 class _Unreplicated(NamedTuple):
-    """A batch in the leader's log whose answer waits for the other in-sync replicas."""
+    """A batch in the leader's log whose response waits for the other in-sync replicas."""
 
     topic: Topic
     partition: Partition
@@ -128,10 +128,10 @@ def _when_replicated(
 
 
 def _settle(ctx: RequestContext, deadline_ms: int, each: _Unreplicated) -> bool:
-    """Return whether a batch's answer is final; an error after the append goes into it.
+    """Return whether a batch's response is final; an error after the append goes into it.
 
-    Java: Partition.checkEnoughReplicasReachOffset. The batch may stand in the log and stay there
-    whatever the answer is: the error says only that this leader will not know.
+    Java: Partition.checkEnoughReplicasReachOffset. The batch may be in the log and stay there
+    whatever the response is: the error only means that this leader will not find out.
     """
     partition = each.partition
     error: type[errors.BrokerError] | None = None
@@ -290,7 +290,7 @@ def _check_is_known(ctx: RequestContext, partition: Partition, batch: RecordBatc
 
 
 def _check_begins_at_zero(partition: Partition, batch: RecordBatch) -> None:
-    """Refuse a V2 transaction by a forgotten producer that does not begin at sequence 0."""
+    """Refuse a V2 transaction by an expired producer that does not begin at sequence 0."""
     producer_id, sequence = batch.producer_id, batch.base_sequence
     if sequence != 0 and partition.producers.epoch_of(producer_id) is None:
         raise RefusedError(

@@ -1,4 +1,4 @@
-"""SASL on a listener that asks for none: what a broker behind its gate answers.
+"""SASL on a listener without authentication: the responses of a broker that lets all clients in.
 
 Owns: the two refusals. Not here: authentication itself, which ends before requests get here.
 """

@@ -1,6 +1,6 @@
 """GetTelemetrySubscriptions (71) and PushTelemetry (72): metrics of clients (KIP-714).
 
-Owns: the two requests. Not here: what is done with the metrics; that is `TelemetryReceiver`'s.
+Owns: the two requests. Not here: the use of the metrics; that is `TelemetryReceiver`'s.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aioproducer.wire.messages.push_telemetry import PushTelemetryRequest, PushT
 def get_telemetry_subscriptions(
     ctx: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
-    """Tell what is wanted, and who the client is if it does not know."""
+    """Return the subscription, and an id for a client without one."""
     scripted = ctx.scripted_error(None)
     subscription = ctx.cluster.telemetry.subscription
     if scripted is not None or subscription is None:

@@ -148,7 +148,7 @@ def add_offsets_to_txn(
 
 
 def end_txn(ctx: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
-    """Decide a transaction's end; v5 answers who the producer is afterwards (KIP-890)."""
+    """Decide a transaction's end; v5 returns the producer's next id and epoch (KIP-890)."""
     outcome = ctx.attempt(
         lambda: ctx.cluster.transactions.end(
             request.transactional_id,
@@ -167,7 +167,7 @@ def end_txn(ctx: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
 
 
 def _known_error(ctx: RequestContext, outcome: Outcome[Any], first_with_fenced: int) -> int:
-    """PRODUCER_FENCED has a code of its own in newer versions only (KIP-588)."""
+    """PRODUCER_FENCED is a separate code in newer versions only (KIP-588)."""
     if ctx.version < first_with_fenced and outcome.code == errors.ProducerFencedError.code:
         return errors.InvalidProducerEpochError.code
     return outcome.code

@@ -1,10 +1,10 @@
-"""The transaction coordinators of a cluster: what each request of theirs does.
+"""The transaction coordinators of a cluster: the effect of each of their requests.
 
-Owns: the transactions by transactional id, who may change them when, timeouts, and the work that
-goes on after the answer. Not here: messages, versions of requests.
+Owns: the transactions by transactional id, permission to change them, timeouts, and the work that
+follows a response. Not here: messages, versions of requests.
 
-Every coordinator is here, since the state is the cluster's; which broker may use it is
-`CoordinatorShards`' to say. What takes time (markers, timeouts) happens in `advance`.
+Every coordinator is here, since the state is the cluster's; `CoordinatorShards` decides which
+broker may use it. Steps that take time (markers, timeouts) happen in `advance`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class Admission(Enum):
-    """How a write tells that its partition belongs to no transaction, by its request's version."""
+    """The error of a write whose partition belongs to no transaction, by its request's version."""
 
     CHECK = "check"
-    """INVALID_TXN_STATE: older clients know no better code."""
+    """INVALID_TXN_STATE: older clients have no better code."""
     CHECK_ABORTABLE = "check abortable"
     """TRANSACTION_ABORTABLE (KIP-890, part 1)."""
     ADD = "add"
@@ -181,7 +181,7 @@ class TransactionCoordinators:
         """Decide how a transaction ends; the markers follow (EndTxn).
 
         Returns:
-            Who the producer is from now on.
+            The producer's id and epoch from now on.
 
         Raises:
             RefusedError: The producer is fenced or the state does not allow this end.
@@ -199,7 +199,7 @@ class TransactionCoordinators:
         return transaction.identity
 
     def find(self, transactional_id: str, *, node_id: int, now_ms: int) -> Transaction | None:
-        """What the coordinator knows of a transactional id; for DescribeTransactions."""
+        """Return the coordinator's state of a transactional id; for DescribeTransactions."""
         self._shards.coordinate(CoordinatorKind.TRANSACTION, transactional_id, node_id, now_ms)
         return self.transactions.get(transactional_id)
 
@@ -223,15 +223,15 @@ class TransactionCoordinators:
         return found
 
     def offsets_partition(self, group_id: str) -> TopicPartition:
-        """What belongs to a transaction that commits offsets of the group."""
+        """Return the partition that stands in for the group's offsets in a transaction."""
         return TopicPartition(
             OFFSETS_TOPIC, self._shards.shard(CoordinatorKind.GROUP, group_id).index
         )
 
     def has_shut_out(self, producer: ProducerIdentity) -> bool:
-        """Whether another incarnation or a timeout has fenced a producer, at this epoch or later.
+        """Return whether an incarnation or a timeout has fenced a producer at this epoch or later.
 
-        Not so one that has asked for an epoch amid a transaction of its own.
+        False for a producer that has requested an epoch amid its own transaction.
         """
         return any(
             each.producer_id == producer.producer_id and each.epoch >= producer.epoch
@@ -242,7 +242,7 @@ class TransactionCoordinators:
 
     @property
     def next_due_ms(self) -> int | None:
-        """When `advance` has something to do next; None for never."""
+        """The time of `advance`'s next task; None for never."""
         times = [ending.due_ms for ending in self._endings.values()]
         times += [
             max(each.deadline_ms, self._next_check_ms)
@@ -282,14 +282,14 @@ class TransactionCoordinators:
     def _time_out(self, transaction: Transaction, now_ms: int) -> None:
         try:
             self._known(transaction.transactional_id, None, now_ms)
-        except RefusedError:  # Nobody watches over it now.
+        except RefusedError:  # Fenced meanwhile: its timeout no longer applies.
             self._next_check_ms = now_ms + RETRY_MS
         else:
             self._shut_out.add(transaction.identity)
             self._fence(transaction, now_ms)
 
     def _fence(self, transaction: Transaction, now_ms: int) -> None:
-        # Nobody's request says which version, so it is the cluster's (Java: endTransaction).
+        # No request has a version here, so it is the cluster's (Java: endTransaction).
         version = V2 if self._cluster.transaction_version >= V2 else V1
         new_id = self._next_producer_id(transaction) if version >= V2 else None
         transaction.fence(version=version, new_id=new_id)

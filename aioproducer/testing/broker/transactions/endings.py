@@ -1,12 +1,12 @@
-"""Writing commit and abort markers: one transaction's way from Prepare to Complete.
+"""Writing commit and abort markers: the steps of one transaction from Prepare to Complete.
 
 Owns: which partitions still need their marker, one step at a time, and what interrupts that. Not
 here: why a transaction ended, requests.
 
 A step writes to one partition. It has to be repeated where the leader is away, or loses the marker
 before it is replicated; and all of them where the transaction's coordinator changes in between,
-since the new one knows only that the end is decided (Java: TransactionMarkerChannelManager).
-A marker may so stand in a log twice, which changes nothing for a reader.
+since the new one only has the decision (Java: TransactionMarkerChannelManager). A marker may so be
+in a log twice, which changes nothing for a reader.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Ending:
     """One decided end whose markers are being written.
 
     Attributes:
-        transaction: Whose.
+        transaction: The transaction.
         shard: The coordinator's partition.
         coordinator_epoch: The leader epoch under which it was decided, or taken over.
         due_ms: When the next step is to be done.

@@ -1,12 +1,12 @@
 """Consumer groups as far as producers touch them: offsets, also those of open transactions.
 
 Owns: committed and pending offsets per group, the check of a commit's member and generation
-(KIP-447). Not here: how members join (a test says who is one), messages.
+(KIP-447). Not here: how members join (a test sets them), messages.
 
 Invariants:
 - A pending offset becomes a committed one by its transaction's commit marker alone, and not if a
   later commit for the same partition overtook it.
-- What stands here is replicated: it outlives every coordinator.
+- This state is replicated: it outlives every coordinator.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NO_GENERATION = -1
 
 
 class GroupMember(NamedTuple):
-    """Who commits: the defaults are a consumer that manages its partitions itself."""
+    """The identity of a commit: the defaults are a consumer that manages its partitions itself."""
 
     member_id: str = ""
     generation: int = _NO_GENERATION
@@ -71,7 +71,7 @@ class Group:
 
     @property
     def offsets(self) -> dict[TopicPartition, GroupOffset]:
-        """What is committed."""
+        """The committed offsets."""
         return {where: written.offset for where, written in sorted(self._committed.items())}
 
     def is_unstable(self, where: TopicPartition) -> bool:
@@ -79,7 +79,7 @@ class Group:
         return any(where in pending for pending in self._pending.values())
 
     def check_member(self, member: GroupMember, *, in_transaction: bool) -> None:
-        """Refuse who may not commit (Java: ClassicGroup.validateOffsetCommit).
+        """Refuse a member that may not commit (Java: ClassicGroup.validateOffsetCommit).
 
         Raises:
             RefusedError: The member is unknown, fenced or of another generation.
@@ -87,7 +87,7 @@ class Group:
         if member.generation < 0 and not self.members:
             return
         if member == GroupMember():
-            # Before KIP-447 transactional commits told nothing of the member.
+            # Before KIP-447 transactional commits did not name the member.
             if in_transaction:
                 return
             raise RefusedError(errors.UnknownMemberIdError)
@@ -140,7 +140,7 @@ class GroupCoordinators:
     def set_members(
         self, group_id: str, generation: int, members: Mapping[str, str | None]
     ) -> None:
-        """Say who the members of a group are, as a rebalance would (id to instance id or None)."""
+        """Set the members of a group, as a rebalance would (id to instance id or None)."""
         group = self.groups.setdefault(group_id, Group())
         group.generation, group.members = generation, dict(members)
 

@@ -1,10 +1,10 @@
-"""Who coordinates what: the partitions of the two internal topics, and their leaders.
+"""Coordinators: the partitions of the two internal topics, and their leaders.
 
-Owns: from a transactional id or a group to its partition and broker, and what a broker answers that
-is not, or not yet, the coordinator. Not here: transactions, offsets, requests.
+Owns: the mapping of a transactional id or a group to its partition and broker, and the error of a
+broker that is not, or not yet, the coordinator. Not here: transactions, offsets, requests.
 
-An internal topic is created when it is first needed. Its partitions hold leadership only; the state
-they stand for is part of the cluster, as everything replicated is, and outlives every broker.
+An internal topic is created when it is first needed. Its partitions hold leadership only; their
+state is part of the cluster, as everything replicated is, and outlives every broker.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TRANSACTION_TOPIC, OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"
 
 
 class CoordinatorKind(IntEnum):
-    """What a key names (Java: FindCoordinatorRequest.CoordinatorType)."""
+    """The kind of a key (Java: FindCoordinatorRequest.CoordinatorType)."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -64,10 +64,10 @@ class CoordinatorShards:
     def coordinate(
         self, kind: CoordinatorKind, key: str, node_id: int | None, now_ms: int
     ) -> Partition:
-        """The key's partition, if `node_id` coordinates it (None: whoever does, asked by a broker).
+        """Return the key's partition, if `node_id` coordinates it; None for whichever broker does.
 
         Raises:
-            RefusedError: It does not, nobody does, or the coordinator still reads its log.
+            RefusedError: It does not, no broker does, or the coordinator still reads its log.
         """
         shard = self.shard(kind, key)
         if shard.leader == NO_LEADER or not self._cluster.is_reachable(shard.leader):

@@ -1,7 +1,7 @@
 """One transactional id: its producer id and epoch, and the transitions of its transaction.
 
 Owns: the rules by which a transaction begins, is fenced, ends and rotates its producer id (Java:
-TransactionMetadata, TransactionCoordinator). Not here: who coordinates it, markers, requests.
+TransactionMetadata, TransactionCoordinator). Not here: coordinators, markers, requests.
 
     Empty ---------> Ongoing ---> PrepareCommit ---> CompleteCommit --+
       |                |  ^                                           |
@@ -10,7 +10,7 @@ TransactionMetadata, TransactionCoordinator). Not here: who coordinates it, mark
 
 Invariants:
 - A producer id is handed to clients with epochs up to 32766 only; 32767 is left for a fence.
-- A transition happens whole or, with a `RefusedError`, not at all: it stands for one record of the
+- A transition happens whole or, with a `RefusedError`, not at all: it is one record of the
   replicated transaction log.
 """
 
@@ -35,7 +35,7 @@ V1, V2 = 1, 2
 
 
 class TransactionState(Enum):
-    """Where a transaction stands, named as in the transaction log."""
+    """The states of a transaction, named as in the transaction log."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -50,7 +50,7 @@ _ENDED = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_
 
 
 class ProducerIdentity(NamedTuple):
-    """Who writes: a producer id and its epoch."""
+    """A producer id and its epoch."""
 
     producer_id: int
     epoch: int
@@ -63,7 +63,7 @@ class ProducerIdentity(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """What the coordinator knows of one transactional id.
+    """The coordinator's state of one transactional id.
 
     Attributes:
         transactional_id: The id.
@@ -73,7 +73,7 @@ class Transaction:
         next_producer_id: The one in use as soon as the ending is complete, if it changes.
         last_epoch: The epoch before the last bump, if its producer may ask for it again; else -1.
         timeout_ms: How long a transaction may take.
-        state: Where the transaction stands.
+        state: The state of the transaction.
         version: The transaction version of its ending.
         partitions: What belongs to it, the groups' offsets included.
         started_ms: When it began; -1 if none did.
@@ -115,7 +115,7 @@ class Transaction:
 
     @property
     def deadline_ms(self) -> int | None:
-        """When a running transaction has to be aborted; None for never."""
+        """The deadline of a running transaction; None for none."""
         if self.state is not TransactionState.ONGOING or self.timeout_ms == NO_TIMEOUT_MS:
             return None
         return self.started_ms + self.timeout_ms
@@ -131,7 +131,7 @@ class Transaction:
         if expected is None or self.epoch == NO_EPOCH or expected.producer_id == self.producer_id:
             return
         if expected.producer_id == self.previous_producer_id and expected.is_last:
-            return  # A repeated request after a rotation of the id whose answer got lost.
+            return  # A repeated request after a rotation of the id: the first response was lost.
         raise RefusedError(errors.ProducerFencedError)
 
     def next_epoch(self, expected: ProducerIdentity | None, timeout_ms: int) -> None:
@@ -146,7 +146,7 @@ class Transaction:
             self.last_epoch, self.epoch = self.epoch, self.epoch + 1
         elif expected.epoch != self.last_epoch:
             raise RefusedError(errors.ProducerFencedError)
-        # Else a repeated request whose answer got lost: the same epoch again.
+        # Else a repeated request after a lost response: the same epoch again.
         self.previous_producer_id = self.producer_id
         self._empty(timeout_ms)
 
@@ -169,7 +169,7 @@ class Transaction:
     # Growing
 
     def check_identity(self, producer: ProducerIdentity) -> None:
-        """Refuse anybody but the present producer.
+        """Refuse any producer but the present one.
 
         Raises:
             RefusedError: Another producer id, or another epoch of this one.
@@ -219,12 +219,12 @@ class Transaction:
         """Decide the end and bump the epoch (KIP-890); see `end_v1`.
 
         Args:
-            producer: Who asks.
+            producer: The requesting producer.
             commit: Which end.
-            new_id: The producer id to go on with if the epochs are used up.
+            new_id: The producer id to use if the epochs are used up.
 
         Beyond V1 a producer may abort what it never began, for the bump alone. While markers are
-        being written every end is refused alike, whoever asks; seen at Kafka 4.0.0 and 4.3.1.
+        being written every end is refused alike, for any producer; seen at Kafka 4.0.0 and 4.3.1.
         """
         self.check_not_ending()
         overflowed = (
@@ -249,9 +249,9 @@ class Transaction:
         return True
 
     def fence(self, *, version: int, new_id: int | None) -> None:
-        """Abort a running transaction and shut its producer out: a timeout, or a new incarnation.
+        """Abort a running transaction and fence its producer: a timeout, or a new incarnation.
 
-        The bumped epoch is told to nobody. V2 bumps as at every end, so that the producer shut out
+        The bumped epoch is in no response. V2 bumps as at every end, so that the fenced producer
         may ask for it, unless another one has been initialized meanwhile; seen at Kafka 4.3.1.
         """
         if version < V2:

@@ -364,7 +364,7 @@ async def test_an_answer_that_is_compressed_is_not_unpacked() -> None:
     tracemalloc.start()
     try:
         async with hostile(head + body) as url:
-            with pytest.raises(AuthenticationError, match="is compressed, which nobody asked for"):
+            with pytest.raises(AuthenticationError, match="is compressed, which was not requested"):
                 await asking(url).fetch()
         _, most = tracemalloc.get_traced_memory()
     finally:
