@@ -38,7 +38,7 @@ class ClusterListener(Protocol):
     """
 
     def on_cluster(self, cluster: ClusterInfo) -> None:
-        """The cluster became known, or another one answers."""
+        """Receive the cluster, when it becomes known and when another one answers."""
 
 
 class Interceptor(Protocol):
@@ -54,17 +54,17 @@ class Interceptor(Protocol):
     def on_acknowledgement(
         self, metadata: RecordMetadata, error: BaseException | None, headers: HeaderPairs
     ) -> None:
-        """A record was acknowledged or has failed, also if it was never accepted.
+        """Handle the outcome of a record, also of one that was never accepted.
 
         Of one that failed, `metadata.offset` is None, and `metadata.partition` -1 if none was
         chosen (KIP-512 for the headers).
         """
 
     def on_cluster(self, cluster: ClusterInfo) -> None:
-        """The cluster became known, or another one answers."""
+        """Receive the cluster, when it becomes known and when another one answers."""
 
     def close(self) -> None:
-        """The producer is closed; nothing is called any more."""
+        """Handle the end of the producer; nothing is called any more."""
 
 
 def check_interceptors(interceptors: Iterable[object]) -> None:

@@ -192,7 +192,7 @@ class Life:
         raise NotImplementedError
 
     def _opened(self, engine: ProducerEngine) -> None:
-        """It runs now."""
+        """Note that the producer runs now."""
 
     def _warn_of_being_unclosed(self) -> None:
         warnings.warn(
@@ -204,7 +204,7 @@ class Life:
         )
 
     def _forked(self) -> None:
-        """This is a child process, and everything the producer has is its parent's."""
+        """Give up everything in a forked child: it is the parent's."""
         self._state = State.FORKED
         if self._engine is not None:
             self._engine.silence()
@@ -257,7 +257,7 @@ def check_in_task(what: str) -> None:
 
 
 def _after_fork_in_child() -> None:
-    """A child shares its parent's sockets: using them would mix both processes' requests."""
+    """Drop the sockets that a child shares with its parent: both would write to them."""
     for producer in list(_live):
         producer._forked()
     _live.clear()

@@ -36,7 +36,7 @@ class MeasuringCalls(Life):
         return health(self._engine, self._state_name)
 
     def metrics(self) -> Mapping[str, float]:
-        """Totals and gauges of the producer by Java's metric names (with underscores).
+        """Return totals and gauges of the producer by Java's metric names (with underscores).
 
         Rates, means and peaks are those of the last `metrics_num_samples` samples.
         """
@@ -45,7 +45,7 @@ class MeasuringCalls(Life):
         return producer_values(self._engine)
 
     def all_metrics(self) -> Sequence[Metric]:
-        """Every metric: the producer's, those of topics and brokers, the application's own."""
+        """Return every metric: of the producer, its topics and brokers, and the application."""
         return self._registry.collect(self._engine)
 
     def register_metric(self, metric: ApplicationMetric) -> None:
@@ -83,7 +83,7 @@ class MeasuringCalls(Life):
         return await engine.telemetry.client_instance_id(bound)
 
     def statistics(self) -> Statistics:
-        """Queues, requests in flight and memory now, per broker and partition."""
+        """Return queues, requests in flight and memory now, per broker and partition."""
         from aioproducer.runtime.statistics import statistics
 
         return statistics(self._engine, self.config.client_id, self._state_name)

@@ -174,7 +174,7 @@ NAMED_PARTITIONERS: Mapping[str, Callable[[Random], Partitioner]] = {
 
 
 def partition_chooser(config: ProducerConfig, rng: Random) -> PartitionFunction:
-    """The function that chooses partitions for a producer with this (valid) configuration."""
+    """Return the function that chooses partitions, by a valid configuration."""
     chosen = config.partitioner
     if chosen == "default":
         return _DefaultPartitioner(ignore_keys=config.partitioner_ignore_keys).partition

@@ -125,7 +125,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Like `send`, but raises `WouldBlockError` where `send` would wait."""
+        """Append a record as `send` does, or raise `WouldBlockError` where `send` would wait."""
         if self._lane is not None:
             delivery: Delivery | None = self._lane.append_nowait(
                 topic, value, key, headers, partition, timestamp_ms
@@ -229,7 +229,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
     # -- private ---------------------------------------------------------------------------------
 
     def _refuse_unconnected(self) -> None:
-        """After `start(wait=False)`: calls raise `NotConnectedError` instead of waiting for it."""
+        """Let calls raise `NotConnectedError` instead of waiting for `start(wait=False)`."""
         if self._engine is not None:
             self._engine.refuse_unconnected()
 
@@ -239,7 +239,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
             await self._engine.warm_up_later(topics)
 
     def _new_engine(self, loop: asyncio.AbstractEventLoop) -> ProducerEngine:
-        """The machinery; a simulation gives it another network, clock and source of chance."""
+        """Return the engine; a simulation gives it another network, clock and source of chance."""
         # Imported here, so that `import aioproducer` stays light.
         from aioproducer.runtime.engine import ProducerEngine
 

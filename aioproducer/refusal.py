@@ -81,7 +81,7 @@ class Refusal:
 
     @classmethod
     def of(cls, error: KafkaError, retry_after_s: int = 1) -> Self | None:
-        """The refusal for an error of `send` or a delivery; None where it is no client's business.
+        """Return the refusal for an error of `send` or a delivery; None if no client can act on it.
 
         Args:
             error: what was raised.

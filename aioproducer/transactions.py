@@ -249,7 +249,7 @@ class Transaction:
         return task is not None and self._number is not None and self._number <= task.manager.over
 
     def _refuse_if_closed(self) -> None:
-        """The block may not end as if the transaction were committed."""
+        """Raise if the producer is closed, so that the block does not end as if committed."""
         task = self._producer._transaction_task
         if task is not None and task.manager.aborted_by_close == self._number:
             raise ProducerClosedError(
@@ -283,7 +283,7 @@ class Transaction:
 
 
 def offsets_of(offsets: OffsetsInput) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Offsets in our types, from ours, aiokafka's or confluent-kafka's.
+    """Return offsets in our types, from ours, aiokafka's or confluent-kafka's.
 
     Raises:
         TypeError, ValueError: something is no partition or no offset.

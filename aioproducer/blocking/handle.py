@@ -82,7 +82,7 @@ class DeliveryHandle:
         return self._delivery is not None
 
     def hand_over(self, delivery: Delivery | Refused) -> None:
-        """The record was appended, or refused; in the thread of the loop."""
+        """Set the delivery of an appended record, or its refusal; in the loop's thread."""
         self._delivery = delivery
         if self._watchers is not None:
             self._attach()
@@ -184,7 +184,7 @@ class Refused:
         self._seen = False
 
     def done(self) -> bool:
-        """It is."""
+        """Return True: a refusal is its outcome."""
         return True
 
     def exception(self) -> KafkaError:

@@ -27,7 +27,7 @@ class Living(Protocol):
         """Begin to end it, in its own thread; what is returned waits for the end."""
 
     def after_fork_in_child(self) -> None:
-        """It is the parent's from now on."""
+        """Drop the parent's thread and connections in a forked child."""
 
 
 live: set[Living] = set()

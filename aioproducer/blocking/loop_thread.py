@@ -165,7 +165,7 @@ class LoopThread:
             )
 
     def after_fork_in_child(self) -> None:
-        """Another thread may have held the lock, and does not exist here."""
+        """Replace the lock, which a thread that does not exist here may have held."""
         self.forked = True
         self.lock = threading.RLock()
         if self._loop is not None:

@@ -386,15 +386,15 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         return self._look(self._producer.health)
 
     def metrics(self) -> Mapping[str, float]:
-        """Totals and gauges by Java's metric names (with underscores)."""
+        """Return totals and gauges by Java's metric names (with underscores)."""
         return self._look(self._producer.metrics)
 
     def all_metrics(self) -> Sequence[Metric]:
-        """Every metric: the producer's, those of topics and brokers, the application's own."""
+        """Return every metric: of the producer, its topics and brokers, and the application."""
         return self._look(self._producer.all_metrics)
 
     def statistics(self) -> Statistics:
-        """Queues, requests in flight and memory now, per broker and partition."""
+        """Return queues, requests in flight and memory now, per broker and partition."""
         return self._look(self._producer.statistics)
 
     def register_metric(self, metric: ApplicationMetric) -> None:
@@ -485,7 +485,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         return handle
 
     def _send_seen(self, inside: Inside, record: tuple[Any, ...]) -> DeliveryHandle:
-        """Interceptors run in the loop: so do the records they see, one by one."""
+        """Send a record that interceptors see: in the loop, where they run, one by one."""
         if self._thread.is_here:
             raise WouldBlockError("a callback cannot wait for the interceptors")
         handle = DeliveryHandle(self._thread)

@@ -72,5 +72,5 @@ class Started(Generic[AnyInside]):
         self._thread.end_after(close())
 
     def after_fork_in_child(self) -> None:
-        """The thread is the parent's."""
+        """Stop using the thread in a forked child: it is the parent's."""
         self._thread.after_fork_in_child()

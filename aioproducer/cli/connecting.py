@@ -27,7 +27,7 @@ _READ_AHEAD_BYTES = 4096
 
 @asynccontextmanager
 async def started_producer(config: ProducerConfig) -> AsyncIterator[Producer]:
-    """A producer connected to its cluster; closed at the end."""
+    """Yield a producer connected to its cluster; close it at the end."""
     await wait_for_listener(config)
     producer = Producer(config)
     await producer.start()

@@ -64,12 +64,12 @@ class Output(Console):
 
 
 def err() -> Output:
-    """Standard error."""
+    """Return the console of standard error."""
     return Output(stderr=True, soft_wrap=True)
 
 
 def say(message: str, *, style: str | None = None) -> None:
-    """A message for people, on standard error; lost if that is closed."""
+    """Print a message for people on standard error; it is lost if that is closed."""
     try:
         err().print(f"aioproducer: {message}", style=style)
     except OSError:
@@ -77,18 +77,18 @@ def say(message: str, *, style: str | None = None) -> None:
 
 
 def print_json(content: Mapping[str, Any]) -> None:
-    """One line of JSON on standard output."""
+    """Print one line of JSON on standard output."""
     write_line(json.dumps(content, default=str))
 
 
 def write_line(text: str) -> None:
-    """One line on standard output, at once; names in it have to be printable."""
+    """Print one line on standard output, at once; names in it have to be printable."""
     with _standard_output():
         sys.stdout.write(f"{text}\n")
 
 
 def print_table(table: Table) -> None:
-    """A table on standard output, at once."""
+    """Print a table on standard output, at once."""
     with _standard_output():
         Output(soft_wrap=True).print(table)
 
@@ -109,7 +109,7 @@ def print_text(text: Text, *, indent: int = 0) -> None:
 
 
 def print_facts(title: str, facts: Iterable[tuple[str, str]]) -> None:
-    """A table of two columns on standard output."""
+    """Print a table of two columns on standard output."""
     table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2))
     table.add_column(style="bold")
     table.add_column(justify="right")
@@ -128,7 +128,7 @@ def _standard_output() -> Iterator[None]:
 
 
 def abandon_stdout() -> None:
-    """After a broken pipe: keeps the interpreter from failing again when it flushes at exit."""
+    """Keep the interpreter from failing again after a broken pipe, when it flushes at exit."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, sys.stdout.fileno())
     os.close(devnull)

@@ -39,7 +39,7 @@ async def check_topic(
 async def explained_topic(
     error: KafkaError, config: ProducerConfig, connection: Connection
 ) -> KafkaError:
-    """The error itself, or that the topic is missing if that is why metadata did not come."""
+    """Return the error, or that the topic is missing if that explains it."""
     topic = error.topic
     if not isinstance(error, MetadataTimeoutError) or topic is None:
         return error

@@ -32,7 +32,7 @@ _EVERY = "*"
 
 
 def _known_names(incomplete: str) -> list[str]:
-    """For shells: names of all clients."""
+    """Complete names of all clients, for shells."""
     return [name for name in all_names(ROWS, dotted=True) if name.startswith(incomplete)]
 
 

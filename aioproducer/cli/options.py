@@ -67,13 +67,13 @@ _DEFAULT_SERVER = "localhost:9092"
 
 
 def _property_names(incomplete: str) -> list[str]:
-    """For shells: `linger.ms=` for `lin`."""
+    """Complete names of options, for shells: `linger.ms=` for `lin`."""
     names = (each.name.replace("_", ".") for each in fields(ProducerConfig))
     return [f"{name}=" for name in names if name.startswith(incomplete)]
 
 
 def choices(*values: str) -> Any:
-    """For shells: those of the values that begin as the text does."""
+    """Return a completer for shells: the values that begin as the text does."""
     return lambda incomplete: [value for value in values if value.startswith(incomplete)]
 
 

@@ -213,7 +213,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _edges(latencies: Sequence[float]) -> list[float]:
-    """Bins of equal width on the logarithmic scale."""
+    """Return the edges of bins of equal width on the logarithmic scale."""
     lowest = max(min(latencies, default=1.0), 1e-3)
     highest = max(max(latencies, default=1.0), lowest * 1.1)
     step = (highest / lowest) ** (1 / _BINS)

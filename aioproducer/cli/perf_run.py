@@ -35,7 +35,7 @@ class PerfPlan:
 
 
 def percentiles_ms(latencies_s: Sequence[float]) -> Iterator[tuple[str, float]]:
-    """Latencies by name, in ms."""
+    """Yield latencies in ms, by name."""
     ordered = sorted(latencies_s)
     if not ordered:
         return

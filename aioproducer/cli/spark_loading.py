@@ -61,7 +61,7 @@ class SparkJob:
 
 
 def without_identity(properties: Mapping[str, str]) -> dict[str, str]:
-    """Producer options but the transactional id, which names the load: tasks have their own."""
+    """Return producer options without the transactional id: tasks have their own."""
     own = {"transactional.id", "transactional_id"}
     return {name: value for name, value in properties.items() if name not in own}
 

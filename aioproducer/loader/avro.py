@@ -46,7 +46,7 @@ class AvroFormat:
 
 
 def avro_rows(stream: io.BufferedIOBase, skip: int = 0) -> Iterator[tuple[int, list[Any]]]:
-    """Records in chunks, each with the number of its first one; `skip` of them are left out.
+    """Yield records in chunks, each with the number of its first one, without the first `skip`.
 
     Raises:
         SourceError: this is no such file, or fastavro is not installed.

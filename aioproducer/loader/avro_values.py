@@ -169,7 +169,7 @@ def _fitted(value: Any, schema: Any, path: str) -> Any:
 
 
 def _fitted_to_one(value: Any, schemas: list[Any], path: str) -> Any:
-    """A value as one of several types: an empty text is null where the others are no texts."""
+    """Return a value of a union: an empty text is null where the other types are no texts."""
     others = [each for each in schemas if each != "null"]
     if isinstance(value, str) and "string" in others:
         return value

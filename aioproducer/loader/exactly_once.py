@@ -103,7 +103,7 @@ class LoadTransactions:
         return self._rows >= self._most_rows or elapsed >= self._most_seconds
 
     async def extend(self, rows: int) -> None:
-        """So many rows are about to be sent; begins a transaction if none is open."""
+        """Begin a transaction for so many rows, if none is open."""
         if self._transaction is None:
             await self._begin()
         self._rows += rows

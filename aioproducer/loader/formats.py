@@ -67,7 +67,7 @@ class LinesFormat:
         return _behind(skip, self._chunks(stream))
 
     def parse(self, raw: Sequence[bytes], first_row: int = 1) -> Chunk:
-        """Lines that follow each other, as rows."""
+        """Return consecutive lines as rows."""
         separator = self.key_separator.encode() if self.key_separator else None
         columns = LINE_COLUMNS if separator is None else KEY_VALUE_COLUMNS
         lines = [line if type(line) is CutLine else line.removesuffix(b"\r") for line in raw]
@@ -100,7 +100,7 @@ class NdjsonFormat:
         return _behind(skip, self._chunks(stream))
 
     def parse(self, raw: Sequence[bytes], first_row: int = 1) -> Chunk:
-        """Lines that follow each other, as rows; there may be none of them."""
+        """Return consecutive lines as rows; there may be none."""
         lines = [line if type(line) is CutLine else line.strip() for line in raw]
         lines = [line for line in lines if line]
         fields = [self._parse(line) for line in lines]

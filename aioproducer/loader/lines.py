@@ -28,7 +28,7 @@ class Readable(Protocol):
     """The one method of a stream that line reading needs."""
 
     def read1(self, size: int = -1, /) -> bytes:
-        """At most `size` bytes, waiting only while there are none; empty at the end."""
+        """Return at most `size` bytes; wait only while there are none; empty at the end."""
         ...
 
 
@@ -65,7 +65,7 @@ def _without_bom(lines: list[bytes], rest: bytes) -> bytes:
 
 
 def cut_lines(lines: list[bytes], limit: int) -> list[bytes]:
-    """Lines of which none is longer than the limit; a longer one becomes a `CutLine`."""
+    """Return lines within the length limit; a longer one becomes a `CutLine`."""
     if max(map(len, lines), default=0) <= limit:
         return lines
     return [line if len(line) <= limit else CutLine(line[:limit]) for line in lines]

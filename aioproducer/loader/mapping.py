@@ -203,7 +203,7 @@ class _CompiledMapping:
         return None if name is None else self._column(name)
 
     def _joined(self, names: Sequence[str]) -> Callable[[Fields], bytes | None] | None:
-        """Several columns as one value's bytes; null only where all of them are."""
+        """Return a function that joins columns to one value's bytes; null if all of them are."""
         if not names:
             return None
         if len(names) == 1:

@@ -32,7 +32,7 @@ class Refusals:
         return bool(self._rows)
 
     def add(self, refused: Mapping[Position, KafkaError]) -> bool:
-        """More of them, and the source begins again; whether there is a new one among them."""
+        """Add rows before the source begins again; return whether there is a new one among them."""
         known = len(self._rows)
         self._rows |= {position: LeftOut(error) for position, error in refused.items()}
         self._met.clear()
@@ -50,13 +50,13 @@ class Refusals:
         return bool(self._met) or any(position in self._rows for position in positions)
 
     def on_commit(self) -> None:
-        """A commit covers those the source has given again."""
+        """Drop the rows that the source has given again: the commit covers them."""
         for position in self._met:
             del self._rows[position]
         self._met.clear()
 
     def check_all_met(self) -> None:
-        """The source is at its end.
+        """Raise unless the source has given all of these rows again; call it at its end.
 
         Raises:
             SourceError: it has not given the same rows again.

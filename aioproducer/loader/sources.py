@@ -232,7 +232,7 @@ def _size(file: str) -> int | None:
 
 @contextmanager
 def _readable(file: str) -> Iterator[None]:
-    """Every way a read can fail, as one error that names the file."""
+    """Turn every failure of a read into one error that names the file."""
     shown = "standard input" if file == STDIN else file
     try:
         yield

@@ -64,7 +64,7 @@ def read_state(
 
 
 def _text_of(path: str | os.PathLike[str]) -> str:
-    """The content of a file; a pipe, a device or a large file is not read: it is no state."""
+    """Return the content of a file, unless it is a pipe, a device or too large for a state."""
     descriptor = os.open(path, _READ)
     with os.fdopen(descriptor, "rb") as file:
         if stat.S_ISDIR(mode := os.fstat(descriptor).st_mode):

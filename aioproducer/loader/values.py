@@ -23,7 +23,7 @@ _MAX_PARTITION = 2**31 - 1
 
 
 def to_bytes(value: Any) -> bytes | None:
-    """One value as bytes: text as UTF-8, bytes as they are, None as None, anything else as JSON."""
+    """Return one value as bytes: text as UTF-8, bytes and None unchanged, anything else as JSON."""
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -51,7 +51,7 @@ def to_json(value: Any) -> str:
 
 
 def timestamp_ms(value: Any, unit: TimestampUnit) -> int | None:
-    """Milliseconds since 1970-01-01 UTC of a number, an ISO 8601 text or a date; None for none.
+    """Return milliseconds since 1970-01-01 UTC of a number, an ISO 8601 text or a date, or None.
 
     A time without an offset is UTC; a text of digits alone is a number.
     """

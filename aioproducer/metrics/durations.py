@@ -38,7 +38,7 @@ class DurationCounts(NamedTuple):
         return DurationCounts(tuple(now - then for now, then in pairs))
 
     def percentile(self, share: float) -> float | None:
-        """Seconds within which this share (0.99: all but one percent) was done; None without any.
+        """Return the seconds within which this share (0.99: 99%) was done; None without any.
 
         Raises:
             ValueError: the share is not above 0 and at most 1.
@@ -61,7 +61,7 @@ class Durations:
         self._counts = [0] * _BUCKETS
 
     def add(self, seconds: float, count: int = 1) -> None:
-        """So many took so long."""
+        """Add a number of equal durations."""
         bucket = ceil(log(seconds / _SHORTEST_S) / _LOG_GROWTH) if seconds > _SHORTEST_S else 0
         self._counts[min(bucket, _BUCKETS - 1)] += count
 

@@ -167,6 +167,6 @@ class _Snapshot:
 
 
 def _without(headers: HeadersInput, names: Mapping[str, bytes]) -> HeaderPairs:
-    """Headers that came with the record, less those a context of ours replaces."""
+    """Return the record's headers without those that our context replaces."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
     return tuple((name, value) for name, value in pairs if name not in names)

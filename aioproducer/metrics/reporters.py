@@ -37,22 +37,22 @@ class MetricsReporter(Protocol):
     """The methods a reporter may have; one of `init` and `metric_change` it must."""
 
     def configure(self, config: ProducerConfig) -> None:
-        """The options of the producer that is about to start."""
+        """Receive the options of the producer that is about to start."""
 
     def init(self, metrics: Sequence[LiveMetric]) -> None:
-        """The metrics there are at the start."""
+        """Receive the metrics that exist at the start."""
 
     def metric_change(self, metric: LiveMetric) -> None:
-        """A metric came, or took another's place: a topic was sent to, a broker was talked to."""
+        """Handle a new or replaced metric: of a topic's first record, a broker's first request."""
 
     def metric_removal(self, metric: LiveMetric) -> None:
-        """A metric is gone: a topic was not sent to for `metadata_max_idle_ms`."""
+        """Handle a removed metric: a topic was not sent to for `metadata_max_idle_ms`."""
 
     def on_cluster(self, cluster: ClusterInfo) -> None:
-        """The cluster became known, or another one answers."""
+        """Receive the cluster, when it becomes known and when another one answers."""
 
     def close(self) -> None:
-        """The producer is closed; nothing is called any more, and values stay as they are."""
+        """Handle the end of the producer: nothing is called any more, values stay as they are."""
 
 
 def reporters_of(given: Iterable[object]) -> tuple[object, ...]:

@@ -43,7 +43,7 @@ def _chosen_implementation(wanted: str | None) -> str:
 
 
 def _require_gil() -> None:
-    """A free-threaded Python switches the GIL on for the native core, unless it is forced off."""
+    """Raise on a free-threaded Python that runs without the GIL."""
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         raise ImportError(
             "aioproducer needs the GIL, and this free-threaded Python runs without it: start it "

@@ -7,7 +7,7 @@ class ArrowChunk:
 
     def __len__(self) -> int: ...
     def topics(self, start: int, stop: int, /) -> list[str | None]:
-        """The topics that these rows name; None for rows that name none."""
+        """Return the topics that these rows name; None for rows that name none."""
 
     def fill(
         self,
@@ -20,7 +20,7 @@ class ArrowChunk:
         budget: int,
         /,
     ) -> tuple[int, bool]:
-        """Writes rows into open batches."""
+        """Write rows into open batches."""
 
     def record(
         self, row: int
@@ -48,7 +48,7 @@ class ArrowSource:
         """Whether `next` may take long."""
 
     def next(self) -> ArrowChunk | None:
-        """The next chunk; None when there are no more.
+        """Return the next chunk; None when there are no more.
 
         Raises:
             SerializationError: the stream failed.

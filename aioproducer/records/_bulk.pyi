@@ -33,7 +33,7 @@ class OpenBatches:
         """Rows that nothing else decides go to this partition while less than `room` is used."""
 
     def settle(self) -> int:
-        """Ends `stick`: how much was used, in bytes."""
+        """End `stick`; return how much was used, in bytes."""
 
 def fill_items(
     items: list[object],

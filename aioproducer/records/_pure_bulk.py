@@ -51,13 +51,13 @@ class OpenBatches:
     __slots__ = ()
 
     def __init__(self, partitions: int, hashes_keys: bool) -> None:
-        """Nothing is kept."""
+        """Keep nothing."""
 
     def adopt(self, partition: int, share: Share, /) -> None:
-        """Rows of this partition go to the batch of `share` from now on."""
+        """Write rows of this partition to the batch of `share` from now on."""
 
     def stick(self, partition: int, room: int, /) -> None:
-        """Rows that nothing else decides go to this partition while less than `room` is used."""
+        """Send rows without key and partition to this partition while less than `room` is used."""
 
     def settle(self) -> int:
         """End `stick`: nothing was used."""

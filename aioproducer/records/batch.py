@@ -148,7 +148,7 @@ def encode_single_record(
 
 @cache
 def _checksum() -> Callable[[bytes | memoryview, int], int]:
-    """Imported with the first batch: `import aioproducer` loads no third-party package."""
+    """Import it with the first batch: `import aioproducer` loads no third-party package."""
     from crc32c import crc32c
 
     return crc32c

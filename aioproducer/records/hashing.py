@@ -14,12 +14,12 @@ from aioproducer.records.protocol import Payload
 
 
 def crc32_partition(key: Payload, partition_count: int) -> int:
-    """The partition librdkafka's `consistent` partitioner gives `key`: CRC-32 modulo the count."""
+    """Return the partition of `key` by librdkafka's `consistent`: CRC-32 modulo the count."""
     return crc32(key) % partition_count
 
 
 def java_string_partition(key: bytes, partition_count: int) -> int:
-    """The partition of 0.8's `DefaultPartitioner` for the `String` that `key` encodes in UTF-8."""
+    """Return the partition of a UTF-8 `String` by 0.8's `DefaultPartitioner`."""
     units = key.decode("utf-8", "replace").encode("utf-16-be")
     pairs = zip(units[::2], units[1::2], strict=True)
     return _magnitude(_polynomial(0, (high << 8 | low for high, low in pairs))) % partition_count

@@ -73,7 +73,7 @@ class EncodedMessageSet:
     def restamped(
         self, producer_id: int, producer_epoch: int, base_sequence: int
     ) -> EncodedMessageSet:
-        """Refuses: a set has no place for a producer id.
+        """Raise: a set has no place for a producer id.
 
         Raises:
             IllegalStateError: always.
@@ -163,7 +163,7 @@ _WORD = 0xFFFFFFFF
 
 
 def _with_old_checksum(frame: bytes) -> bytes:
-    """The frame as 0.8 and 0.9 want it: their header checksum covers the magic number as well.
+    """Return the frame for 0.8 and 0.9: their header checksum covers the magic number as well.
 
     KIP-57 calls that a defect; brokers from 0.10 on do not check it in magic 0.
     """

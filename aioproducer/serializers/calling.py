@@ -132,7 +132,7 @@ class UnfinishedRecord:
 
 
 def header_pairs(topic: str, headers: HeadersInput) -> HeaderPairs:
-    """Headers as they are stored.
+    """Return headers as they are stored.
 
     Raises:
         SerializationError: they are no pairs.

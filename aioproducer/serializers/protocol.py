@@ -63,7 +63,7 @@ class Serializer(Protocol):
 def refusal(
     context: SerializationContext, reason: str, *, path: str | None = None
 ) -> SerializationError:
-    """The error of a serializer that refuses: it names topic, part and field, and no content."""
+    """Return the error of a refusal: it names topic, part and field, and no content."""
     where = f"{context.part}, field {path}" if path else context.part
     return SerializationError(
         f"{where}: {reason}",

@@ -77,7 +77,7 @@ class Ahead(Generic[_T]):
         return found
 
     def stop(self) -> None:
-        """Nothing more is wanted."""
+        """Stop reading."""
         self._may_go_on.put(False)
 
     # -- in the thread -----------------------------------------------------------------------------

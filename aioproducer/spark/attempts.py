@@ -58,7 +58,7 @@ class Plan:
         return True
 
     def attempt_id(self, epoch: int, owner: str, numbers: AttemptNumbers | None = None) -> str:
-        """A transactional id for one attempt of this process, or of the one with these `numbers`.
+        """Return a transactional id for an attempt of this process, or for these `numbers`.
 
         Raises:
             IllegalStateError: this process has worked for a later epoch since.

@@ -229,7 +229,7 @@ class TaskAttempt:
             )
 
     def _begun(self) -> Producer:
-        """A producer of this attempt's name: one that has connections already, or a new one."""
+        """Return a producer of this attempt's name, with existing connections if there are any."""
         kept = None if self._kind is None else POOL.take(self._kind)
         if kept is not None:
 

@@ -84,10 +84,10 @@ class QueryMetrics(StreamingQueryListener):
         self._fed: dict[str, int] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Nothing is counted yet."""
+        """Do nothing: nothing is counted yet."""
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Nothing was written."""
+        """Do nothing: nothing was written."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """Feed a micro-batch; Spark also reports times without one, by the last number."""

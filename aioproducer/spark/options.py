@@ -361,7 +361,7 @@ class SourceOptions:
             )
 
     def _check(self) -> None:
-        """Everything that can be known to be wrong before a connection is made."""
+        """Raise for every mistake that can be found before a connection is made."""
         variables = [value for name, value in self.kafka.items() if name.endswith(FROM_ENVIRONMENT)]
         # A driver may lack the executors' secrets: any text does for the check.
         config = self._config({**dict.fromkeys(variables, "unknown"), **os.environ})

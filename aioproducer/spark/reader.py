@@ -214,7 +214,7 @@ def _next(found: AsyncIterator[Fetched]) -> Callable[[], Awaitable[Fetched | Non
 
 @contextmanager
 def _running() -> Iterator[Callable[[Callable[[], Awaitable[_T]]], _T]]:
-    """A loop in a thread for as long as the block lasts."""
+    """Yield a runner of coroutines, in a loop in a thread for as long as the block lasts."""
     thread = LoopThread("aioproducer Spark reader")
     thread.start()
 

@@ -87,7 +87,7 @@ class RowWindow:
             self._drop_oldest()
 
     def clear(self) -> None:
-        """Nothing is asked for any more."""
+        """Drop all batches: no row will be requested any more."""
         self._kept.clear()
         self.size = 0
 

@@ -137,7 +137,7 @@ class _Sending:
         return result
 
     async def _feed(self) -> None:
-        """Until the end, or until as many rows wait as may be kept."""
+        """Read until the end, or until as many rows wait as may be kept."""
         waiting = 0
         while waiting < KEPT_BYTES or self._target.dead_letter_topic is None:
             batch = await self._batches.next()

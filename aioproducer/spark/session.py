@@ -108,7 +108,7 @@ def _find_java() -> None:
 
 
 def _find_python() -> None:
-    """Part of a write runs on the driver, by the command that starts the cluster's workers."""
+    """Set the workers' Python on the driver, too: a part of a write runs there by that command."""
     found = shutil.which("python3")
     if found is None or Path(found).parent != Path(sys.executable).parent:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

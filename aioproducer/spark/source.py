@@ -108,7 +108,7 @@ class AioproducerSource(DataSource):
         return StreamWriter(SinkPlan.of_stream(self._known("stream", schema), _fields(schema)))
 
     def _known(self, use: str, schema: StructType | None = None) -> dict[str, str]:
-        """The options: those of this read or write, of the table, of `register`, in this order.
+        """Return the options of this read or write, of the table, of `register`, in this order.
 
         Columns that were read from a table carry its options into other writes too: these name
         their servers themselves, and an insert into the table does not.
@@ -161,14 +161,14 @@ class BatchWriter(DataSourceArrowWriter):
         return TaskMessage(write_task(self._plan, this_task(), self._plan.epoch, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks have succeeded."""
+        """Commit: all tasks have succeeded."""
         from aioproducer.spark.task import commit, spare_collector
 
         spare_collector()
         commit(self._plan, self._plan.epoch.epoch, reports_of(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task failed for good, or the commit did."""
+        """Abort: a task failed for good, or the commit did."""
         from aioproducer.spark.task import abort, spare_collector
 
         spare_collector()

@@ -51,7 +51,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803
     ) -> None:
-        """All tasks of the batch have succeeded."""
+        """Commit: all tasks of the batch have succeeded."""
         commit(self._plan, batchId, reports_of(messages))
 
     def abort(
@@ -59,7 +59,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803
     ) -> None:
-        """A task failed for good, or the commit did."""
+        """Abort: a task failed for good, or the commit did."""
         abort(self._plan, batchId, reports_of(messages))
 
 

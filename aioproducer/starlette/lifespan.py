@@ -105,7 +105,7 @@ class ProducerLifespan:
 
     @asynccontextmanager
     async def __call__(self, app: Starlette) -> AsyncIterator[Mapping[str, Any]]:
-        """The life of one application in one process.
+        """Run the producer for the lifetime of one application in one process.
 
         Raises:
             KafkaError: the producer could not be started: the server does not start either.
@@ -139,7 +139,7 @@ class ProducerLifespan:
 
 
 def producer_of(connection: HTTPConnection) -> Producer:
-    """The application's producer, for a request or a WebSocket; mounted applications have it too.
+    """Return the application's producer for a request or WebSocket, in mounted applications too.
 
     Raises:
         IllegalStateError: the application has no `ProducerLifespan`, or its lifespan does not run.

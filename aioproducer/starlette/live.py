@@ -100,7 +100,7 @@ class LivePage:
         await self._router(scope, receive, send)
 
     def note(self, error: BaseException) -> None:
-        """A record was refused before the producer accepted it; shown among the failures.
+        """Note a record that was refused before it was accepted; it is shown among the failures.
 
         The producer counts failures of accepted records itself: their errors, which say whether
         the record may have been written, are ignored here.
@@ -149,7 +149,7 @@ class LivePage:
             await asyncio.wait({gone}, timeout=self._interval_s)
 
     def _may_watch(self, socket: WebSocket) -> bool:
-        """Browsers let any site open a WebSocket to any other, and say which site it is."""
+        """Return whether the WebSocket's origin is allowed: browsers let any site open one."""
         if not self._is_for_here(socket) or not self._has_token(socket):
             return False
         origin = socket.headers.get("origin")

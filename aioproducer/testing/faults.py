@@ -181,7 +181,7 @@ class Opportunity:
         return self._faults.garble(frame, api, node_id=self._node_id, times=self._times)
 
     def is_cut_off(self, size: int) -> Fault:
-        """Only the first `size` bytes of the answer come, then the connection ends."""
+        """Send only the first `size` bytes of the response, then close the connection."""
         api = self._whole()
         self._without_skip()
         return self._faults.cut(size, api, node_id=self._node_id, times=self._times)

@@ -143,7 +143,7 @@ class MockProducer(Producer):
         return True
 
     def fence(self) -> None:
-        """Another producer of the same transactional id has started: calls raise from now on.
+        """Fence this producer, as if another one of its id had started: calls raise from now on.
 
         Raises:
             IllegalStateError: the producer is not transactional, or not running.
@@ -371,7 +371,7 @@ class MockProducer(Producer):
         self._raise_scripted(call)
 
     def drop_transaction(self) -> None:
-        """The open transaction's records will never be seen."""
+        """Drop the records of the open transaction."""
         self._fail_waiting(TransactionAbortedError("the transaction was aborted"))
         self.uncommitted.clear()
 

@@ -77,7 +77,7 @@ class WaitingRecords:
         self.bind(loop)
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on records are those of this loop."""
+        """Use this loop for records from now on."""
         self._wake_ups = WakeUps(loop)
         on_error = self._config.on_delivery_error
         self._unretrieved = UnretrievedFailures(loop, ProducerStats(), on_error)

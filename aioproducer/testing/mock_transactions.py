@@ -140,7 +140,7 @@ class MockTransactions:
             self._abort()
 
     def on_failure(self, error: KafkaError) -> None:
-        """A record of the open transaction has failed."""
+        """Note that a record of the open transaction has failed."""
         self._failure = error
 
     def clear(self) -> None:

@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def embedded_kafka(request: pytest.FixtureRequest) -> Iterator[ThreadedCluster]:
-    """Three Kafka brokers of the test's own, on free ports; see the marker of the same name."""
+    """Yield three Kafka brokers for this test, on free ports; see the marker of the same name."""
     from aioproducer.testing.threaded import ThreadedCluster
 
     arguments: dict[str, Any] = {}
@@ -48,7 +48,7 @@ def embedded_kafka(request: pytest.FixtureRequest) -> Iterator[ThreadedCluster]:
 
 @pytest.fixture(scope="session")
 def embedded_kafka_session() -> Iterator[ThreadedCluster]:
-    """Three Kafka brokers for all tests: each test uses different topics."""
+    """Yield three Kafka brokers for all tests: each test uses different topics."""
     from aioproducer.testing.threaded import ThreadedCluster
 
     with ThreadedCluster() as cluster:

@@ -338,7 +338,7 @@ class _Reading:
         return cls(client, topic, isolation_level, starts, ends)
 
     def follow(self) -> None:
-        """Never end: records that arrive later are read, too."""
+        """Read without end, also records that arrive later."""
         self._end = dict.fromkeys(self._end, sys.maxsize)
 
     async def batches(

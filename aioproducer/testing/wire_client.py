@@ -140,7 +140,7 @@ class WireClient:
         timeout_s: float,
         open_link: OpenLink | None = None,
     ) -> None:
-        """Nothing is dialed yet; the deadline runs from `__aenter__`.
+        """Set up without connecting; the deadline runs from `__aenter__`.
 
         Args:
             bootstrap: `host:port` of one or more brokers.

@@ -192,7 +192,7 @@ def _emit_decoder(src: _Source, layout: _Layout) -> None:
 
 
 def _decode_fixed(src: _Source, run: list[Field]) -> None:
-    """One `unpack_from` for a whole run of fixed-size fields."""
+    """Decode a whole run of fixed-size fields by one `unpack_from`."""
     packer = _packer(run)
     targets = "".join(f"v_{field.name}, " for field in run)
     src.add(f"{targets}= {src.bind('unpack', packer.unpack_from)}(data, pos)")
@@ -211,7 +211,7 @@ def _code(wire_type: WireType) -> str:
 
 
 def _decode_variable(src: _Source, layout: _Layout, field: Field) -> None:
-    """A string, bytes, records, array or struct field into its local variable."""
+    """Decode a string, bytes, records, array or struct field into its local variable."""
     target = f"v_{field.name}"
     compact, nullable = layout.compact(field), layout.nullable(field)
     if isinstance(field.type, Primitive):
@@ -369,7 +369,7 @@ def _encode_fixed(src: _Source, run: list[Field], out: str = "out") -> None:
 
 
 def _encode_variable(src: _Source, layout: _Layout, field: Field, out: str) -> None:
-    """A string, bytes, records, array or struct field of `m` onto the buffer named `out`."""
+    """Encode a string, bytes, records, array or struct field of `m` into the buffer named `out`."""
     compact = layout.compact(field)
     is_struct = _is_struct(field.type)
     src.add(f"value = m.{field.name}")
@@ -388,7 +388,7 @@ def _encode_variable(src: _Source, layout: _Layout, field: Field, out: str) -> N
 def _encode_value(
     src: _Source, layout: _Layout, wire_type: WireType, compact: bool, out: str
 ) -> None:
-    """The non-null local `value`."""
+    """Encode the non-null local `value`."""
     write_length = "write_compact_length" if compact else "write_length32"
     if isinstance(wire_type, Array):
         src.add(f"{write_length}({out}, len(value))")

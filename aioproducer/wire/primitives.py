@@ -86,7 +86,7 @@ def too_many_elements(pos: int) -> ProtocolError:
 
 
 def read_uvarint(data: Buffer, pos: int) -> tuple[int, int]:
-    """An unsigned 32-bit varint (KIP-482): seven bits a byte, low ones first, up to five bytes."""
+    """Read an unsigned 32-bit varint (KIP-482): seven bits a byte, low ones first, up to 5."""
     byte = data[pos]
     pos += 1
     if byte < 0x80:
@@ -162,12 +162,12 @@ def _bounded_count(count: int, element_size: int, pos: int, data: Buffer) -> tup
 
 
 def read_count(data: Buffer, pos: int, element_size: int) -> tuple[int, int]:
-    """The classic length of an array whose elements take at least `element_size` bytes each."""
+    """Read the classic length of an array with elements of at least `element_size` bytes each."""
     return _bounded_count(_INT32.unpack_from(data, pos)[0], element_size, pos + 4, data)
 
 
 def read_compact_count(data: Buffer, pos: int, element_size: int) -> tuple[int, int]:
-    """The compact length of an array whose elements take at least `element_size` bytes each."""
+    """Read the compact length of an array with elements of at least `element_size` bytes each."""
     count, pos = read_uvarint(data, pos)
     return _bounded_count(count - 1, element_size, pos, data)
 

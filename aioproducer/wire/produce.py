@@ -288,7 +288,7 @@ def decode_acknowledgement(
 def _head(
     version: int, client_id: str | None, transactional_id: str | None, acks: int, timeout_ms: int
 ) -> bytes:
-    """The frame up to its topics, which differs from request to request in its correlation id."""
+    """Return the frame up to its topics; only its correlation id differs between requests."""
     lowest, highest = ProduceRequest.VALID_VERSIONS
     if not lowest <= version <= highest:
         raise UnsupportedVersionError(
@@ -371,7 +371,7 @@ def _classic(head: bytearray, topics: Sequence[ProduceTopic]) -> list[Buffer | b
 def _flexible(
     head: bytearray, version: int, topics: Sequence[ProduceTopic]
 ) -> list[Buffer | bytearray]:
-    """The same from version 9 on: compact lengths, an empty tagged section after every struct."""
+    """Return the same from version 9 on: compact lengths, an empty tagged section per struct."""
     buffers: list[Buffer | bytearray] = []
     tail = head
     tail += _compact_length(len(topics))

@@ -20,7 +20,7 @@ _OUT_OF_REACH = frozenset({"name", "port"})
 
 
 def out_of_reach(node: Node, failed: Finding, bootstrap_hosts: Iterable[str]) -> Finding:
-    """A broker that cannot be used at its advertised address, for the reason that was found."""
+    """Return the finding of a broker that cannot be used at its advertised address."""
     reachable = failed.check not in _OUT_OF_REACH
     trouble = TroubleError(
         "advertised-refused" if reachable else "advertised-unreachable",
@@ -35,7 +35,7 @@ def out_of_reach(node: Node, failed: Finding, bootstrap_hosts: Iterable[str]) ->
 
 
 def shared(nodes: Iterable[Node]) -> Iterator[Finding]:
-    """Addresses that several brokers advertise."""
+    """Yield a finding per address that several brokers advertise."""
     for (host, port), count in Counter((node.host, node.port) for node in nodes).items():
         if count > 1:
             trouble = TroubleError(

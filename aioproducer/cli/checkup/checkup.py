@@ -213,7 +213,7 @@ class Checkup:
             return None
 
     async def _compare_clocks(self, name: str, found: MetadataResponseTopic) -> None:
-        """By the newest record of the first partitions, each asked of its leader."""
+        """Compare the clocks by the newest record of the first partitions, from their leaders."""
         newest: int | None = None
         for partition in found.partitions[:_MOST_PARTITIONS]:
             leader = self._brokers.get(partition.leader_id)
@@ -228,7 +228,7 @@ class Checkup:
         self._report(clock.by_newest_record(name, time.time_ns() // 1_000_000, newest))
 
     async def _examine_transactional_id(self, guide: Visit, name: str) -> None:
-        """Only read its state: a request for a producer id would fence the present producer."""
+        """Read the transactional id's state, without a producer id, as that would fence."""
         check, key = "transactional id", CoordinatorKey(CoordinatorKind.TRANSACTION, name)
         try:
             node = await guide.ask(find_coordinator(key))

@@ -110,7 +110,7 @@ class TroubleError(Exception):
         self.exit_code: ExitCode = exit_code
 
     def finding(self, check: str, about: str) -> Finding:
-        """It as the outcome of a check."""
+        """Return it as the outcome of a check."""
         return Finding(
             check,
             about,

@@ -177,7 +177,7 @@ class Visit:
         return question.read(answer)
 
     async def offered_mechanisms(self) -> list[str]:
-        """The SASL mechanisms of the listener; none where it wants no SASL, or does not say."""
+        """Return the listener's SASL mechanisms; none if it uses no SASL or does not answer."""
         again = Visit(self._means, self._host, self._port)
         again._addresses = self._addresses
         try:

@@ -26,7 +26,7 @@ class Serializer(ABC):
         """Return the bytes of `data`; `headers` may be added to."""
 
     def close(self) -> None:  # noqa: B027 - nothing has to be done
-        """The producer was closed."""
+        """Release what the serializer holds; called when the producer is closed."""
 
 
 class DefaultSerializer(Serializer):

@@ -256,7 +256,7 @@ class _Union:
         self._refuse(data)
 
     def _order(self, kind: type) -> list[_Branch]:
-        """The branches, those made for this Python type first, each kind in the union's order."""
+        """Return the branches in the union's order, those for this Python type first."""
         return sorted(self._branches, key=lambda branch: _distance(branch, kind))
 
     def _named(self, name: Any) -> _Branch | None:
@@ -362,7 +362,7 @@ def _fitting(branches: Sequence[_Branch], data: Any) -> list[tuple[_Branch, byte
 
 
 def _closest(fitting: list[tuple[_Branch, bytes]], data: Any) -> list[tuple[_Branch, bytes]]:
-    """Those with most of the fields given; among them, one that needs no default is closer."""
+    """Return the branches with most of the given fields; one without defaults is closer."""
     scores = [each[0].write.matches(data) for each in fitting]  # type: ignore[attr-defined]
     most = max(given for given, _ in scores)
     best = [(each, whole) for each, (n, whole) in zip(fitting, scores, strict=True) if n == most]

@@ -22,7 +22,7 @@ ReferenceSubjectStrategy = Callable[[SerializationContext, str], str]
 
 
 def import_name(context: SerializationContext, name: str) -> str:
-    """The import itself, such as `shop/common.proto`: the default for what Protobuf imports."""
+    """Return the import, such as `shop/common.proto`: the default for Protobuf's imports."""
     del context
     return name
 

@@ -41,7 +41,7 @@ def error_of(error: Exception) -> KafkaError:
 
 
 def _told(text: str) -> str | None:
-    """The first line that says something; what a worker's traceback ends with, for one that has."""
+    """Return the first line with a message, and the exception of a traceback in it."""
     lines = (line.strip(" :") for line in text.splitlines())
     first = next((line for line in lines if line and not line.startswith(_NOTHING)), None)
     _, is_traceback, frames = text.partition(_TRACEBACK)

@@ -179,7 +179,7 @@ def _root(name: str, files: Sequence[InputFile]) -> str:
 
 
 def _local(path: str) -> str:
-    """Without the scheme, of which there are several forms: `file:/` and `file:///`."""
+    """Return the path without its scheme, which has several forms: `file:/` and `file:///`."""
     return re.sub(r"^file:/*", "/", path)
 
 

@@ -56,7 +56,7 @@ class SparkLoadState:
 
     @classmethod
     def begin(cls, topic: str, steps: Sequence[Step]) -> Self:
-        """Nothing is."""
+        """Return the progress of a load that begins."""
         return cls(topic, digest(steps), len(steps))
 
     @property

@@ -84,7 +84,7 @@ class RowsToRecords:
         RowMapper(self.mapping, self.partitions).map(RowBatch("", None, 1, [], known))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Records for rows, batch by batch."""
+        """Yield records for rows, batch by batch."""
         mapper = RowMapper(self.mapping, self.partitions)
         read = self._reader()
         for batch in batches:

@@ -43,7 +43,7 @@ class StoredBatch(NamedTuple):
 def stamp(
     data: bytes | memoryview, *, base_offset: int, leader_epoch: int, append_time_ms: int | None
 ) -> bytes:
-    """A produced batch as it is stored: with its offset, its leader's epoch and maybe its time.
+    """Return a produced batch as stored: with offset, leader epoch and maybe timestamp.
 
     Offset and epoch precede the bytes that the CRC covers; a LogAppendTime stamp is among them and
     so needs a new CRC (Java: DefaultRecordBatch.setMaxTimestamp).
@@ -109,7 +109,7 @@ class PartitionLog:
     def read(
         self, offset: int, max_bytes: int, *, at_least_one: bool, end: int | None = None
     ) -> list[StoredBatch]:
-        """Whole batches from the one holding `offset`, as many as `max_bytes` allows.
+        """Return whole batches from the one with `offset` on, as many as `max_bytes` allows.
 
         With `at_least_one` the first batch comes whatever its size, so that a consumer with a small
         limit still gets on (KIP-74). What begins at `end` or later is left out.

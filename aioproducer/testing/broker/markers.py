@@ -105,11 +105,11 @@ class PartitionTransactions:
         return producer_id in self._open
 
     def note_data(self, producer_id: int, offset: int) -> None:
-        """A transactional batch was written; the first one opens the transaction here."""
+        """Note a written transactional batch; the first one opens the transaction here."""
         self._open.setdefault(producer_id, offset)
 
     def note_marker(self, marker: Marker, offset: int) -> None:
-        """A marker was written."""
+        """Note a written marker."""
         first_offset = self._open.pop(marker.producer_id, None)
         if first_offset is None:
             return
@@ -119,7 +119,7 @@ class PartitionTransactions:
             self.aborted.append(ended)
 
     def forget(self, producer_id: int) -> None:
-        """An end that leaves no trace in a log."""
+        """Drop a transaction whose end leaves no trace in a log."""
         self._open.pop(producer_id, None)
 
     def last_stable_offset(self, high_watermark: int) -> int:

@@ -26,7 +26,7 @@ class Placement:
         self._topics = 0
 
     def next_topic(self) -> None:
-        """The next topic begins at the next broker, or all first partitions would share one."""
+        """Begin the next topic at the next broker, or all first partitions would share one."""
         self._topics += 1
 
     def spread(self, spec: TopicSpec) -> list[Sequence[int]]:

@@ -92,7 +92,7 @@ class ReplicatedPartition(Partition):
         return True
 
     def lose_replica(self, node_id: int) -> bool:
-        """A broker went away; without it more may be committed. See `Partition.lose_replica`."""
+        """Remove a broker; more may be committed without it. See `Partition.lose_replica`."""
         changed = super().lose_replica(node_id)
         self._advance()
         return changed
@@ -105,7 +105,7 @@ class ReplicatedPartition(Partition):
         return True
 
     def elect_unclean(self, node_id: int) -> None:
-        """A replica leads that may lack committed batches; they are lost."""
+        """Elect a replica that may lack committed batches, which are lost."""
         self.isr = (node_id,)
         self.lead_by(node_id)
 

@@ -131,7 +131,7 @@ def _cleanup_policy(text: str) -> None:
 
 
 def _anything(text: str) -> None:
-    """Options that are kept but have no effect here are not checked."""
+    """Accept any value: options without effect here are not checked."""
 
 
 class _Option(NamedTuple):

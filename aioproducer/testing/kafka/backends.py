@@ -101,26 +101,26 @@ class ExternalCluster(KafkaBackend):
         raise ClusterError(f"{self.description} does not answer: {'; '.join(reasons)}")
 
     def close(self) -> None:
-        """Nothing of it is ours."""
+        """Do nothing: an existing cluster stays open."""
 
     def kill(self, node_id: int) -> None:
-        """Not ours to kill."""
+        """Refuse: an existing cluster's broker is not killed."""
         self._refuse()
 
     def stop(self, node_id: int) -> None:
-        """Not ours to stop."""
+        """Refuse: an existing cluster's broker is not stopped."""
         self._refuse()
 
     def start(self, node_id: int) -> None:
-        """Not ours to start."""
+        """Refuse: an existing cluster's broker is not started."""
         self._refuse()
 
     def pause(self, node_id: int) -> None:
-        """Not ours to pause."""
+        """Refuse: an existing cluster's broker is not paused."""
         self._refuse()
 
     def resume(self, node_id: int) -> None:
-        """Not ours to resume."""
+        """Refuse: an existing cluster's broker is not resumed."""
         self._refuse()
 
     def _running(self) -> dict[int, tuple[str, int]]:

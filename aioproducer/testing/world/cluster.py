@@ -97,25 +97,25 @@ class SimCluster(ClusterState):
     # -- brokers come and go ----------------------------------------------------------------------
 
     def crash(self, node_id: int) -> None:
-        """A broker's process ends; the controller notices when its session ends."""
+        """End a broker's process; the controller notices when its session ends."""
         self._live.discard(node_id)
         self._paused.discard(node_id)
         self._beliefs.pop(node_id, None)
         self._plan_fencing(node_id)
 
     def pause(self, node_id: int) -> None:
-        """A broker stops in its tracks: it neither fetches nor keeps its session."""
+        """Freeze a broker: it neither fetches nor keeps its session."""
         self._paused.add(node_id)
         self._plan_fencing(node_id)
 
     def resume(self, node_id: int) -> None:
-        """A paused broker goes on."""
+        """Resume a paused broker."""
         if node_id in self._paused:
             self._paused.discard(node_id)
             self._register(node_id)
 
     def restart(self, node_id: int) -> None:
-        """A crashed broker is back, with the log it had; the controller first fences its past."""
+        """Restart a crashed broker with its log; the controller first fences its past."""
         if node_id in self._live:
             return
         self._fence(node_id)
@@ -224,7 +224,7 @@ class SimCluster(ClusterState):
         return TracedPartition(topic, index, replicas, self)
 
     def notify(self, topic: str, partition: int) -> None:
-        """After every change: wake all waiters, let followers fetch."""
+        """Wake all waiters and let followers fetch, after every change."""
         super().notify(topic, partition)
         found = self.partition(topic, partition)
         if isinstance(found, ReplicatedPartition):
@@ -291,17 +291,17 @@ class SimCluster(ClusterState):
         return belief
 
     def stop_learning(self, node_id: int) -> None:
-        """From now on a broker's metadata stays as it is."""
+        """Freeze a broker's metadata."""
         self._beliefs[node_id] = {
             TopicPartition(each.topic, each.index): each.leadership for each in self._replicated()
         }
 
     def learn(self, node_id: int) -> None:
-        """A broker's metadata is up to date again."""
+        """Update a broker's metadata."""
         self._beliefs.pop(node_id, None)
 
     def heal(self) -> None:
-        """Everything is as it should be, at once; logs and leaders stay as they are."""
+        """End all disturbances at once; logs and leaders stay as they are."""
         self.faults.clear()
         self.extra_lag.clear()
         self._beliefs.clear()

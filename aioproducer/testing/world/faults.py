@@ -53,7 +53,7 @@ class Cast(Protocol):
         """Fence the process by another one that does its job; return 0 if none did it before."""
 
     def rebalance(self, seat: str) -> int:
-        """The seat's consumer group has a new generation; returns 0 if there is no such group."""
+        """Rebalance the seat's consumer group; return 0 if there is no such group."""
 
 
 class World(Protocol):
@@ -119,12 +119,12 @@ class LastingFault(Fault):
 
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
-        """At any broker, for a while."""
+        """Draw one at any broker, for a while."""
         return cls(at, node(rng, shape), duration(rng))
 
 
 def duration(rng: random.Random) -> float:
-    """Mostly short, sometimes longer than every timeout."""
+    """Return a duration: mostly short, sometimes longer than every timeout."""
     return round(rng.choice((0.2, 1.0, 3.0, 8.0)) * rng.uniform(0.5, 2.0), 3)
 
 
@@ -134,7 +134,7 @@ def node(rng: random.Random, shape: Shape) -> int:
 
 
 def revive(world: World, node_id: int) -> None:
-    """A dead broker is back."""
+    """Restart a crashed broker."""
     if not world.cluster.is_live(node_id):
         world.cluster.trace(f"b{node_id} is back")
         world.brokers[node_id].is_off = False
@@ -142,7 +142,7 @@ def revive(world: World, node_id: int) -> None:
 
 
 def thaw(world: World, node_id: int) -> None:
-    """A frozen broker goes on."""
+    """Resume a frozen broker."""
     broker = world.brokers[node_id]
     if broker.is_frozen:
         world.cluster.resume(node_id)

@@ -126,7 +126,7 @@ class VirtualLoop(BaseEventLoop):
         self.failures.append(f"{context.get('message')}: {error!r}" if error else str(context))
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """There are no events."""
+        """Do nothing: there are no events."""
 
     def _write_to_self(self) -> None:
         """Do nothing: no other thread calls."""

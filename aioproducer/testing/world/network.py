@@ -38,23 +38,23 @@ class BrokerEnd(Protocol):
     """The broker's side of a connection."""
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came."""
+        """Handle bytes from the client."""
 
     def peer_gone(self) -> None:
-        """The client closed or reset the connection; nothing more will come."""
+        """Handle the client's close or reset; nothing more will come."""
 
 
 class Tap(Protocol):
     """A listener for what a process sends and receives on one connection."""
 
     def sent(self, data: bytes) -> None:
-        """Bytes have left the process's machine."""
+        """Note bytes that have left the process's machine."""
 
     def received(self, data: bytes) -> None:
-        """Bytes have come to the process."""
+        """Note bytes that have come to the process."""
 
     def ended(self) -> None:
-        """The process's end of the connection is over."""
+        """Note that the process's end of the connection is closed."""
 
 
 class Listener(Protocol):
@@ -85,7 +85,7 @@ class SimConnection:
         return f"c{self.number}(b{self.node_id})"
 
     def join(self, end: BrokerEnd, transport: ClientTransport) -> None:
-        """Both sides are there."""
+        """Connect both sides."""
         self.transport = transport
         if self.is_up:  # the broker may have died during the handshake
             self._end = end
@@ -106,13 +106,13 @@ class SimConnection:
             self._to_client.send(Signal.END)
 
     def close(self) -> None:
-        """The broker closes: the producer reads the end after everything sent before."""
+        """Close from the broker: the producer reads the end after everything sent before."""
         if self.is_up:
             self.finish()
             self._drop()
 
     def reset(self) -> None:
-        """The broker is gone; the producer learns it as soon as it can hear."""
+        """Reset: the broker is gone, and the producer gets that as soon as it can receive."""
         if self.is_up:
             self._to_client.reset()
             self._drop()
@@ -124,11 +124,11 @@ class SimConnection:
             self._drop()
 
     def stop_reading(self) -> None:
-        """The broker reads no more for now: the window fills up."""
+        """Stop reading at the broker: the window fills up."""
         self._to_broker.pause()
 
     def start_reading(self) -> None:
-        """The broker reads again."""
+        """Read again at the broker."""
         self._to_broker.resume()
 
     # the producer's verbs, through its transport
@@ -139,13 +139,13 @@ class SimConnection:
         return self._network.window_to(self.node_id) - self._to_broker.under_way
 
     def send(self, data: bytes) -> None:
-        """Bytes of the producer leave its machine."""
+        """Send bytes from the producer's machine."""
         if self.tap is not None:
             self.tap.sent(data)
         self._to_broker.send(data)
 
     def leave(self, *, orderly: bool) -> None:
-        """The producer closed its socket; what the window held may arrive after that or not."""
+        """Close the producer's socket; what the window held may arrive after that or not."""
         self._tell_end()
         if orderly or self._network.lingers():
             self._to_broker.send(Signal.END)
@@ -154,11 +154,11 @@ class SimConnection:
         self._to_client.cut()
 
     def pause(self) -> None:
-        """The producer reads no more for now."""
+        """Stop reading at the producer."""
         self._to_client.pause()
 
     def resume(self) -> None:
-        """The producer reads again."""
+        """Read again at the producer."""
         self._to_client.resume()
 
     # arrivals

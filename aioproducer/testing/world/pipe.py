@@ -88,11 +88,11 @@ class Pipe:
         self.send(Signal.RESET)
 
     def pause(self) -> None:
-        """The receiver takes no more for now."""
+        """Hold back what arrives: the receiver takes no more for now."""
         self._paused = True
 
     def resume(self) -> None:
-        """The receiver goes on."""
+        """Deliver again."""
         self._paused = False
         self._plan()
 

@@ -163,7 +163,7 @@ class Session:
     # -- from the network -------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Bytes from the producer."""
+        """Handle bytes from the producer."""
         self._received += data
         if not self._busy:
             self._next()
@@ -187,11 +187,11 @@ class Session:
             self.connection.start_reading()
 
     def kill(self) -> None:
-        """The process ends."""
+        """End the process."""
         self._end()
 
     def look_again_soon(self) -> None:
-        """A partition changed that an answer waits for."""
+        """Check again soon a response that waits for a partition: it has changed."""
         if not self._looking:
             self._looking = True
             self._broker.loop.call_soon(self._when_running, self._look_again)

@@ -103,7 +103,7 @@ class ClientTransport(asyncio.Transport):
         self.writelines([data])
 
     def writelines(self, list_of_data: object) -> None:
-        """Like `write`, without joining."""
+        """Write several buffers, without joining them."""
         if self._closing:
             return
         self.spoke_too_early |= self._loop.time() < self._quiet_until - _ROUNDING_S
@@ -126,7 +126,7 @@ class ClientTransport(asyncio.Transport):
             self._send()
 
     def arrived(self, content: Content) -> None:
-        """Something came from the broker."""
+        """Handle bytes or an event from the broker."""
         if self.is_lost:
             return
         if isinstance(content, Quiet):
@@ -185,7 +185,7 @@ class ClientTransport(asyncio.Transport):
         self._leave(orderly=False)
 
     def pause_reading(self) -> None:
-        """The protocol's buffer is full."""
+        """Stop the delivery: the protocol's buffer is full."""
         self._connection.pause()
 
     def resume_reading(self) -> None:

@@ -197,7 +197,7 @@ def _commit(
 def _strike(
     ctx: RequestContext, offsets: dict[TopicPartition, GroupOffset]
 ) -> tuple[dict[TopicPartition, int], ErrorAnswer | None]:
-    """The partitions that a fault strikes alone, and the fault that strikes the whole request."""
+    """Return the partitions that a fault strikes alone, and the fault of the whole request."""
     struck: dict[TopicPartition, int] = {}
     for where in list(offsets):
         scripted = ctx.scripted_error(*where)

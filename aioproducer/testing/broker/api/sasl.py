@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def sasl_handshake(ctx: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    """Not here (Java: KafkaApis.handleSaslHandshakeRequest)."""
+    """Refuse it (Java: KafkaApis.handleSaslHandshakeRequest)."""
     return SaslHandshakeResponse(error_code=errors.IllegalSaslStateError.code)
 
 
 def sasl_authenticate(
     ctx: RequestContext, request: SaslAuthenticateRequest
 ) -> SaslAuthenticateResponse:
-    """Not now (Java: KafkaApis.handleSaslAuthenticateRequest)."""
+    """Refuse it (Java: KafkaApis.handleSaslAuthenticateRequest)."""
     return SaslAuthenticateResponse(
         error_code=errors.IllegalSaslStateError.code,
         error_message="SaslAuthenticate request received after successful authentication",

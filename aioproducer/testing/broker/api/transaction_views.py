@@ -52,7 +52,7 @@ def list_transactions(
 def describe_transactions(
     ctx: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """Everything about single transactions, asked at their coordinator."""
+    """Describe single transactions, at their coordinator."""
     return DescribeTransactionsResponse(
         transaction_states=[_describe(ctx, each) for each in request.transactional_ids]
     )

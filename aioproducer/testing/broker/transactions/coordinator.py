@@ -152,7 +152,7 @@ class TransactionCoordinators:
         admission: Admission,
         now_ms: int,
     ) -> None:
-        """A broker asks whether it may write to a partition under the transaction (KIP-890).
+        """Check for a broker that it may write to a partition under the transaction (KIP-890).
 
         Raises:
             RefusedError: It may not.

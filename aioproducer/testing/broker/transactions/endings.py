@@ -51,7 +51,7 @@ class Ending:
     _written: dict[TopicPartition, _Written] = field(default_factory=dict)
 
     def take_over(self) -> None:
-        """Another broker coordinates: it begins anew."""
+        """Begin anew under another coordinator."""
         self.coordinator_epoch = self.shard.leader_epoch
         self.transaction.unmarked = set(self.transaction.partitions)
         self._written.clear()

@@ -111,7 +111,7 @@ class Group:
             target[where] = _Written(position, offset)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """A marker was written."""
+        """Apply a written marker to the pending offsets."""
         for where, written in self._pending.pop(producer_id, {}).items():
             before = self._committed.get(where)
             if commit and (before is None or before.position < written.position):

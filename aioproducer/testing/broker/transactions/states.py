@@ -260,7 +260,7 @@ class Transaction:
         self._prepare(commit=False, version=version, new_id=new_id)
 
     def complete(self) -> None:
-        """All markers are written."""
+        """Complete the end: all markers are written."""
         self.state = (
             TransactionState.COMPLETE_COMMIT
             if self.state is TransactionState.PREPARE_COMMIT
@@ -283,7 +283,7 @@ class Transaction:
             self.next_producer_id = NO_PRODUCER_ID if new_id is None else new_id
 
     def _check_same_end(self, *, commit: bool) -> None:
-        """A repeated EndTxn is answered like the first one, and only if it wants the same end."""
+        """Check that a repeated EndTxn wants the same end, or refuse it."""
         if self.state is TransactionState.EMPTY or commit != self.is_commit:
             raise RefusedError(
                 errors.InvalidTxnStateError,
