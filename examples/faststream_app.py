@@ -1,4 +1,4 @@
-"""A FastStream application that publishes by aioproducer: orders in, invoices out.
+"""A FastStream application on aioproducer: it consumes orders and publishes invoices.
 
 python -m aioproducer cluster --topic orders:3 --topic invoices:3      # in another terminal
 faststream run examples.faststream_app:app

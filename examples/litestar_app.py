@@ -1,4 +1,4 @@
-"""A Litestar application that publishes events: one producer for the application's life.
+"""A Litestar application that publishes events: one producer for the whole application.
 
 python -m aioproducer cluster --topic events:6      # in another terminal
 uvicorn examples.litestar_app:app
@@ -52,7 +52,7 @@ def create_app(bootstrap_servers: str) -> Litestar:
         [publish],
         lifespan=[kafka],
         exception_handlers={KafkaError: refuse},
-        logging_config=None,  # it would take over the process's logging
+        logging_config=None,  # Litestar would reconfigure the logging of the process
     )
 
 

@@ -1,10 +1,10 @@
-"""A batch load through the public API: what `aioproducer load` does, in your own program.
+"""A batch load with the public API: what `aioproducer load` does, in a program.
 
     python -m aioproducer cluster --topic flights:6     # in another terminal
     python examples/loader.py flights.csv.zip
 
-Bad rows go to `rejected.ndjson` with their reasons. When the program is interrupted, running it
-again goes on behind the last row that was settled.
+Bad rows and their reasons are written to `rejected.ndjson`. After an interruption, run the program
+again: it continues after the last row that has an outcome.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def load(
         on_progress=show,
         progress_interval_s=1.0,
     )
-    # A load has many records at hand: larger batches cost it no latency.
+    # A load always has more records, so larger batches add no latency.
     async with Producer(
         bootstrap_servers=bootstrap_servers,
         compression_type="zstd",

@@ -1,10 +1,10 @@
-"""A FastAPI application that publishes orders; `test_orders_app.py` beside it tests it.
+"""A FastAPI application that publishes orders; `test_orders_app.py` has its tests.
 
     python -m aioproducer cluster --topic orders:6      # in another terminal, now or later
     cd examples && uvicorn orders_app:app
 
-It serves at once, also without Kafka: until the cluster has answered, `GET /ready` and
-`POST /orders` are 503.
+It starts at once, also without Kafka. Until the cluster has answered, `GET /ready` and
+`POST /orders` return 503.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""An outbox: an event is published if, and only if, the database transaction that made it commits.
+"""An outbox: an event is published if, and only if, its database transaction commits.
 
     python -m aioproducer cluster --topic orders:6      # in another terminal
     python examples/outbox.py shop.db                   # the publisher; one is enough
 
-The service writes its rows and the event into the same database, in one transaction, and knows
-nothing of Kafka (`place_order`). A publisher reads the events in order and sends each batch in one
-Kafka transaction, together with the position behind it: read_committed consumers see every event
-once, in order, whatever crashes and whenever. Of several publishers the last one started works; the
-others are fenced and end.
+The service writes its rows and the event into the same database in one transaction, without using
+Kafka (`place_order`). A publisher reads the events in order. It sends each batch in one Kafka
+transaction, together with the position after the batch. So read_committed consumers see every event
+once and in order, after any crash. If several publishers run, the one that was started last works;
+the others are fenced and end.
 
-The ids tell what is behind the position, so they have to become visible in their order. SQLite has
-one writer at a time. Where several write at once, as in PostgreSQL, a sequence does not do that by
-itself: take a lock for the insert into the outbox, or order by the transactions' commits.
+Events after the position are found by their ids, so ids have to become visible in their order.
+SQLite has one writer at a time. With several writers, as in PostgreSQL, a sequence does not ensure
+this: take a lock for the insert into the outbox, or order by the commits of the transactions.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def place_order(database: sqlite3.Connection, customer: str, cents: int) -> int:
-    """What the service does: both rows, or neither."""
+    """Insert the order and its event in one database transaction."""
     with database:
         added = database.execute(
             "INSERT INTO orders (customer, cents) VALUES (?, ?)", (customer, cents)
@@ -74,7 +74,7 @@ def place_order(database: sqlite3.Connection, customer: str, cents: int) -> int:
 
 
 class Outbox:
-    """The events that are to be published; each call blocks, and has a connection of its own."""
+    """The events to publish. Each call blocks, and opens a connection."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -87,9 +87,9 @@ class Outbox:
             )
             return [Row(*row) for row in found]
 
-    def forget(self, before: int) -> None:
+    def delete_before(self, position: int) -> None:
         with closing(connect(self._path)) as database, database:
-            database.execute("DELETE FROM outbox WHERE id < ?", (before,))
+            database.execute("DELETE FROM outbox WHERE id < ?", (position,))
 
 
 class Publisher:
@@ -100,7 +100,7 @@ class Publisher:
         self._next = 0
 
     async def run(self) -> None:
-        """Publishes for ever; the position comes from Kafka, so it is right after any crash."""
+        """Publish forever, from the position that is stored in Kafka."""
         at = await self._position.read(self._producer)
         self._next = 0 if at is None else at.offset
         while True:
@@ -110,19 +110,19 @@ class Publisher:
     async def publish_batch(self) -> int:
         rows = await asyncio.to_thread(self._outbox.rows, self._next)
         if rows:
-            behind = rows[-1].id + 1
+            position = rows[-1].id + 1
             async with self._producer.transaction() as transaction:
                 for row in rows:
                     await self._producer.send(row.topic, row.value, row.key)
-                await self._position.write(transaction, behind)
-            self._next = behind
-        # Also those that a crash left there between commit and deletion.
-        await asyncio.to_thread(self._outbox.forget, self._next)
+                await self._position.write(transaction, position)
+            self._next = position
+        # This includes events that a crash left between the commit and the deletion.
+        await asyncio.to_thread(self._outbox.delete_before, self._next)
         return len(rows)
 
 
 async def publish(bootstrap_servers: str, path: Path) -> None:
-    """Begins anew, at the position in Kafka, whatever fails; ends when another takes over."""
+    """Publish, and start again after an error; return when another publisher takes over."""
     while True:
         try:
             async with Producer(
@@ -133,7 +133,7 @@ async def publish(bootstrap_servers: str, path: Path) -> None:
             log.info("another publisher took over")
             return
         except KafkaError as error:
-            log.warning("publishing begins anew: %s", error)
+            log.warning("publishing starts again after: %s", error)
             await asyncio.sleep(RETRY_S)
 
 

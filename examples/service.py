@@ -1,11 +1,11 @@
-"""An asyncio service that publishes an event per order and answers only once it is safe.
+"""An asyncio service that publishes an event per order and answers after the acknowledgement.
 
     python -m aioproducer cluster --topic orders:6      # in another terminal
     python examples/service.py
 
-One `Producer` for the whole service: it is started once, shared by all tasks, closed at the end.
-`send()` returns when the record has room in memory (that is the back-pressure); awaiting the
-delivery it gives returns when the record is acknowledged.
+One `Producer` for the whole service: it is started once, shared by all tasks and closed at the end.
+`send()` returns when the record is in the buffer, which is the back-pressure. Awaiting the delivery
+that it returns waits for the acknowledgement.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OrderService:
         self._producer = producer
 
     async def place(self, order: Order) -> RecordMetadata:
-        """Returns when the order stands in Kafka; equal customers keep their order."""
+        """Publish an order and wait for the acknowledgement; a customer's orders stay in order."""
         delivery = await self._producer.send(
             TOPIC,
             json.dumps(asdict(order)).encode(),
@@ -42,7 +42,7 @@ class OrderService:
         return await delivery
 
     async def place_all(self, orders: list[Order]) -> tuple[int, list[KafkaError]]:
-        """Many at once: one failure does not hide the others."""
+        """Publish many orders; return how many were acknowledged, and the errors of the others."""
         outcomes = await asyncio.gather(*map(self.place, orders), return_exceptions=True)
         failures = [outcome for outcome in outcomes if isinstance(outcome, KafkaError)]
         return len(outcomes) - len(failures), failures

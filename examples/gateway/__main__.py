@@ -1,4 +1,4 @@
-"""The gateway with a cluster of its own and some traffic, to look at the page.
+"""Run the gateway with an embedded cluster and some traffic, to show the live page.
 
     python -m examples.gateway [--port 8000] [--rate 200]
 
@@ -50,7 +50,7 @@ async def traffic(port: int, rate: float) -> AsyncIterator[None]:
 
 
 async def send_events(port: int, rate: float) -> None:
-    """Posts about so many events a second over one connection, in waves."""
+    """Post about `rate` events per second over one connection, in waves."""
     number = 0.0
     loop = asyncio.get_running_loop()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)

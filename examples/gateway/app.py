@@ -1,24 +1,25 @@
-"""A gateway: events come in over HTTP and WebSocket and go to Kafka; a live page shows how it does.
+"""A gateway: it publishes events from HTTP and WebSocket to Kafka and has a live page.
 
     python -m aioproducer cluster --topic events:6            # in another terminal
     uvicorn examples.gateway.app:app --workers 2              # then open http://localhost:8000/
 
-`python -m examples.gateway` does both in one process, with some traffic to look at.
+`python -m examples.gateway` does both in one process, with some traffic.
 
-- `POST /events` answers when the event is acknowledged: 201 with its place.
-- `POST /events?wait=false` answers when it is accepted: 202; a loss then goes to the log.
-- A WebSocket at `/events` takes an event per message and answers each in turn. Whoever sends faster
-  than Kafka takes is slowed down: the next message is not read before this one has room.
-- What Kafka cannot take in time is 503 with Retry-After, or the same words over the WebSocket.
+- `POST /events` answers 201 with partition and offset when the event is acknowledged.
+- `POST /events?wait=false` answers 202 when the event is accepted; later failures are logged.
+- A WebSocket at `/events` takes one event per message and answers in order. It has back-pressure:
+  while the buffer is full, the next message is not read.
+- Errors of the producer are answered with 503 and Retry-After, or with the same body over the
+  WebSocket.
 - `GET /ready` is a readiness probe; `/live/` is the page.
 
-It serves this machine, and other machines if both of these are set in the environment:
-- `GATEWAY_HOSTS`: the names under which they reach it, such as `events.example.com`;
-- `GATEWAY_TOKEN`: what they have to bring along, as `Authorization: Bearer ...`, or `?token=...`
-  where no header can be set: WebSockets of browsers, and the page.
-Run it behind TLS then, and with `--ws-max-size 2097152`.
+Only this machine is served, unless both of these environment variables are set:
+- `GATEWAY_HOSTS`: the host names that other machines use, such as `events.example.com`;
+- `GATEWAY_TOKEN`: the token that they send, as `Authorization: Bearer ...`, or as `?token=...` if
+  they cannot set headers, such as WebSockets of browsers and the page.
+Then put a TLS proxy in front of it, and run it with `--ws-max-size 2097152`.
 
-Written for Starlette: FastAPI would take several times the CPU for a request this small.
+It uses Starlette, since FastAPI would take several times the CPU for such a small request.
 """
 
 from __future__ import annotations
@@ -55,34 +56,34 @@ LARGEST_EVENT = 2 * 1024 * 1024
 THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
 MOST_UNANSWERED = 1_000
 SLOWEST_BODY_S = 30.0
-# Somebody waits for each event: they come one by one and gain nothing by waiting for company.
+# Every request awaits its event, so a linger would only add latency.
 AT_ONCE = {"linger_ms": 0}
-NO_EVENT = Refusal(422, "This is no event.")
-TOO_LARGE = Refusal(413, "This is more than an event may have.")
+NO_EVENT = Refusal(422, "This is not an event.")
+TOO_LARGE = Refusal(413, "The event is too large.")
 
 Outcome = Awaitable[RecordMetadata] | Refusal
 
 
 class Event(BaseModel):
-    """What happened, and to whom: events of one subject keep their order."""
+    """An event about a subject; events of one subject stay in order."""
 
     type: str = Field(min_length=1, max_length=200)
     subject: str = Field(min_length=1, max_length=200)
     data: dict[str, Any] = {}
 
     def record(self) -> tuple[bytes, bytes]:
-        """Value and key."""
+        """Return value and key."""
         return self.model_dump_json().encode(), self.subject.encode()
 
 
 def producing(bootstrap_servers: str, **options: Any) -> ProducerLifespan:
-    """The life of the producer; options are its own."""
+    """Return the lifespan that owns the producer, with these options."""
     options = {**AT_ONCE, "bootstrap_servers": bootstrap_servers, **options}
     return ProducerLifespan(warm_up=(TOPIC,), **options)
 
 
 class Guard:
-    """Lets requests pass that come from no foreign page and bring the token, if there is one."""
+    """Reject requests of pages from other origins, and requests without the token if one is set."""
 
     def __init__(self, app: ASGIApp, *, token: str | None) -> None:
         self.app, self.token = app, token
@@ -100,18 +101,18 @@ class Guard:
             await WebSocket(scope, receive, send).close(1008)
 
     def refusal(self, connection: HTTPConnection) -> int | None:
-        # A browser says which page makes a request; TrustedHostMiddleware has checked our own name.
+        # Browsers send the origin of the page; TrustedHostMiddleware has checked the host.
         origin = connection.headers.get("origin")
         if origin is not None and origin.partition("://")[2] != connection.headers.get("host"):
             return 403
-        # Not connection.url: older releases of Starlette make it of the Host header, path and all.
+        # Not connection.url: older releases of Starlette take even the path from the Host header.
         path = connection.scope["path"]
         if self.token is None or path == "/ready":
             return None
         given = connection.headers.get("authorization", "").removeprefix("Bearer ")
         given = given or connection.query_params.get("token", "")
         if given == "" and path.startswith("/live/page."):
-            return None  # the same for everybody
+            return None  # public files of the page
         return None if secrets.compare_digest(given.encode(), self.token.encode()) else 401
 
 
@@ -122,7 +123,7 @@ def create_app(
     token: str | None = None,
 ) -> Starlette:
     if hosts and not token:
-        raise ValueError("set GATEWAY_TOKEN, too: anybody could publish otherwise")
+        raise ValueError("set GATEWAY_TOKEN too: without it every host could publish")
     page = LivePage("Gateway", hosts=hosts, token=token)
     routes = [
         Route("/events", publish, methods=["POST"]),
@@ -165,7 +166,10 @@ async def publish(request: Request) -> Response:
 
 
 async def body_of(request: Request) -> bytes:
-    """The body, as far as an event's goes; what a foreign page's form may send is refused."""
+    """Return the body, up to the size of an event.
+
+    Only JSON is accepted: a form of another origin's page cannot send it.
+    """
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise HTTPException(415)
     body = bytearray()
@@ -186,22 +190,22 @@ async def stream(socket: WebSocket) -> None:
     outcomes: asyncio.Queue[Outcome] = asyncio.Queue(MOST_UNANSWERED)
     try:
         async with asyncio.TaskGroup() as tasks:
-            telling = tasks.create_task(tell(socket, outcomes))
+            answering = tasks.create_task(answer(socket, outcomes))
             async for text in texts_of(socket):
                 await outcomes.put(await accept(producer, text, socket.app.state.page))
-            telling.cancel()  # nobody listens; what was accepted is delivered all the same
+            answering.cancel()  # the client is gone; accepted events are delivered nevertheless
     except* WebSocketDisconnect:
         pass
 
 
 async def texts_of(socket: WebSocket) -> AsyncIterator[str]:
-    """The messages; one that is no text is none of an event."""
+    """Yield the messages; a binary message becomes an empty text, which is not an event."""
     while (message := await socket.receive())["type"] == "websocket.receive":
         yield message.get("text") or ""
 
 
 async def accept(producer: Producer, text: str, page: LivePage) -> Outcome:
-    """One message of a WebSocket; returns when there is room for it."""
+    """Accept one message of a WebSocket; wait while the buffer is full."""
     if len(text) > LARGEST_EVENT:
         return TOO_LARGE
     try:
@@ -214,8 +218,8 @@ async def accept(producer: Producer, text: str, page: LivePage) -> Outcome:
         return refusal_of(error)
 
 
-async def tell(socket: WebSocket, outcomes: asyncio.Queue[Outcome]) -> None:
-    """Answers the messages in the order in which they came."""
+async def answer(socket: WebSocket, outcomes: asyncio.Queue[Outcome]) -> None:
+    """Answer the messages in the order of their arrival."""
     number = 0
     while True:
         outcome = await outcomes.get()

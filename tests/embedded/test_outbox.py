@@ -94,7 +94,7 @@ async def test_a_crash_between_commit_and_deletion_publishes_nothing_twice(
             raise SystemError("out of power")
 
     with monkeypatch.context() as patch:
-        patch.setattr(outbox.Outbox, "forget", crash)
+        patch.setattr(outbox.Outbox, "delete_before", crash)
         async with publishing(outbox, brokers, path) as task:
             await asyncio.wait({task}, timeout=60)
             assert isinstance(task.exception(), SystemError)
