@@ -1,4 +1,4 @@
-"""JSON Schema's keywords that have regular expressions, checked within bounds.
+"""JSON Schema's keywords, checked within bounds.
 
 They are those of the package jsonschema, but use `patterns` in place of `re`: schemas come from a
 registry, and data from anywhere.
@@ -6,6 +6,7 @@ registry, and data from anywhere.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,26 +16,76 @@ from typing import Any, Final
 from aioproducer.serializers.registry.patterns import PatternError, pattern
 
 
-class ReferencesError(Exception):
-    """A check of data follows more references than fit its size."""
+class CheckError(Exception):
+    """A check of data takes more steps or time than fit its size."""
 
 
-_left: ContextVar[list[int] | None] = ContextVar("_left", default=None)
+class _Left:
+    """What a check may still take; see `bounded_check`."""
+
+    __slots__ = ("references", "steps", "until")
+
+    def __init__(self, size: int) -> None:
+        self.references = _REFERENCES + _REFERENCES_PER_BYTE * size
+        self.steps = _STEPS + _STEPS_PER_BYTE * size
+        self.until = time.thread_time() + _SECONDS + _SECONDS_PER_BYTE * size
+
+    def take_step(self) -> None:
+        self.steps -= 1
+        if self.steps < 0:
+            raise CheckError("the schema takes too many steps")
+        if not self.steps % _STEPS_PER_LOOK and time.thread_time() > self.until:
+            raise CheckError("the schema takes too long")
+
+    def take_reference(self) -> None:
+        self.references -= 1
+        if self.references < 0:
+            raise CheckError("the schema refers to schemas too often")
+
+
+_left: ContextVar[_Left | None] = ContextVar("_left", default=None)
 _REFERENCES: Final = 10_000
 _REFERENCES_PER_BYTE: Final = 10
+_STEPS: Final = 200_000
+_STEPS_PER_BYTE: Final = 200
+_STEPS_PER_LOOK: Final = 16
+_SECONDS: Final = 1.0
+_SECONDS_PER_BYTE: Final = 20e-6
 
 
 @contextmanager
-def bounded_references(size: int) -> Iterator[None]:
-    """Within, a check follows references in proportion to the size of the data in bytes.
+def bounded_check(size: int) -> Iterator[None]:
+    """Within, a check takes steps, references and CPU time in proportion to the data in bytes.
 
-    Schemas that refer to others twice, which do the same, take exponential time and memory.
+    Schemas that refer to others twice, which do the same, take exponential time and memory, and so
+    do `unevaluatedProperties` within one another.
     """
-    token = _left.set([_REFERENCES + _REFERENCES_PER_BYTE * size])
+    token = _left.set(_Left(size))
     try:
         yield
     finally:
         _left.reset(token)
+
+
+def check_schema(kind: Any, schema: Any, size: int) -> None:
+    """Check a schema of so many bytes against its metaschema, within bounds.
+
+    Raises:
+        SchemaError: It is no schema.
+        PatternError: It takes too long to find out.
+    """
+    from jsonschema.exceptions import SchemaError, best_match
+    from jsonschema.validators import validator_for
+
+    meta = with_bounded_patterns(validator_for(kind.META_SCHEMA, kind))
+    validator = meta(kind.META_SCHEMA, format_checker=kind.FORMAT_CHECKER)
+    try:
+        with bounded_check(size):
+            error = best_match(validator.iter_errors(schema))
+    except CheckError as reason:
+        raise PatternError(str(reason)) from None
+    if error is not None:
+        raise SchemaError.create_from(error)
 
 
 @cache
@@ -46,18 +97,16 @@ def with_bounded_patterns(kind: Any) -> Any:
     from jsonschema.validators import extend
 
     references = ("$ref", "$dynamicRef", "$recursiveRef")
+    keywords = {
+        **kind.VALIDATORS,
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+        "additionalProperties": _additional_properties,
+        "uniqueItems": _unique_items,
+    }
     made = extend(
         kind,
-        {
-            "pattern": _pattern,
-            "patternProperties": _pattern_properties,
-            "additionalProperties": _additional_properties,
-            **{
-                name: _counted(kind.VALIDATORS[name])
-                for name in references
-                if name in kind.VALIDATORS
-            },
-        },
+        {name: _counted(keyword, name in references) for name, keyword in keywords.items()},
     )
     evolve = made.evolve
 
@@ -77,14 +126,14 @@ def with_bounded_patterns(kind: Any) -> Any:
     return made
 
 
-def _counted(follow: Callable[..., Any]) -> Callable[..., Any]:
-    def counted(validator: Any, reference: Any, instance: Any, schema: Any) -> Any:
+def _counted(follow: Callable[..., Any], is_reference: bool) -> Callable[..., Any]:
+    def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
         left = _left.get()
         if left is not None:
-            left[0] -= 1
-            if left[0] < 0:
-                raise ReferencesError("the schema refers to schemas too often")
-        return follow(validator, reference, instance, schema)
+            left.take_step()
+            if is_reference:
+                left.take_reference()
+        return follow(validator, value, instance, schema)
 
     return counted
 
@@ -150,6 +199,22 @@ def _additional_properties(
             yield from validator.descend(instance[name], allowed, path=name)
     elif not allowed and others:
         yield _error("has properties that the schema does not allow")
+
+
+def _unique_items(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    if not wanted or not validator.is_type(instance, "array"):
+        return
+    if len(set(map(_identity, instance))) < len(instance):
+        yield _error("has items that are equal")
+
+
+def _identity(value: Any) -> Any:
+    """Return what is equal for values that are equal in JSON Schema: 1 and 1.0, not 1 and true."""
+    if isinstance(value, bool):
+        return (bool, value)
+    if isinstance(value, dict):
+        return frozenset((name, _identity(each)) for name, each in value.items())
+    return tuple(map(_identity, value)) if isinstance(value, list) else value
 
 
 def _error(message: str) -> Any:

@@ -24,9 +24,10 @@ from aioproducer.serializers.registry.base import (
 )
 from aioproducer.serializers.registry.client import SchemaRegistry
 from aioproducer.serializers.registry.json_patterns import (
-    ReferencesError,
-    bounded_references,
+    CheckError,
+    bounded_check,
     check_patterns,
+    check_schema,
     with_bounded_patterns,
 )
 from aioproducer.serializers.registry.json_references import linked
@@ -88,7 +89,8 @@ class JsonSchemaSerializer(RegistrySerializer):
         text = _text(schema)
         try:
             content = json.loads(text)
-            jsonschema.validators.validator_for(content, _usual()).check_schema(content)
+            kind = jsonschema.validators.validator_for(content, _usual())
+            check_schema(kind, content, len(text))
             check_patterns([content])
         except (ValueError, TypeError, PatternError, jsonschema.exceptions.SchemaError) as error:
             reason = error.message if hasattr(error, "message") else str(error)
@@ -127,7 +129,7 @@ class JsonSchemaSerializer(RegistrySerializer):
         try:
             found = linked(schema, referenced)
             kind = validator_for(found.content, _usual())
-            kind.check_schema(found.content)
+            check_schema(kind, found.content, len(schema.text))
             check_patterns(found.documents.values())
         except (ValueError, TypeError, SchemaError, PatternError) as error:
             reason = error.message if isinstance(error, SchemaError) else str(error)
@@ -148,9 +150,9 @@ class JsonSchemaSerializer(RegistrySerializer):
         def encode(data: Any, context: SerializationContext) -> bytes:
             made = write(data, context)
             try:
-                with bounded_references(len(made)):
+                with bounded_check(len(made)):
                     error = best_match(validator.iter_errors(json.loads(made)))
-            except (PatternError, ReferencesError) as reason:
+            except (PatternError, CheckError) as reason:
                 raise refusal(context, f"cannot be checked: {reason}") from None
             except RecursionError:
                 raise refusal(context, "is nested too deeply") from None

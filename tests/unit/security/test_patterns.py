@@ -197,6 +197,56 @@ async def test_references_that_multiply_are_bounded(word: str) -> None:
     assert time.process_time() - began < 6
 
 
+def nested(word: str, depth: int) -> Any:
+    schema: Any = {}
+    for _ in range(depth):
+        schema = {word: schema if word == "if" else [schema], "unevaluatedProperties": False}
+    return {"$schema": DRAFTS[2], **schema}
+
+
+@pytest.mark.parametrize("word", ["allOf", "anyOf", "oneOf", "if"])
+async def test_what_is_left_unevaluated_within_bounds(word: str) -> None:
+    """Each level is checked twice by the one above."""
+    encode = await encoder(nested(word, 40))
+    began = time.process_time()
+    with pytest.raises(SerializationError, match="cannot be checked: the schema takes too"):
+        encode({}, CONTEXT)
+    assert time.process_time() - began < 4
+    encode = await encoder(nested(word, 3))
+    assert encode({}, CONTEXT) == b"{}"
+
+
+async def test_many_errors_with_long_texts_take_bounded_time() -> None:
+    encode = await encoder({"allOf": [{"type": "string"}] * 100_000})
+    began = time.process_time()
+    with pytest.raises(SerializationError):
+        encode(["x" * 20_000], CONTEXT)
+    assert time.process_time() - began < 6
+
+
+async def test_unique_items_are_found_in_linear_time() -> None:
+    encode = await encoder({"uniqueItems": True})
+    began = time.process_time()
+    encode([{"a": [number]} for number in range(30_000)], CONTEXT)
+    with pytest.raises(SerializationError, match="violates uniqueItems"):
+        encode([[{"a": 1, "b": True}], 1, [{"b": True, "a": 1.0}]], CONTEXT)
+    assert encode([1, True, "1", [1], {"1": 1}, None, 0, False], CONTEXT)
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("draft", DRAFTS)
+async def test_a_schema_itself_is_checked_in_bounded_time(draft: str) -> None:
+    schema = {"$schema": draft, "enum": [{"a": number} for number in range(8_000)]}
+    began = time.process_time()
+    encode = await encoder(schema)
+    JsonSchemaSerializer(SchemaRegistry("http://r"), json.dumps(schema))
+    assert time.process_time() - began < 5
+    assert encode({"a": 7}, CONTEXT)
+    for wrong in ({"required": ["a", "a"]}, {"type": "no"}, {"pattern": "("}, {"items": 7}):
+        with pytest.raises(SchemaRegistryError, match="is no JSON Schema"):
+            await encoder({"$schema": draft, **wrong})
+
+
 async def test_long_data_may_follow_many_references() -> None:
     levels = {f"d{level}": {"$ref": f"#/definitions/d{level + 1}"} for level in range(4)}
     schema = {"definitions": {**levels, "d4": {"type": "integer"}}}
