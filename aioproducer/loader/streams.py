@@ -17,7 +17,6 @@ import gzip
 import io
 import os
 import select
-import shutil
 import stat
 import tempfile
 import threading
@@ -37,6 +36,9 @@ if TYPE_CHECKING:
 STDIN = "-"
 _Opener: TypeAlias = Callable[[ExitStack], io.BufferedIOBase]
 _POLL_S = 0.1
+_PIECE = 256 * 1024
+_LONGEST_COPY = 8 * 1024**3
+"""Of what has to be seekable and is not: few packed bytes would fill the disk."""
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZIP_MAGIC = b"PK\x03\x04"
 
@@ -156,7 +158,13 @@ def seekable(stream: io.BufferedIOBase, stack: ExitStack) -> io.BufferedIOBase:
     if stream.seekable() and not isinstance(stream, zipfile.ZipExtFile | gzip.GzipFile):
         return stream
     copy = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-    shutil.copyfileobj(stream, copy)
+    while piece := stream.read(_PIECE):
+        if copy.tell() + len(piece) > _LONGEST_COPY:
+            raise SourceError(
+                f"it has more than {_LONGEST_COPY} bytes unpacked, for which a copy is not made",
+                advice="unpack it, and load the file itself",
+            )
+        copy.write(piece)
     copy.seek(0)
     return cast("io.BufferedIOBase", copy)
 

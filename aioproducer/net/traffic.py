@@ -9,9 +9,12 @@ Invariant: counted once per request, answer or connection; a broker's totals out
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from aioproducer.metrics.sampling import Sampled
+
+_MOST_NODES: Final = 10_000
+"""Brokers whose totals are kept: a hostile cluster may name others in each answer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +68,8 @@ class Traffic(Sampled):
         """The totals of a broker."""
         known = self.nodes.get(node_id)
         if known is None:
+            if len(self.nodes) >= _MOST_NODES:
+                del self.nodes[next(iter(self.nodes))]
             known = self.nodes[node_id] = NodeTraffic(sampling=self.sampling)
         return known
 

@@ -21,6 +21,8 @@ _BEGIN = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,60})-----")
 _MOST_LABELS = 20
 _TRUSTED = "-----BEGIN TRUSTED CERTIFICATE-----"
 _LINE = 64
+_LONGEST_STORE = 16 * 1024 * 1024
+"""Properties name stores: one that has no end, such as `/dev/zero`, must not take all memory."""
 _JKS_MAGIC = b"\xfe\xed\xfe\xed"
 _DER_SEQUENCE = b"\x30"
 
@@ -68,11 +70,14 @@ def read_store(path: str, password: str | None, kind: str | None = None) -> PemS
         ConfigError: it cannot be read, or is something else.
     """
     try:
-        data = Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            data = file.read(_LONGEST_STORE + 1)
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be read: {error.strerror or error}", advice=ADVICE["file-unreadable"]
         ) from None
+    if len(data) > _LONGEST_STORE:
+        raise ConfigError(f"{path} is no store of keys: it has more than {_LONGEST_STORE} bytes")
     if data.startswith(_JKS_MAGIC):
         raise ConfigError(
             f"{path} is a JKS store, which only Java reads",

@@ -18,6 +18,7 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.net import NodeNotReady, NodeState, PreparedRequest
+from aioproducer.net.traffic import Traffic
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import encode_request
@@ -819,3 +820,11 @@ async def test_a_cancelled_close_has_closed_all_the_same() -> None:
             await written
         await asyncio.sleep(0.1)
         assert dialer.connections[0].is_lost
+
+
+def test_totals_of_brokers_that_come_and_go_are_bounded() -> None:
+    traffic = Traffic()
+    for node_id in range(25_000):
+        traffic.of(node_id).requests += 1
+    assert len(traffic.nodes) == 10_000
+    assert traffic.of(24_999).requests == 1

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aioproducer.loader import FileSource
+from aioproducer.loader import FileSource, streams
 from aioproducer.loader.errors import SourceError
 
 PACKINGS = {"bzip2": zipfile.ZIP_BZIP2, "lzma": zipfile.ZIP_LZMA, "deflate": zipfile.ZIP_DEFLATED}
@@ -79,3 +79,19 @@ def test_a_header_of_a_million_columns_takes_linear_time(tmp_path: Path) -> None
     assert path.stat().st_size < 2_000
     with pytest.raises(SourceError, match="names a more than once"):
         read(path)
+
+
+@pytest.mark.parametrize("packing", ["gzip", "zip"])
+def test_a_copy_on_disk_is_bounded(
+    tmp_path: Path, packing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "_LONGEST_COPY", 1_000_000)
+    content = b"PAR1" + bytes(5_000_000)
+    path = tmp_path / ("a.parquet.gz" if packing == "gzip" else "a.zip")
+    if packing == "gzip":
+        path.write_bytes(gzip.compress(content))
+    else:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("a.parquet", content)
+    with pytest.raises(SourceError, match="more than 1000000 bytes unpacked"):
+        list(FileSource(path).batches())

@@ -318,6 +318,13 @@ async def test_a_key_of_another_certificate_is_refused(
     assert "not the certificate's" in str(error)
 
 
+def test_a_store_without_end_is_refused() -> None:
+    from aioproducer.net.security.pem import read_store
+
+    with pytest.raises(ConfigError, match="no store of keys"):
+        read_store("/dev/zero", None)
+
+
 def test_a_store_of_javas_own_format_is_named(tmp_path: Path) -> None:
     from aioproducer.net.security.pem import read_store
 
