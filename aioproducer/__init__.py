@@ -7,11 +7,11 @@ codecs, security and integrations are imported when used.
 from typing import TYPE_CHECKING, Any
 
 from aioproducer._version import __version__
+from aioproducer.client.producer import Producer
+from aioproducer.client.source_position import SourcePosition
+from aioproducer.client.transactions import Transaction
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import KafkaError
-from aioproducer.producer import Producer
-from aioproducer.source_position import SourcePosition
-from aioproducer.transactions import Transaction
 from aioproducer.types import (
     ConsumerGroupMetadata,
     Node,

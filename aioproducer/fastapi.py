@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
-from aioproducer._extras import required
+from aioproducer._checks.extras import required
 
 with required(__name__, "fastapi"):
     from fastapi import Depends
 
-from aioproducer.producer import Producer
+from aioproducer.client.producer import Producer
 from aioproducer.starlette import (
     LivePage,
     ProducerLifespan,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from aioproducer._callables import refuse_coroutines
+from aioproducer._checks.callables import refuse_coroutines
 from aioproducer.errors import ConfigError
 
 if TYPE_CHECKING:

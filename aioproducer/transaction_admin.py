@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from aioproducer._arguments import index_of
-from aioproducer._secrets import hides_arguments
+from aioproducer._util.arguments import index_of
+from aioproducer._util.secrets import hides_arguments
 from aioproducer.config import ConfigInput, configured
 from aioproducer.core import coordinator_questions as questions
 from aioproducer.core.prepared import Fate, fate_of
@@ -39,7 +39,7 @@ from aioproducer.types import (
 )
 
 if TYPE_CHECKING:
-    from aioproducer._option_types import ProducerOptions
+    from aioproducer.client.option_types import ProducerOptions
 
 _FEATURE = "transaction.version"
 _NOT_OURS_ANY_MORE = (

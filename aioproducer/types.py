@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
-from aioproducer._secrets import Unpicklable
+from aioproducer._util.secrets import Unpicklable
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter

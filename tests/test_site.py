@@ -15,9 +15,9 @@ from tools.site.markdown import BrokenLinkError, page_text
 from tools.site.pages import every_page
 
 from aioproducer import errors
-from aioproducer._advice import ADVICE
-from aioproducer._option_names import VERDICTS
 from aioproducer.config import OPTIONS
+from aioproducer.config.names import VERDICTS
+from aioproducer.errors.advice import ADVICE
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_the_error_catalogue_has_every_error_with_all_three_answers() -> None:
 
 def test_a_link_to_nothing_is_refused_and_one_to_a_source_becomes_its_text() -> None:
     def translated(text: str) -> str:
-        there = {"aioproducer/producer.py", "README.md", "bench/a.png"}
+        there = {"aioproducer/client/producer.py", "README.md", "bench/a.png"}
         return page_text(
             text,
             "aioproducer/docs/x.md",
@@ -112,7 +112,7 @@ def test_a_link_to_nothing_is_refused_and_one_to_a_source_becomes_its_text() -> 
 
     pictures: set[str] = set()
     assert translated("[home](../../README.md#top)") == "[home](index.md#top)"
-    assert translated("[`send`](../producer.py)") == "`send`"
+    assert translated("[`send`](../client/producer.py)") == "`send`"
     assert translated("`[a](b)`") == "`[a](b)`"
     assert translated("![plot](../../bench/a.png)") == "![plot](bench/a.png)"
     assert translated('<img alt="a" src="../../bench/a.png">') == '<img alt="a" src="bench/a.png">'

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from aioproducer._advice import ADVICE
-from aioproducer._option_table import CoreOptions
-from aioproducer._option_table_security import SecurityOptions
 from aioproducer.config import OPTIONS
+from aioproducer.config.table import CoreOptions
+from aioproducer.config.table_security import SecurityOptions
+from aioproducer.errors.advice import ADVICE
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages import CLASSES
 

@@ -1,4 +1,4 @@
-"""Writes `aioproducer/_option_types.py`, the options as a type checker and an IDE see them.
+"""Writes `aioproducer/client/option_types.py`, the options as a type checker and an IDE see them.
 
     PYTHONPATH=.ci python -m tools.option_types
 
@@ -16,7 +16,7 @@ from pathlib import Path
 import aioproducer
 from aioproducer.config import OPTIONS, ProducerConfig
 
-TARGET = Path(aioproducer.__file__).with_name("_option_types.py")
+TARGET = Path(aioproducer.__file__).parent / "client" / "option_types.py"
 WIDTH = 100
 HEAD = '''"""The options of a producer for type checkers, made by `.ci/tools/option_types.py`.
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from ssl import SSLContext
 
-    from aioproducer._option_table import Acks, DeliveryErrorCallback
+    from aioproducer.config.table import Acks, DeliveryErrorCallback
     from aioproducer.partitioners import Partitioner, PartitionFunction
     from aioproducer.serializers.calling import SerializerFunction
     from aioproducer.serializers.protocol import Serializer

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from aioproducer._arguments import timeout_of
+from aioproducer._util.arguments import timeout_of
 from aioproducer.errors import KafkaError
 from aioproducer.types import RecordMetadata, TopicPartition
 

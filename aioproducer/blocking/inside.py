@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aioproducer.blocking.handle import DeliveryHandle
     from aioproducer.blocking.intake import Entry
     from aioproducer.blocking.loop_thread import LoopThread
-    from aioproducer.producer import Producer
+    from aioproducer.client.producer import Producer
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.runtime.serialization_queue import Place
     from aioproducer.serializers.calling import Prepared, UnfinishedRecord

@@ -20,9 +20,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
-from aioproducer import producer as asynchronous
-from aioproducer._arguments import seconds_of, timeout_of
-from aioproducer._secrets import hides_arguments
+from aioproducer._util.arguments import seconds_of, timeout_of
+from aioproducer._util.secrets import hides_arguments
 from aioproducer.blocking.handle import DeliveryHandle
 from aioproducer.blocking.inside import Inside
 from aioproducer.blocking.leaving import ClosedOnLeaving
@@ -30,6 +29,7 @@ from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.blocking.reading import BlockReader
 from aioproducer.blocking.started import Started
 from aioproducer.blocking.transactions import TransactionalCalls
+from aioproducer.client import producer as asynchronous
 from aioproducer.config import ConfigInput, ProducerConfig
 from aioproducer.errors import (
     IllegalStateError,
@@ -45,8 +45,8 @@ from aioproducer.types import HeaderPairs, HeadersInput, PartitionInfo, RecordMe
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from aioproducer._option_types import ProducerOptions
     from aioproducer.blocking.intake import Entry
+    from aioproducer.client.option_types import ProducerOptions
     from aioproducer.metrics import ApplicationMetric, Metric
     from aioproducer.runtime.bulk import Item, SendManyResult
     from aioproducer.runtime.health import Health

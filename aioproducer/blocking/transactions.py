@@ -14,9 +14,9 @@ from aioproducer.types import PreparedTransaction
 
 if TYPE_CHECKING:
     from aioproducer.blocking.loop_thread import LoopThread
-    from aioproducer.producer import Producer
-    from aioproducer.transactions import GroupInput, OffsetsInput
-    from aioproducer.transactions import Transaction as AsyncTransaction
+    from aioproducer.client.producer import Producer
+    from aioproducer.client.transactions import GroupInput, OffsetsInput
+    from aioproducer.client.transactions import Transaction as AsyncTransaction
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from aioproducer import __version__
-from aioproducer._printable import printable
+from aioproducer._util.printable import printable
 from aioproducer.cli import cluster, doctor, load, option_help, perf, produce, topic_reading, topics
 from aioproducer.cli.commands import Command, Group
 from aioproducer.cli.console import OutputClosedError, abandon_stdout, say, write_line

@@ -20,7 +20,7 @@ from typing import Annotated, Optional, Protocol
 
 import typer
 
-from aioproducer._printable import printable
+from aioproducer._util.printable import printable
 from aioproducer.cli import options
 from aioproducer.cli.console import print_json, say, write_line
 from aioproducer.cli.exit_codes import ExitCode

@@ -14,10 +14,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aioproducer.cli.sessions import hang_up
+from aioproducer.client.producer import Producer
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import BootstrapError
 from aioproducer.net.dialer import Dialer
-from aioproducer.producer import Producer
 from aioproducer.runtime.settings import make_plain_dialer
 
 _LISTENING_S = 5.0

@@ -24,7 +24,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from aioproducer._printable import printable_lines
+from aioproducer._util.printable import printable_lines
 from aioproducer.errors import KafkaError
 
 _HANGING = 6

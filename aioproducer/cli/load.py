@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import typer
 
-from aioproducer._permissions import pass_on
 from aioproducer.cli import options
 from aioproducer.cli.console import say
 from aioproducer.cli.engines import Engine, Wanted, choose
@@ -23,6 +22,7 @@ from aioproducer.cli.loading import LoadJob, run_load
 from aioproducer.cli.pointers import run_connected
 from aioproducer.cli.spark_loading import SparkJob, run_spark_load, without_identity
 from aioproducer.config import ProducerConfig
+from aioproducer.config.permissions import pass_on
 from aioproducer.errors import ConfigError
 from aioproducer.loader import LoadOptions
 from aioproducer.spark.loading.files import is_remote

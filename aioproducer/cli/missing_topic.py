@@ -9,10 +9,10 @@ from aioproducer.cli.connecting import started_producer
 from aioproducer.cli.options import Connection
 from aioproducer.cli.pointers import create_command
 from aioproducer.cli.sessions import link_opener
+from aioproducer.client.producer import Producer
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import KafkaError, MetadataTimeoutError, UnknownTopicOrPartitionError
 from aioproducer.loader.topic import wait_for_topic
-from aioproducer.producer import Producer
 from aioproducer.testing.wire_client import WireClient
 
 _ASKING_S = 5.0

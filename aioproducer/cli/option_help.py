@@ -11,14 +11,14 @@ from typing import Annotated, Any, cast
 import typer
 from rich.text import Text
 
-from aioproducer._option_names import VERDICTS, verdict_on
-from aioproducer._option_reading import all_names, unknown
-from aioproducer._option_verdicts import Alias, Refused, WithoutEffect
-from aioproducer._options import Kind, Option
 from aioproducer.cli import options
 from aioproducer.cli.console import print_json, print_text
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.config import OPTIONS, ROWS
+from aioproducer.config.names import VERDICTS, verdict_on
+from aioproducer.config.option import Kind, Option
+from aioproducer.config.reading import all_names, unknown
+from aioproducer.config.verdicts import Alias, Refused, WithoutEffect
 
 EXAMPLES = options.examples(
     "aioproducer options",

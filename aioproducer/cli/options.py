@@ -16,13 +16,13 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from aioproducer._config_providers import with_values
-from aioproducer._option_reading import all_names, option_set_by
-from aioproducer._permissions import ENDPOINT, FILES, REPORTERS, Permissions, class_names
-from aioproducer._properties import parse_properties
 from aioproducer.cli.registry_login import URL as REGISTRY_URL
 from aioproducer.cli.registry_login import KeysOfFile, is_of_registry
 from aioproducer.config import ROWS, ProducerConfig
+from aioproducer.config.permissions import ENDPOINT, FILES, REPORTERS, Permissions, class_names
+from aioproducer.config.properties import parse_properties
+from aioproducer.config.providers import with_values
+from aioproducer.config.reading import all_names, option_set_by
 from aioproducer.errors import ConfigError
 
 OUTPUT_FORMATS = ("text", "json")

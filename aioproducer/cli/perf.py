@@ -23,8 +23,8 @@ from aioproducer.cli.missing_topic import known_topic
 from aioproducer.cli.perf_display import check_picture, draw_picture, perf_display_for
 from aioproducer.cli.perf_run import Measurement, PerfPlan, PerfRun, percentiles_ms
 from aioproducer.cli.pointers import run_connected
+from aioproducer.client.producer import Producer
 from aioproducer.config import ProducerConfig
-from aioproducer.producer import Producer
 
 EXAMPLES = options.examples(
     "aioproducer perf -t test -n 1000000 -s 500",

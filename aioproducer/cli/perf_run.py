@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from aioproducer.producer import Producer
+from aioproducer.client.producer import Producer
 
 _SAMPLES = 200_000
 _PERCENTILES = (50.0, 95.0, 99.0, 99.9)

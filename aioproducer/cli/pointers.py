@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from aioproducer import errors
-from aioproducer._option_names import verdict_on
-from aioproducer._option_reading import option_set_by
-from aioproducer._option_verdicts import WithoutEffect
 from aioproducer.cli.interrupts import Interrupts, run_command
 from aioproducer.cli.options import Connection
 from aioproducer.config import ROWS
+from aioproducer.config.names import verdict_on
+from aioproducer.config.reading import option_set_by
+from aioproducer.config.verdicts import WithoutEffect
 
 _FOR_DOCTOR = (
     errors.AuthenticationError,

@@ -10,8 +10,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from aioproducer._permissions import Permissions
-from aioproducer._secrets import hides_arguments
+from aioproducer._util.secrets import hides_arguments
+from aioproducer.config.permissions import Permissions
 from aioproducer.errors import ConfigError
 
 URL: Final = "schema.registry.url"

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from aioproducer._printable import printable
+from aioproducer._util.printable import printable
 from aioproducer.cli import options
 from aioproducer.cli.console import say, write_line
 from aioproducer.cli.groups import grouped

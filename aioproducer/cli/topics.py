@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from aioproducer._printable import printable
+from aioproducer._util.printable import printable
 from aioproducer.cli import options
 from aioproducer.cli.commands import Command, Group
 from aioproducer.cli.connecting import wait_for_listener

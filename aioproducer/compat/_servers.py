@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from aioproducer._options import plain
+from aioproducer.config.option import plain
 
 _PORT: Final = 9092
 

@@ -16,8 +16,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aioproducer._extras import required
-from aioproducer._secrets import hides_arguments
+from aioproducer._checks.extras import required
+from aioproducer._util.secrets import hides_arguments
+from aioproducer.client.producer import Producer
 from aioproducer.compat.aiokafka import AIOKafkaProducer
 from aioproducer.compat.aiokafka._batch import BatchBuilder, serialized
 from aioproducer.compat.aiokafka._connection import Connection
@@ -25,7 +26,6 @@ from aioproducer.compat.aiokafka._outcomes import RecordFutures
 from aioproducer.compat.aiokafka._translation import record_metadata, translated, translating
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import KafkaError
-from aioproducer.producer import Producer
 
 with required(__name__, "faststream"):
     from faststream import kafka

@@ -21,7 +21,6 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from aioproducer._authorization import request_name, this_principal, with_access
 from aioproducer.core import transaction_requests as requests
 from aioproducer.core.idempotence import ProducerIdentity
 from aioproducer.core.transaction_requests import Answered, CoordinatorKey, TransactionalRequest
@@ -44,12 +43,13 @@ from aioproducer.errors import (
     UnsupportedVersionError,
     error_from_code,
 )
+from aioproducer.errors.authorization import request_name, this_principal, with_access
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
     from random import Random
 
-    from aioproducer.backoff import ExponentialBackoff
+    from aioproducer._util.backoff import ExponentialBackoff
     from aioproducer.core.transactions import TransactionManager
     from aioproducer.wire.messages import (
         AddOffsetsToTxnResponse,

@@ -13,8 +13,6 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from aioproducer._advice import ADVICE
-from aioproducer._authorization import this_principal, with_access
 from aioproducer.core.cluster import NO_LEADER, ZERO_ID, TopicMetadata, merge_partitions
 from aioproducer.core.reasons import NO_REASON, Reason
 from aioproducer.errors import (
@@ -27,6 +25,8 @@ from aioproducer.errors import (
     error_for_code,
     error_from_code,
 )
+from aioproducer.errors.advice import ADVICE
+from aioproducer.errors.authorization import this_principal, with_access
 
 if TYPE_CHECKING:
     from aioproducer.wire.messages import MetadataResponseTopic

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from aioproducer._authorization import this_principal, with_access
-from aioproducer._hosts import is_host
+from aioproducer._util.hosts import is_host
 from aioproducer.core.cluster import (
     NO_EPOCH,
     ZERO_ID,
@@ -37,13 +36,14 @@ from aioproducer.errors import (
     UnsupportedVersionError,
     error_from_code,
 )
+from aioproducer.errors.authorization import this_principal, with_access
 from aioproducer.types import Node, TopicPartition
 
 if TYPE_CHECKING:
     from random import Random
     from uuid import UUID
 
-    from aioproducer.backoff import ExponentialBackoff
+    from aioproducer._util.backoff import ExponentialBackoff
     from aioproducer.wire.messages import (
         MetadataResponse,
         MetadataResponseBroker,

@@ -26,7 +26,7 @@ from aioproducer.errors import (
 if TYPE_CHECKING:
     import random
 
-    from aioproducer.backoff import ExponentialBackoff
+    from aioproducer._util.backoff import ExponentialBackoff
     from aioproducer.core.idempotence import ProducerIdentity, Sequencer
 
 

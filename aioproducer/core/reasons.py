@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from aioproducer import _advice
+from aioproducer.errors import advice as _advice
 
 
 class Reason(NamedTuple):

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from aioproducer._authorization import this_principal, with_access
 from aioproducer.core.accumulator import RecordAccumulator
 from aioproducer.core.acknowledged import AcknowledgedOffsets, ForgottenProducer, LostRecords
 from aioproducer.core.actions import Action, Connect, Dispatch, NodeView
@@ -63,6 +62,7 @@ from aioproducer.errors import (
     error_for_code,
     error_from_code,
 )
+from aioproducer.errors.authorization import this_principal, with_access
 from aioproducer.types import TopicPartition
 from aioproducer.wire.produce import Acknowledgement
 
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     import random
     from uuid import UUID
 
-    from aioproducer.backoff import ExponentialBackoff
+    from aioproducer._util.backoff import ExponentialBackoff
     from aioproducer.core.metadata import Metadata
     from aioproducer.core.partitioners import NodeLatencies
     from aioproducer.core.transactions import TransactionManager

@@ -13,7 +13,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final, NamedTuple
 
-from aioproducer.backoff import ExponentialBackoff
+from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.errors import error_for_code
 
 

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from aioproducer._printable import printable
+from aioproducer._util.printable import printable
 from aioproducer.loader.errors import SourceError
 
 MAX_BLOCK_BYTES: Final = 128 << 20

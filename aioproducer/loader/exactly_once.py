@@ -17,6 +17,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
+from aioproducer.client.source_position import SourcePosition
 from aioproducer.errors import (
     CommitOutcomeUnknownError,
     ConfigError,
@@ -26,11 +27,10 @@ from aioproducer.errors import (
 )
 from aioproducer.loader.errors import StateError
 from aioproducer.loader.state import LoadState
-from aioproducer.source_position import SourcePosition
 
 if TYPE_CHECKING:
-    from aioproducer.producer import Producer
-    from aioproducer.transactions import Transaction
+    from aioproducer.client.producer import Producer
+    from aioproducer.client.transactions import Transaction
 
 
 _RUN_AGAIN = (

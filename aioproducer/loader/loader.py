@@ -25,7 +25,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from aioproducer import log
+from aioproducer._util import log
 from aioproducer.errors import ConfigError, IllegalStateError, KafkaError
 from aioproducer.loader.errors import LoaderError, StateError
 from aioproducer.loader.exactly_once import LoadTransactions
@@ -41,7 +41,7 @@ from aioproducer.loader.topic import wait_for_topic
 from aioproducer.loader.window import ROW_ERRORS, DeliveryLike, Outcome, Window
 
 if TYPE_CHECKING:
-    from aioproducer.producer import Producer
+    from aioproducer.client.producer import Producer
 
 _log = log.get("loader")
 _ROWS_PER_TURN = 500

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from aioproducer._printable import printable
+from aioproducer._util.printable import printable
 
 Fields = Sequence[Any] | Mapping[str, Any]
 """One row's values: by place where the batch names its columns, else by name."""

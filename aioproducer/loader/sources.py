@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from aioproducer._printable import printable
+from aioproducer._util.printable import printable
 from aioproducer.errors import ConfigError
 from aioproducer.loader.avro import AvroFormat
 from aioproducer.loader.errors import SourceError

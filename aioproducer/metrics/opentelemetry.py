@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from aioproducer._extras import required
+from aioproducer._checks.extras import required
 from aioproducer._version import __version__
 from aioproducer.metrics import Metric, MetricKind
 from aioproducer.metrics.reading import Measured, read

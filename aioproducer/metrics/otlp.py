@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from struct import pack
 from typing import NamedTuple
 
-from aioproducer._varints import varint
+from aioproducer._util.varints import varint
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 _DELTA, _CUMULATIVE = 1, 2

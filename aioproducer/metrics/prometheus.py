@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from weakref import WeakSet
 
-from aioproducer._extras import required
+from aioproducer._checks.extras import required
 from aioproducer.metrics import Metric, MetricKind
 from aioproducer.metrics.reading import Measured, read
 

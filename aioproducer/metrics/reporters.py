@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from aioproducer import log
-from aioproducer._callables import refuse_coroutines
+from aioproducer._checks.callables import refuse_coroutines
+from aioproducer._util import log
 from aioproducer.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from aioproducer._advice import ADVICE
 from aioproducer.errors import (
     ConnectionSetupTimeoutError,
     KafkaConnectionError,
@@ -13,6 +12,7 @@ from aioproducer.errors import (
     NodeDisconnectedError,
     RequestTimeoutError,
 )
+from aioproducer.errors.advice import ADVICE
 from aioproducer.types import Node
 
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})

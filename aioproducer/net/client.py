@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
-from aioproducer import log
+from aioproducer._util import log
 from aioproducer.errors import KafkaConnectionError, KafkaError
 from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.net.dialer import Dialer

@@ -32,8 +32,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
-from aioproducer import log
-from aioproducer._error_base import name_of_node
+from aioproducer._util import log
 from aioproducer.errors import (
     KafkaConnectionError,
     KafkaError,
@@ -41,6 +40,7 @@ from aioproducer.errors import (
     ProtocolError,
     RequestTimeoutError,
 )
+from aioproducer.errors.base import name_of_node
 from aioproducer.net.answers import decode_answer, describe_end
 from aioproducer.net.frame_tap import FrameTap
 from aioproducer.net.in_flight import InFlightRequest

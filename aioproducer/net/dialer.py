@@ -16,8 +16,8 @@ import ipaddress
 import socket
 from typing import NamedTuple, Protocol
 
-from aioproducer._hosts import is_host
-from aioproducer._proxy_url import ProxyUrl
+from aioproducer._util.hosts import is_host
+from aioproducer.config.proxy_url import ProxyUrl
 from aioproducer.net.proxies import ProxyFailedError, pass_through
 
 _SHOWN = 100

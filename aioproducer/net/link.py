@@ -32,8 +32,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from aioproducer import log
-from aioproducer.backoff import ExponentialBackoff
+from aioproducer._util import log
+from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.errors import (
     AuthenticationError,
     KafkaConnectionError,

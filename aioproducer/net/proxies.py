@@ -19,8 +19,8 @@ import re
 from base64 import b64encode
 from typing import Protocol
 
-from aioproducer._hosts import is_host
-from aioproducer._proxy_url import ProxyUrl
+from aioproducer._util.hosts import is_host
+from aioproducer.config.proxy_url import ProxyUrl
 from aioproducer.errors import ProxyAuthenticationError
 from aioproducer.net.refusals import RefusedDialError
 

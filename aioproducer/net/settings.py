@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from aioproducer._authorization import this_principal
+from aioproducer.errors.authorization import this_principal
 from aioproducer.metrics.sampling import Sampling
 from aioproducer.net.security.sasl import Mechanism
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
 
-from aioproducer import log
+from aioproducer._util import log
 from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.net.dialer import Dialer
 from aioproducer.net.settings import NetSettings

@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import lru_cache
 from struct import Struct
 
-from aioproducer._varints import varint
+from aioproducer._util.varints import varint
 from aioproducer.records._validation import (
     MAX_TIMESTAMP_MS,
     buffer_error,

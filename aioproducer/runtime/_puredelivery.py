@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
-from aioproducer._callables import makes_coroutines
+from aioproducer._checks.callables import makes_coroutines
 from aioproducer.errors import KafkaError, WrongLoopError
 from aioproducer.types import RecordMetadata, TimestampType
 

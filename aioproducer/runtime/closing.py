@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from aioproducer import log
+from aioproducer._util import log
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig

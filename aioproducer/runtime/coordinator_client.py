@@ -19,10 +19,8 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from aioproducer._advice import ADVICE
-from aioproducer._authorization import request_name, with_access
-from aioproducer._loops import running_loop
-from aioproducer._together import together
+from aioproducer._checks.event_loop import running_loop
+from aioproducer._util.gather import together
 from aioproducer.config import ProducerConfig
 from aioproducer.core import coordinator_questions as questions
 from aioproducer.core.coordinator_questions import Question
@@ -37,6 +35,8 @@ from aioproducer.errors import (
     NotCoordinatorError,
     UnknownTopicOrPartitionError,
 )
+from aioproducer.errors.advice import ADVICE
+from aioproducer.errors.authorization import request_name, with_access
 from aioproducer.net.answers import UndecodedAnswer
 from aioproducer.net.client import NetworkClient, NodeState, PreparedRequest
 from aioproducer.net.dialer import Dialer

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aioproducer import log
+from aioproducer._util import log
 from aioproducer.core.accumulator import RecordAccumulator
 from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.metadata import Metadata

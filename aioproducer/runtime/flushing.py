@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from aioproducer import log
+from aioproducer._util import log
 
 if TYPE_CHECKING:
     from aioproducer.core.accumulator import RecordAccumulator

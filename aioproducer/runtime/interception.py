@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aioproducer import log
+from aioproducer._util import log
 from aioproducer.errors import KafkaError
 from aioproducer.interceptors import ClusterInfo
 from aioproducer.records.bulk import UnfilledRows

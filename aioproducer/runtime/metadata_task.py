@@ -19,8 +19,7 @@ from collections.abc import Callable, Collection, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from aioproducer import log
-from aioproducer._advice import ADVICE, joined
+from aioproducer._util import log
 from aioproducer.core.actions import look_again_at
 from aioproducer.core.reasons import Reason
 from aioproducer.errors import (
@@ -37,6 +36,7 @@ from aioproducer.errors import (
     RebootstrapRequiredError,
     UnsupportedVersionError,
 )
+from aioproducer.errors.advice import ADVICE, joined
 from aioproducer.runtime.metadata_waiters import MetadataWaiters
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey

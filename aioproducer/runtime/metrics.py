@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aioproducer import log
+from aioproducer._util import log
 from aioproducer.errors import IllegalStateError
 from aioproducer.metrics import ApplicationMetric, LiveMetric, Metric, MetricKind
 from aioproducer.runtime.metric_rows import NODE_ROWS, PRODUCER_ROWS, TOPIC_ROWS

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from aioproducer._arguments import index_of
+from aioproducer._util.arguments import index_of
 from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.outgoing import OutgoingRecord
 from aioproducer.errors import (

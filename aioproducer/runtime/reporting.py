@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from aioproducer import log
+from aioproducer._util import log
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig

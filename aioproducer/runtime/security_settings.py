@@ -19,24 +19,24 @@ from time import time
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from aioproducer import log
-from aioproducer._advice import ADVICE
-from aioproducer._authorization import this_principal
-from aioproducer._option_rules_security import PASSWORD_MECHANISMS, jaas_login
-from aioproducer._secrets import cleared, hides_arguments
+from aioproducer._util import log
+from aioproducer._util.secrets import cleared, hides_arguments
+from aioproducer.config.rules_security import PASSWORD_MECHANISMS, jaas_login
 from aioproducer.errors import (
     AuthenticationError,
     ConfigError,
     KafkaConnectionError,
     KafkaError,
 )
+from aioproducer.errors.advice import ADVICE
+from aioproducer.errors.authorization import this_principal
 from aioproducer.net.security.sasl import CredentialsSource, Mechanism, fixed
 from aioproducer.net.security.tokens import CachedTokens, RefreshPolicy, as_token
 from aioproducer.types import OAuthToken, SaslCredentials
 
 if TYPE_CHECKING:
-    from aioproducer._jaas import JaasLogin
     from aioproducer.config import ProducerConfig
+    from aioproducer.config.jaas import JaasLogin
     from aioproducer.net.security.oidc import Assertions
     from aioproducer.net.security.tls import TlsContexts, TlsSettings
 

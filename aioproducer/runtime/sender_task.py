@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aioproducer import log
+from aioproducer._util import log
 from aioproducer.core.actions import Connect, Dispatch, RequestIdentity
 from aioproducer.core.buffer_pool import NO_CEILING
 from aioproducer.core.idempotence import ProducerIdentity

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from aioproducer import log
-from aioproducer._proxy_url import parse_proxy_url
+from aioproducer._util import log
+from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer._version import __version__
-from aioproducer.backoff import ExponentialBackoff
+from aioproducer.config.proxy_url import parse_proxy_url
 from aioproducer.core.accumulator import AccumulatorSettings
 from aioproducer.core.coordinators import CoordinatorDialogue
 from aioproducer.core.idempotence import IdempotentSequencer, Sequencer

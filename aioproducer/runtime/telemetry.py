@@ -16,7 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aioproducer import log
+from aioproducer._util import log
 from aioproducer.core.telemetry import PointLedger, Subscription, Telemetry, TelemetryRequest
 from aioproducer.errors import (
     KafkaError,

@@ -18,8 +18,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
-from aioproducer import log
-from aioproducer._advice import joined
+from aioproducer._util import log
 from aioproducer.core.actions import LOOK_AGAIN_S, look_again_at
 from aioproducer.core.transaction_operations import Operation, OperationKind
 from aioproducer.core.transaction_rules import Rpc
@@ -33,6 +32,7 @@ from aioproducer.errors import (
     ProducerClosedError,
     ProducerFailedError,
 )
+from aioproducer.errors.advice import joined
 from aioproducer.net.client import NetworkClient, NodeState, PreparedRequest
 from aioproducer.net.in_flight import outcome_of
 from aioproducer.runtime.alarm import Alarm

@@ -19,7 +19,7 @@ from collections import Counter
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from aioproducer import log
+from aioproducer._util import log
 from aioproducer.core.producer_batch import NO_PARTITION, ProducerBatch
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import KafkaError

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aioproducer._extras import needed
+from aioproducer._checks.extras import needed
 from aioproducer.errors import SerializationError
 from aioproducer.serializers.protocol import SerializationContext, refusal
 

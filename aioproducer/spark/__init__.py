@@ -15,7 +15,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from aioproducer._secrets import hides_arguments
+from aioproducer._util.secrets import hides_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from aioproducer._varints import unzigzag, varint, zigzag
+from aioproducer._util.varints import unzigzag, varint, zigzag
 from aioproducer.spark.errors import DecisionRecordError
 from aioproducer.types import PreparedTransaction
 

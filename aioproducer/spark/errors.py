@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
-from aioproducer._error_base import ErrorFacts
 from aioproducer.errors import KafkaError
+from aioproducer.errors.base import ErrorFacts
 
 
 class ExactlyOnceError(KafkaError):

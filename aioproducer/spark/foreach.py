@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from aioproducer import log
-from aioproducer._secrets import hides_arguments
+from aioproducer._util import log
+from aioproducer._util.secrets import hides_arguments
 from aioproducer.errors import ConfigError
 from aioproducer.runtime.native_core import missing_core, warn_once
 from aioproducer.spark.options import Guarantee, SourceOptions

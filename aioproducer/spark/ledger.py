@@ -22,8 +22,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aioproducer import log
-from aioproducer._together import together
+from aioproducer._util import log
+from aioproducer._util.gather import together
 from aioproducer.core import coordinator_questions as questions
 from aioproducer.core.idempotence import ProducerIdentity
 from aioproducer.core.prepared import Fate, fate_of

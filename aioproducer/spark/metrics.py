@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from aioproducer._extras import needed, required
+from aioproducer._checks.extras import needed, required
 from aioproducer.spark.foreach import BatchReport
 
 with required(__name__, "spark"):

@@ -23,11 +23,11 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Any, Final, NamedTuple, Self
 
-from aioproducer._option_reading import all_names, is_known, option_set_by
-from aioproducer._permissions import VARIABLE as PERMISSIONS
-from aioproducer._permissions import Permissions
-from aioproducer._secrets import hides_arguments
+from aioproducer._util.secrets import hides_arguments
 from aioproducer.config import ROWS, ProducerConfig
+from aioproducer.config.permissions import VARIABLE as PERMISSIONS
+from aioproducer.config.permissions import Permissions
+from aioproducer.config.reading import all_names, is_known, option_set_by
 from aioproducer.errors import ConfigError
 from aioproducer.spark.wording import FROM_ENVIRONMENT, KAFKA, VARIABLE, in_users_words
 

@@ -35,7 +35,7 @@ from aioproducer.spark.topics import wait_for_topic
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from aioproducer.producer import Producer
+    from aioproducer.client.producer import Producer
     from aioproducer.runtime.bulk_result import SendManyResult
     from aioproducer.spark.ahead import Ahead
     from aioproducer.types import TopicPartition

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from aioproducer._extras import required
-from aioproducer._secrets import hides_arguments
+from aioproducer._checks.extras import required
+from aioproducer._util.secrets import hides_arguments
 
 with required(__name__, "spark"):
     from pyspark.sql.datasource import (

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from aioproducer import log
+from aioproducer._util import log
 from aioproducer.runtime.native_core import missing_core, warn_once
 from aioproducer.spark.ahead import Ahead
 from aioproducer.spark.encoding import encode_batches

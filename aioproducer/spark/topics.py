@@ -9,7 +9,7 @@ from aioproducer.errors import MetadataTimeoutError, UnknownTopicOrPartitionErro
 from aioproducer.types import Persistence
 
 if TYPE_CHECKING:
-    from aioproducer.producer import Producer
+    from aioproducer.client.producer import Producer
 
 
 async def wait_for_topic(producer: Producer, topic: str, within_s: float) -> None:

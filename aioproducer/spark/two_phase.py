@@ -24,8 +24,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from aioproducer import log
-from aioproducer._together import together
+from aioproducer._util import log
+from aioproducer._util.gather import together
 from aioproducer.errors import (
     IllegalStateError,
     KafkaError,

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Final
 
-from aioproducer._option_reading import option_set_by
 from aioproducer.config import OPTIONS, ROWS
+from aioproducer.config.reading import option_set_by
 from aioproducer.errors import ConfigError, KafkaError
 
 KAFKA: Final = "kafka."

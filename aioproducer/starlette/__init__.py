@@ -14,7 +14,7 @@ package.
 
 from __future__ import annotations
 
-from aioproducer._extras import required
+from aioproducer._checks.extras import required
 from aioproducer.refusal import Refusal
 
 with required(__name__, "starlette"):

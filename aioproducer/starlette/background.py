@@ -12,8 +12,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from aioproducer.client.producer import Producer
 from aioproducer.errors import KafkaError
-from aioproducer.producer import Producer
 from aioproducer.starlette import limited
 from aioproducer.types import HeadersInput
 

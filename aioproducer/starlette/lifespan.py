@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, Unpack
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 
-from aioproducer import log
-from aioproducer._arguments import timeout_of
-from aioproducer._secrets import hides_arguments
+from aioproducer._util import log
+from aioproducer._util.arguments import timeout_of
+from aioproducer._util.secrets import hides_arguments
+from aioproducer.client.producer import Producer
 from aioproducer.config import OPTIONS, ConfigInput, configured
 from aioproducer.errors import IllegalStateError, KafkaError
-from aioproducer.producer import Producer
 from aioproducer.starlette import limited
 
 if TYPE_CHECKING:
-    from aioproducer._option_types import ProducerOptions
+    from aioproducer.client.option_types import ProducerOptions
 
 _KEY = "aioproducer"
 _TOTALS = ("record_send_total", "record_acknowledged_total", "record_error_total")

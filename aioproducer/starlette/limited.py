@@ -6,7 +6,7 @@ import time
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from aioproducer import log
+from aioproducer._util import log
 
 _log = log.get("starlette")
 _lines: Final[WeakKeyDictionary[object, dict[int, log.RateLimitedLog]]] = WeakKeyDictionary()

@@ -31,7 +31,7 @@ from starlette.routing import Route, Router, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from aioproducer._hosts import is_this_machine
+from aioproducer._util.hosts import is_this_machine
 from aioproducer.starlette.figures import LiveFigures, Refusals
 from aioproducer.starlette.lifespan import producer_of
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from aioproducer._arguments import seconds_of
-from aioproducer._authorization import request_name, this_principal, with_access
+from aioproducer._util.arguments import seconds_of
 from aioproducer.errors import (
     BrokerError,
     KafkaConnectionError,
@@ -23,6 +22,7 @@ from aioproducer.errors import (
     UnknownTopicOrPartitionError,
     error_from_code,
 )
+from aioproducer.errors.authorization import request_name, this_principal, with_access
 from aioproducer.testing.wire_client import OpenLink, WireClient
 from aioproducer.wire.messages.create_topics import (
     CreatableTopic,

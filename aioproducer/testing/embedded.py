@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from aioproducer import log
+from aioproducer._util import log
 from aioproducer.errors import IllegalStateError
 from aioproducer.testing.broker import (
     BrokerSpec,

@@ -18,7 +18,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 
-from aioproducer import log
+from aioproducer._util import log
 from aioproducer.errors import ProtocolError
 from aioproducer.testing.broker import ClusterState, Reply
 from aioproducer.testing.security import ListenerSecurity, SaslGate

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from aioproducer._arguments import seconds_of
+from aioproducer._util.arguments import seconds_of
 
 DEFAULT_TIMEOUT_S = 600.0
 _LOCK_POLL_S = 0.1

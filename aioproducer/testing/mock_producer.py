@@ -21,8 +21,10 @@ from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import UUID
 
-from aioproducer._arguments import seconds_of, timeout_of
-from aioproducer._secrets import hides_arguments
+from aioproducer._util.arguments import seconds_of, timeout_of
+from aioproducer._util.secrets import hides_arguments
+from aioproducer.client.lifecycle import State
+from aioproducer.client.producer import Producer
 from aioproducer.errors import (
     IllegalStateError,
     KafkaError,
@@ -33,8 +35,6 @@ from aioproducer.errors import (
     TransactionAbortedError,
     WouldBlockError,
 )
-from aioproducer.life import State
-from aioproducer.producer import Producer
 from aioproducer.records.arrow import ArrowColumns
 from aioproducer.runtime.bulk import Item
 from aioproducer.runtime.bulk_result import SendManyResult

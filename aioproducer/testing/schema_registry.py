@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote
 from uuid import NAMESPACE_OID, uuid5
 
-from aioproducer._extras import SCHEMA_REGISTRY, needed
+from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
 
 if TYPE_CHECKING:
     import httpx

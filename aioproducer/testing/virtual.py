@@ -15,8 +15,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from aioproducer._arguments import seconds_of
-from aioproducer.producer import Producer
+from aioproducer._util.arguments import seconds_of
+from aioproducer.client.producer import Producer
 from aioproducer.records.batch import DecodedRecord, read_batches
 from aioproducer.testing.broker import TopicSpec
 from aioproducer.testing.faults import FaultScript

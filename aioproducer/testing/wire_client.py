@@ -16,7 +16,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Protocol, Self, TypeVar, cast
 
-from aioproducer._arguments import seconds_of
+from aioproducer._util.arguments import seconds_of
 from aioproducer.errors import (
     BrokerError,
     KafkaConnectionError,

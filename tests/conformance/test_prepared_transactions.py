@@ -14,6 +14,7 @@ from support.clusters import ClusterUnderTest, embedded_cluster, real_cluster, u
 from support.confluent import read_all_confluent
 
 from aioproducer import OffsetAndMetadata, PreparedTransaction, Producer, TopicPartition
+from aioproducer.client.source_position import SourcePosition
 from aioproducer.errors import (
     FatalTransactionError,
     IllegalStateError,
@@ -24,7 +25,6 @@ from aioproducer.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
 )
-from aioproducer.source_position import SourcePosition
 from aioproducer.transaction_admin import TransactionAdmin, finish_transaction, still_prepared
 
 KINDS = ["embedded-v1", "embedded-v2", pytest.param("kafka", marks=pytest.mark.kafka)]

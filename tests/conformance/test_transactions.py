@@ -14,6 +14,7 @@ from support.clusters import ClusterUnderTest, embedded_cluster, real_cluster, u
 from support.confluent import read_all_confluent
 
 from aioproducer import ConsumerGroupMetadata, OffsetAndMetadata, Producer, TopicPartition
+from aioproducer.client.transactions import group_metadata_of
 from aioproducer.errors import (
     FatalTransactionError,
     IllegalStateError,
@@ -24,7 +25,6 @@ from aioproducer.errors import (
     TransactionAbortedError,
 )
 from aioproducer.testing.reader import end_offsets
-from aioproducer.transactions import group_metadata_of
 
 
 @pytest_asyncio.fixture(params=["embedded", "v1", pytest.param("kafka", marks=pytest.mark.kafka)])

@@ -438,7 +438,7 @@ TRANSACTIONAL_MUTANTS = tuple(
         ),
         (
             "commit a block that was left by an exception",
-            "transactions.py",
+            "client/transactions.py",
             "        if exc is None:\n            await self._commit()\n",
             "        if exc is None or not isinstance(exc, KafkaError):\n"
             "            await self._commit()\n",

@@ -13,6 +13,7 @@ import confluent_kafka
 import pytest
 
 from aioproducer import ConsumerGroupMetadata, OffsetAndMetadata, Producer, TopicPartition
+from aioproducer.client.transactions import group_metadata_of, offsets_of
 from aioproducer.errors import (
     FatalTransactionError,
     IllegalStateError,
@@ -20,7 +21,6 @@ from aioproducer.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
 )
-from aioproducer.transactions import group_metadata_of, offsets_of
 
 HERE = TopicPartition("t", 1)
 

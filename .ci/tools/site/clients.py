@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import aioproducer
-from aioproducer._option_names import verdict_on
-from aioproducer._option_verdicts import Alias, Refused
 from aioproducer.compat.aiokafka import AIOKafkaProducer
 from aioproducer.compat.kafka import KafkaProducer
 from aioproducer.config import ROWS
+from aioproducer.config.names import verdict_on
+from aioproducer.config.verdicts import Alias, Refused
 
 PAGE = Path(aioproducer.__file__).parent / "docs" / "migration.md"
-_LISTS = Path(__file__).parents[3] / "tests" / "unit" / "option_names"
+_LISTS = Path(__file__).parents[3] / "tests" / "unit" / "config" / "option_names"
 _MARKED = re.compile(r"<!-- options of ([\w-]+) -->\n.*?<!-- end -->\n", re.DOTALL)
 
 

@@ -11,10 +11,10 @@ import inspect
 from types import ModuleType
 from typing import Final
 
-from aioproducer import _error_table, _error_table_others, errors
-from aioproducer._advice import ADVICE
+from aioproducer import errors
 from aioproducer.core.produce_rules import SURELY_REFUSED
-from aioproducer.errors import BrokerError, KafkaError, TransactionEffect
+from aioproducer.errors import BrokerError, KafkaError, TransactionEffect, broker, broker_internal
+from aioproducer.errors.advice import ADVICE
 
 INTRODUCTION: Final = """\
 # Errors
@@ -152,8 +152,8 @@ def page() -> str:
     parts.append("| error | what happened | may it be written | what to do |\n|---|---|---|---|\n")
     parts += map(_client_row, client_errors())
     for title, table in (
-        ("From brokers", _error_table),
-        ("From brokers, to others than producers", _error_table_others),
+        ("From brokers", broker),
+        ("From brokers, to others than producers", broker_internal),
     ):
         parts.append(f"\n## {title}\n\n")
         parts.append("| error | code | what happened | may it be written | what to do |\n")

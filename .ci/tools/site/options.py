@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-import aioproducer
-from aioproducer._option_aliases import ALIASES
-from aioproducer._option_names import VERDICTS
-from aioproducer._option_names_elsewhere import PREFIXES
-from aioproducer._option_verdicts import Refused, WithoutEffect
+from aioproducer import config
 from aioproducer.config import OPTIONS, Kind, Option
+from aioproducer.config.aliases import ALIASES
+from aioproducer.config.names import VERDICTS
+from aioproducer.config.other_clients import PREFIXES
+from aioproducer.config.verdicts import Refused, WithoutEffect
 
 V = TypeVar("V", Refused, WithoutEffect)
 
@@ -71,8 +71,8 @@ def page() -> str:
 def _sections() -> list[tuple[str, list[str]]]:
     """The headings between the fields of the table, and the fields under each."""
     sections: list[tuple[str, list[str]]] = []
-    for name in ("_option_table.py", "_option_table_security.py"):
-        source = (Path(aioproducer.__file__).parent / name).read_text(encoding="utf-8")
+    for name in ("table.py", "table_security.py"):
+        source = Path(config.__file__).with_name(name).read_text(encoding="utf-8")
         sections.append(("Security", []))
         for line in source.splitlines():
             if heading := _HEADING.match(line):

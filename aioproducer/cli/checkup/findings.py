@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from aioproducer._advice import CHECKS
-from aioproducer._printable import printable
+from aioproducer._util.printable import printable
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.config import OPTIONS
+from aioproducer.errors.advice import CHECKS
 
 _NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 
-from aioproducer._advice import ADVICE
 from aioproducer.cli.checkup.findings import TroubleError
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.errors import (
@@ -24,6 +23,7 @@ from aioproducer.errors import (
     UnsupportedSaslMechanismError,
     UnsupportedVersionError,
 )
+from aioproducer.errors.advice import ADVICE
 from aioproducer.net.refusals import RefusedDialError
 from aioproducer.net.security.certificates import Certificate
 

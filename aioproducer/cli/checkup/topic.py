@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from aioproducer._authorization import this_principal, with_access
 from aioproducer.cli.checkup.findings import Finding, Status, TroubleError
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.errors import (
@@ -17,6 +16,7 @@ from aioproducer.errors import (
     UnknownTopicOrPartitionError,
     error_from_code,
 )
+from aioproducer.errors.authorization import this_principal, with_access
 from aioproducer.wire.messages import MetadataResponseTopic
 from aioproducer.wire.messages.metadata import MetadataResponsePartition
 

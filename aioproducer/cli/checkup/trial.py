@@ -14,9 +14,9 @@ import time
 from aioproducer.cli.checkup import clock
 from aioproducer.cli.checkup.findings import Finding, TroubleError
 from aioproducer.cli.exit_codes import exit_code_for
+from aioproducer.client.producer import Producer
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import AuthorizationError, InvalidTimestampError, KafkaError
-from aioproducer.producer import Producer
 from aioproducer.types import RecordMetadata, TimestampType
 
 _VALUE = b"written by aioproducer doctor"

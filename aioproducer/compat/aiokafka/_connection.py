@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from aioproducer.client.producer import Producer
 from aioproducer.compat.aiokafka._batch import BatchBuilder
 from aioproducer.compat.aiokafka._outcomes import Outcome, RecordFutures, batch_future
 from aioproducer.core.transaction_states import TransactionState
 from aioproducer.errors import IllegalStateError
-from aioproducer.producer import Producer
 
 if TYPE_CHECKING:
     from aioproducer.core.metadata import Metadata

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from operator import index
 from typing import Any
 
-from aioproducer.transactions import group_metadata_of
+from aioproducer.client.transactions import group_metadata_of
 from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 

@@ -14,8 +14,8 @@ from numbers import Real
 from ssl import SSLContext
 from typing import Any, Final
 
-from aioproducer._options import plain
 from aioproducer.compat.aiokafka.abc import AbstractTokenProvider
+from aioproducer.config.option import plain
 from aioproducer.errors import UnsupportedCodecError
 from aioproducer.records.codecs import codec_for
 from aioproducer.types import OAuthToken

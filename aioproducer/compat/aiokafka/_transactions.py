@@ -16,8 +16,8 @@ from aioproducer.compat.aiokafka._translation import translating
 from aioproducer.compat.aiokafka.errors import IllegalOperation
 
 if TYPE_CHECKING:
+    from aioproducer.client.transactions import Transaction
     from aioproducer.config import ProducerConfig
-    from aioproducer.transactions import Transaction
 
 
 class TransactionalCalls:

@@ -21,7 +21,7 @@ from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Final, Self
 
-from aioproducer._secrets import hides_arguments
+from aioproducer._util.secrets import hides_arguments
 from aioproducer.compat._servers import servers_option
 from aioproducer.compat.aiokafka import _settings as settings
 from aioproducer.compat.aiokafka._batch import (

@@ -15,8 +15,8 @@ from random import randrange
 from typing import Any, Final, Protocol, TypeVar
 from zlib import crc32
 
-from aioproducer import log
-from aioproducer import producer as asynchronous
+from aioproducer._util import log
+from aioproducer.client import producer as asynchronous
 from aioproducer.compat.confluent._cluster import ClusterMetadata, cluster_of
 from aioproducer.compat.confluent._reports import Record, Reports
 from aioproducer.compat.confluent._settings import Settings

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from aioproducer import log
+from aioproducer._util import log
 from aioproducer.compat.confluent import errors
 from aioproducer.compat.confluent._translation import translated
 from aioproducer.compat.confluent.message import (

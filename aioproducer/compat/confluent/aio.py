@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Self
 
-from aioproducer._secrets import hides_arguments
+from aioproducer._util.secrets import hides_arguments
 from aioproducer.compat._forwarding import forwarded
 from aioproducer.compat.confluent import errors
 from aioproducer.compat.confluent._cluster import (

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, Self, TypeVar
 
-from aioproducer._secrets import hides_arguments
+from aioproducer._util.secrets import hides_arguments
 from aioproducer.blocking.leaving import ClosedOnLeaving
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.blocking.started import Started

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any
 
-from aioproducer._secrets import hides_arguments
+from aioproducer._util.secrets import hides_arguments
 from aioproducer.compat._forwarding import forwarded
 from aioproducer.compat._kin import counterpart
 from aioproducer.compat.confluent import errors

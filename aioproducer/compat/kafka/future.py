@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol, Self, cast
 
-from aioproducer import log
+from aioproducer._util import log
 from aioproducer.compat.kafka import errors
 from aioproducer.compat.kafka._translation import translated, translating
 from aioproducer.compat.kafka.structs import RecordMetadata, metadata_of

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
-from aioproducer._secrets import hides_arguments
+from aioproducer._util.secrets import hides_arguments
 from aioproducer.blocking.leaving import ClosedOnLeaving
 from aioproducer.compat.kafka import _settings as settings
 from aioproducer.compat.kafka import errors

@@ -13,13 +13,13 @@ from contextlib import nullcontext
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from aioproducer._extras import required
+from aioproducer._checks.extras import required
+from aioproducer.client.producer import Producer
 from aioproducer.compat.aiokafka._batch import BatchBuilder
 from aioproducer.compat.aiokafka._connection import Connection
 from aioproducer.compat.confluent._inside import Inside
 from aioproducer.compat.confluent._reports import Record, Reports
 from aioproducer.contrib.otel._spans import Carried, SendSpan, Tracing
-from aioproducer.producer import Producer
 
 with required("aioproducer.contrib.otel", "otel"):
     from opentelemetry import propagate

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from aioproducer import blocking
-from aioproducer import producer as asynchronous
-from aioproducer.bulk_calls import BulkCalls
+from aioproducer.client import producer as asynchronous
+from aioproducer.client.bulk import BulkCalls
 from aioproducer.compat.aiokafka._connection import Connection as AiokafkaConnection
 from aioproducer.compat.kafka._connection import Connection as KafkaConnection
 from aioproducer.contrib.otel import _drop_ins as drop_ins

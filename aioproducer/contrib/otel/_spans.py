@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from aioproducer._extras import required
+from aioproducer._checks.extras import required
 from aioproducer._version import __version__
 from aioproducer.errors import SerializationError
 from aioproducer.metrics.opentelemetry import TracingInterceptor

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aioproducer._extras import needed
-from aioproducer._secrets import Unpicklable, hides_arguments
+from aioproducer._checks.extras import needed
+from aioproducer._util.secrets import Unpicklable, hides_arguments
 from aioproducer.errors import AuthenticationError
 
 _EC_BYTES = 32

@@ -8,8 +8,8 @@ balancers without a broker hang up as well, so these errors stay retriable, as i
 
 from __future__ import annotations
 
-from aioproducer._advice import ADVICE
 from aioproducer.errors import KafkaError, NodeDisconnectedError, RequestTimeoutError
+from aioproducer.errors.advice import ADVICE
 
 
 def in_negotiation(error: KafkaError, *, uses_tls: bool) -> KafkaError:

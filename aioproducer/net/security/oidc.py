@@ -25,10 +25,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus, urlencode
 
-from aioproducer._bounded_http import UnboundedAnswerError, exchange
-from aioproducer._extras import needed
-from aioproducer._secrets import Unpicklable, hides_arguments
-from aioproducer.backoff import ExponentialBackoff
+from aioproducer._checks.extras import needed
+from aioproducer._util.backoff import ExponentialBackoff
+from aioproducer._util.bounded_http import UnboundedAnswerError, exchange
+from aioproducer._util.secrets import Unpicklable, hides_arguments
 from aioproducer.errors import AuthenticationError, KafkaConnectionError
 from aioproducer.net.security.tokens import as_token, seconds_in
 from aioproducer.types import OAuthToken

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aioproducer._advice import ADVICE
-from aioproducer._secrets import Unpicklable, hides_arguments
+from aioproducer._util.secrets import Unpicklable, hides_arguments
 from aioproducer.errors import ConfigError
+from aioproducer.errors.advice import ADVICE
 
 _BEGIN = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,60})-----")
 _MOST_LABELS = 20

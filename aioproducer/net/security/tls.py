@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from aioproducer import log
-from aioproducer._advice import ADVICE
-from aioproducer._secrets import Unpicklable, hides_arguments
+from aioproducer._util import log
+from aioproducer._util.secrets import Unpicklable, hides_arguments
 from aioproducer.errors import ConfigError
+from aioproducer.errors.advice import ADVICE
 from aioproducer.net.security.certificates import leaf_first, read_certificate
 from aioproducer.net.security.pem import PemStore, parse_pem, read_store
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 
-from aioproducer._advice import ADVICE
 from aioproducer.errors import ProtocolError
+from aioproducer.errors.advice import ADVICE
 from aioproducer.net.dialer import Address, Dialer
 from aioproducer.net.refusals import RefusedDialError
 from aioproducer.net.security.tls import TlsContexts

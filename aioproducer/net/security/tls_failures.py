@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import ssl
 
-from aioproducer._advice import ADVICE
 from aioproducer.errors import TlsError
+from aioproducer.errors.advice import ADVICE
 
 _NOT_TLS = (
     "WRONG_VERSION_NUMBER",

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
-from aioproducer import log
+from aioproducer._util import log
 from aioproducer.errors import AuthenticationError, KafkaError
 from aioproducer.types import OAuthToken
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from aioproducer._advice import ADVICE
-from aioproducer._printable import printable
+from aioproducer._util.printable import printable
 from aioproducer.errors import IncompatibleSchemaError, SchemaNotFoundError, SchemaRegistryError
+from aioproducer.errors.advice import ADVICE
 from aioproducer.serializers.registry.schema import SchemaRule
 
 _LONGEST_TEXT: Final = 2000

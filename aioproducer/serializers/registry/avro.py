@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from aioproducer._extras import SCHEMA_REGISTRY, needed
+from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.serializers.protocol import SerializationContext, refusal, type_refusal
 from aioproducer.serializers.registry.avro_leaves import Misfit

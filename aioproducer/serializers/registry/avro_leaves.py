@@ -15,7 +15,7 @@ from struct import error as StructError  # noqa: N812
 from typing import Any, Final
 from uuid import UUID
 
-from aioproducer._varints import varint, zigzag
+from aioproducer._util.varints import varint, zigzag
 
 Write = Callable[[bytearray, Any], None]
 """Appends a value's encoding; raises `Misfit`."""

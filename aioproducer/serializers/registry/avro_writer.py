@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, Final
 from uuid import UUID
 
-from aioproducer._varints import varint, zigzag
+from aioproducer._util.varints import varint, zigzag
 from aioproducer.serializers.registry.avro_leaves import (
     BYTES,
     Misfit,

@@ -26,7 +26,7 @@ from functools import cached_property
 from math import inf
 from typing import Any, Final, Literal
 
-from aioproducer import log
+from aioproducer._util import log
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.serializers.protocol import SerializationContext
 from aioproducer.serializers.registry.client import SchemaRegistry

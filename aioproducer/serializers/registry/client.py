@@ -24,10 +24,9 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import quote
 from uuid import UUID
 
-from aioproducer._advice import ADVICE
-from aioproducer._loops import running_loop
-from aioproducer._secrets import hides_arguments
-from aioproducer.backoff import ExponentialBackoff
+from aioproducer._checks.event_loop import running_loop
+from aioproducer._util.backoff import ExponentialBackoff
+from aioproducer._util.secrets import hides_arguments
 from aioproducer.errors import (
     ConfigError,
     IncompatibleSchemaError,
@@ -35,6 +34,7 @@ from aioproducer.errors import (
     SchemaRegistryError,
     WrongLoopError,
 )
+from aioproducer.errors.advice import ADVICE
 from aioproducer.serializers.registry.answers import details_in, write_rules_in
 from aioproducer.serializers.registry.http import (
     RegistryConnection,

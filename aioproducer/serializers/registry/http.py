@@ -24,12 +24,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
-from aioproducer._advice import ADVICE
-from aioproducer._bounded_http import UnboundedAnswerError, exchange
-from aioproducer._extras import SCHEMA_REGISTRY, needed
-from aioproducer._secrets import Unpicklable, cleared, hides_arguments
-from aioproducer.backoff import ExponentialBackoff
+from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
+from aioproducer._util.backoff import ExponentialBackoff
+from aioproducer._util.bounded_http import UnboundedAnswerError, exchange
+from aioproducer._util.secrets import Unpicklable, cleared, hides_arguments
 from aioproducer.errors import ConfigError, SchemaRegistryError
+from aioproducer.errors.advice import ADVICE
 from aioproducer.serializers.registry.answers import RETRIABLE_STATUSES, refusal_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aioproducer._extras import SCHEMA_REGISTRY, needed
+from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.serializers.json_text import JsonLibrary, JsonSerializer
 from aioproducer.serializers.protocol import SerializationContext, refusal

@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from aioproducer._extras import SCHEMA_REGISTRY, needed
+from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.serializers.protocol import SerializationContext, refusal, type_refusal
 from aioproducer.serializers.registry.base import (

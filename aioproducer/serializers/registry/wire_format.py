@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from struct import Struct
 from uuid import UUID
 
-from aioproducer._varints import varint, zigzag
+from aioproducer._util.varints import varint, zigzag
 from aioproducer.errors import SerializationError
 
 _FRAME = Struct(">bI")

@@ -20,13 +20,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from aioproducer.client.producer import Producer
 from aioproducer.errors import KafkaError
 from aioproducer.loader.options import check_paths
 from aioproducer.loader.progress import Progress
 from aioproducer.loader.rejects import DeadLetterFile
 from aioproducer.loader.rows import Position
 from aioproducer.loader.topic import wait_for_topic
-from aioproducer.producer import Producer
 from aioproducer.spark.loading.errors import error_of
 from aioproducer.spark.loading.files import Step, format_of, list_steps
 from aioproducer.spark.loading.frames import SETTINGS, Input, rows_of

@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import NoReturn, Self
 
-from aioproducer._arguments import seconds_of
+from aioproducer._util.arguments import seconds_of
 from aioproducer.testing.kafka.base import READY_TIMEOUT_S, KafkaBackend
 from aioproducer.testing.kafka.cluster import KafkaCluster
 from aioproducer.testing.kafka.containers import ContainerCluster, docker_answers

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import ClassVar, Self
 
-from aioproducer._arguments import seconds_of
+from aioproducer._util.arguments import seconds_of
 from aioproducer.testing.kafka.errors import ClusterTimeoutError
 from aioproducer.testing.kafka.probe import ProbeError, describe_cluster
 

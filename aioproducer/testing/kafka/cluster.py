@@ -21,8 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
-from aioproducer import log
-from aioproducer._arguments import seconds_of
+from aioproducer._util import log
+from aioproducer._util.arguments import seconds_of
 from aioproducer.testing.kafka.base import READY_TIMEOUT_S, KafkaBackend
 from aioproducer.testing.kafka.errors import ClusterError
 from aioproducer.testing.kafka.java import Java, find_java

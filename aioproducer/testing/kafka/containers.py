@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
-from aioproducer._arguments import seconds_of
+from aioproducer._util.arguments import seconds_of
 from aioproducer.testing.kafka.base import READY_TIMEOUT_S, KafkaBackend
 from aioproducer.testing.kafka.errors import ClusterError
 from aioproducer.testing.kafka.ports import free_ports

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from aioproducer._arguments import seconds_of
+from aioproducer._util.arguments import seconds_of
 from aioproducer.testing.kafka.base import READY_TIMEOUT_S
 from aioproducer.testing.kafka.cluster import KafkaCluster
 from aioproducer.testing.kafka.errors import ClusterError, ClusterTimeoutError

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TypeVar
 
-from aioproducer._arguments import seconds_of
+from aioproducer._util.arguments import seconds_of
 from aioproducer.errors import KafkaError
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import decode_response, encode_request, frame_size

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 
 from support.frames import shown_by
 
-from aioproducer._config_providers import with_values
-from aioproducer._jaas import parse_jaas
-from aioproducer._permissions import Permissions
-from aioproducer._properties import parse_properties
-from aioproducer._proxy_url import parse_proxy_url
 from aioproducer.cli.options import _property
+from aioproducer.config.jaas import parse_jaas
+from aioproducer.config.permissions import Permissions
+from aioproducer.config.properties import parse_properties
+from aioproducer.config.providers import with_values
+from aioproducer.config.proxy_url import parse_proxy_url
 from aioproducer.errors import ConfigError
 from aioproducer.net.security.pem import parse_pem
 from aioproducer.serializers.registry.http import addresses

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aioproducer._option_names import VERDICTS
-from aioproducer._option_verdicts import Alias
-from aioproducer._options import Kind
-from aioproducer._properties import parse_properties, parse_servers
 from aioproducer.config import OPTIONS, ProducerConfig
+from aioproducer.config.names import VERDICTS
+from aioproducer.config.option import Kind
+from aioproducer.config.properties import parse_properties, parse_servers
+from aioproducer.config.verdicts import Alias
 from aioproducer.errors import ConfigError
 from fuzz.guard import Target, require
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aioproducer._proxy_url import ProxyUrl
+from aioproducer.config.proxy_url import ProxyUrl
 from aioproducer.net.proxies import ProxyFailedError, pass_through
 from aioproducer.net.refusals import RefusedDialError
 from fuzz.guard import Target, require

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from aioproducer._option_names import VERDICTS
 from aioproducer.cli import main
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.config import OPTIONS
+from aioproducer.config.names import VERDICTS
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

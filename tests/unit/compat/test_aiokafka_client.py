@@ -16,7 +16,7 @@ from aiokafka.protocol.admin import ApiVersionRequest, CreateTopicsRequest, Sasl
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.produce import ProduceRequest
 
-from aioproducer.backoff import ExponentialBackoff
+from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.compat.aiokafka import AIOKafkaProducer, TopicPartition
 from aioproducer.compat.aiokafka._client import ClusterView
 from aioproducer.core.metadata import Metadata

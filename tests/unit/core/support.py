@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from uuid import UUID
 
-from aioproducer.backoff import ExponentialBackoff
+from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.core.accumulator import AccumulatorSettings, RecordAccumulator
 from aioproducer.core.acknowledged import ForgottenProducer
 from aioproducer.core.actions import Dispatch, RequestIdentity

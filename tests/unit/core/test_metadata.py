@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from aioproducer.backoff import ExponentialBackoff
+from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.core.cluster import ZERO_ID
 from aioproducer.core.metadata import MAX_BROKERS, Metadata
 from aioproducer.core.reasons import Reason

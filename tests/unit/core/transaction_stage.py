@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from aioproducer.backoff import ExponentialBackoff
+from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.core.coordinators import CoordinatorDialogue
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.core.transaction_operations import Operation

@@ -16,8 +16,8 @@ from support.hostile import (
     obedient,
 )
 
-from aioproducer._advice import ADVICE
 from aioproducer.errors import NodeDisconnectedError
+from aioproducer.errors.advice import ADVICE
 from aioproducer.net import NodeState
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import REQUEST_TYPES

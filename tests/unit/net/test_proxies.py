@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioproducer._proxy_url import ProxyUrl, parse_proxy_url
+from aioproducer.config.proxy_url import ProxyUrl, parse_proxy_url
 from aioproducer.errors import ConfigError, ProxyAuthenticationError
 from aioproducer.net.proxies import MAX_HEAD_BYTES, ProxyFailedError, pass_through
 from aioproducer.net.refusals import RefusedDialError

@@ -11,7 +11,9 @@ from unittest import mock
 from uuid import UUID
 
 from aioproducer import Producer
-from aioproducer.backoff import ExponentialBackoff
+from aioproducer._util.backoff import ExponentialBackoff
+from aioproducer.client.lifecycle import State
+from aioproducer.client.producer import SHORTENED
 from aioproducer.core.accumulator import AccumulatorSettings, RecordAccumulator
 from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.idempotence import Sequencer
@@ -19,9 +21,7 @@ from aioproducer.core.metadata import Metadata
 from aioproducer.core.partitioners import BuiltInPartitioner, NodeLatencies
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
 from aioproducer.core.stats import ProducerStats
-from aioproducer.life import State
 from aioproducer.partitioners import partition_chooser
-from aioproducer.producer import SHORTENED
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime import engine, lane, placing
 from aioproducer.runtime.appender import RecordAppender

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from aioproducer.backoff import ExponentialBackoff
+from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.config import ProducerConfig
 from aioproducer.core.metadata import Metadata
 from aioproducer.errors import (

@@ -18,7 +18,7 @@ import fastavro
 import pytest
 import zstandard
 
-from aioproducer._varints import varint, zigzag
+from aioproducer._util.varints import varint, zigzag
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.loader import AvroValues, FileSource
 from aioproducer.loader.avro import avro_rows

@@ -12,10 +12,10 @@ import pytest
 
 import aioproducer
 from aioproducer import ProducerConfig, blocking
-from aioproducer._config_providers import with_values
-from aioproducer._permissions import Permissions, pass_on
 from aioproducer.cli.options import Connection
 from aioproducer.cli.registry_login import registry_options
+from aioproducer.config.permissions import Permissions, pass_on
+from aioproducer.config.providers import with_values
 from aioproducer.errors import ConfigError
 from aioproducer.spark.options import SourceOptions
 

@@ -21,7 +21,7 @@ import pytest
 from support.hostile import SANE_RANGES, HostileServer, Peer, versions_response
 
 from aioproducer import Producer, log
-from aioproducer._printable import printable
+from aioproducer._util.printable import printable
 from aioproducer.cli.checkup.findings import Finding, Status, TroubleError
 from aioproducer.errors import KafkaError, SchemaRegistryError, error_from_code
 from aioproducer.loader.rows import Position

@@ -316,8 +316,8 @@ def test_credentials_are_copied_within_a_process(holder: object) -> None:
 
 
 def inner_holders() -> list[object]:
-    from aioproducer._jaas import parse_jaas
-    from aioproducer._proxy_url import parse_proxy_url
+    from aioproducer.config.jaas import parse_jaas
+    from aioproducer.config.proxy_url import parse_proxy_url
     from aioproducer.net.security.assertions import AssertionSettings
     from aioproducer.net.security.oidc import EndpointSettings
     from aioproducer.net.security.pem import PemStore

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from aioproducer._properties import parse_properties
+from aioproducer.config.properties import parse_properties
 from aioproducer.errors import AuthenticationError, ConfigError, KafkaError, SchemaRegistryError
 from aioproducer.loader.errors import StateError
 from aioproducer.loader.state import LoadState

@@ -6,8 +6,8 @@ import traceback
 
 import pytest
 
-from aioproducer._option_reading import all_names
 from aioproducer.config import ROWS
+from aioproducer.config.reading import all_names
 from aioproducer.errors import ConfigError, KafkaTimeoutError
 from aioproducer.spark.options import OWN_OPTIONS, SourceOptions
 from aioproducer.spark.wording import in_users_words

@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from aioproducer._hosts import is_this_machine
-from aioproducer._secrets import hides_arguments
+from aioproducer._util.hosts import is_this_machine
+from aioproducer._util.secrets import hides_arguments
 from aioproducer.errors import (
     AuthenticationError,
     IllegalSaslStateError,

@@ -14,7 +14,6 @@ from support.security.attempts import attempt
 from support.security.leaks import Evidence, secret
 
 from aioproducer import KafkaError, Producer, RecordMetadata, SaslCredentials
-from aioproducer._advice import ADVICE
 from aioproducer.errors import (
     AuthenticationError,
     BootstrapError,
@@ -22,6 +21,7 @@ from aioproducer.errors import (
     SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
 )
+from aioproducer.errors.advice import ADVICE
 from aioproducer.net.security.sasl.authentication import exposed_to
 from aioproducer.testing.broker import ClusterSettings
 from aioproducer.testing.embedded import EmbeddedCluster

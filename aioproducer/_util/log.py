@@ -1,0 +1,202 @@
+"""Logging: one logger per layer, and a limit for lines that a broken cluster repeats.
+
+Owns: the loggers' names and the limit. Not here: what is logged, handlers; an application
+configures those through the standard `logging` module. Without any configuration Python writes
+warnings and errors to standard error.
+
+Invariants: no record's key, value or headers reaches a logger; nothing is logged per record; a line
+is printable and bounded, whatever names a broker has sent. The clock is the caller's.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, Literal
+
+from aioproducer._util.printable import printable
+
+Layer = Literal["net", "core", "runtime", "producer", "loader", "spark", "starlette", "testing"]
+"""The layers that have a logger, `aioproducer.<layer>` each."""
+
+FIRST_INTERVAL_S: Final = 1.0
+LONGEST_INTERVAL_S: Final = 60.0
+_MAX_CAUSES: Final = 256
+_LONGEST_LINE: Final = 4000
+_LEFT_OUT: Final = "%d line(s) like this were not logged, the last one %.0f s ago{}: "
+
+
+def get(layer: Layer) -> logging.Logger:
+    """Return the logger of one layer."""
+    logger = logging.getLogger(f"aioproducer.{layer}")
+    logger.addFilter(_make_printable)  # adding it again changes nothing
+    return logger
+
+
+def _make_printable(record: logging.LogRecord) -> bool:
+    """Escape what is not printable in a record's message, and shorten what is too long."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(map(_shortened, record.args))
+    text = record.getMessage()
+    shown = printable(text, _LONGEST_LINE)
+    if shown != text:
+        record.msg, record.args = shown, ()
+    return True
+
+
+def _shortened(argument: object) -> object:
+    return printable(argument) if isinstance(argument, str) else argument
+
+
+class _Repeated:
+    """A node and a cause about which there was a line.
+
+    Attributes:
+        began_at: when the trouble began that the last line is about.
+        written_at: when the last line was written.
+        interval_s: for how long after that others are left out.
+        seen_at: when the last one was written or left out.
+        recovered_at: when the trouble ended; None while it lasts.
+        is_told: whether there is a line about the trouble since it began.
+        left_out: how many lines were, since the last one.
+        line: the last one that was left out, with its arguments.
+    """
+
+    __slots__ = (
+        "began_at",
+        "interval_s",
+        "is_told",
+        "left_out",
+        "line",
+        "recovered_at",
+        "seen_at",
+        "written_at",
+    )
+
+    def __init__(self, now: float) -> None:
+        self.began_at = self.written_at = self.seen_at = now
+        self.interval_s = FIRST_INTERVAL_S
+        self.recovered_at: float | None = None
+        self.is_told = True
+        self.left_out = 0
+        self.line: tuple[str, tuple[object, ...]] = ("", ())
+
+    def is_over(self, now: float) -> bool:
+        """Return whether to log the next one: none was seen, or all was well, for long enough."""
+        if self.recovered_at is not None and now - self.recovered_at >= 2 * self.interval_s:
+            return True
+        return now - self.seen_at >= 2 * LONGEST_INTERVAL_S
+
+
+class RateLimitedLog:
+    """Warnings, or lines of another level, of which few with the same node and cause are written.
+
+    After a line the next one about the same node and cause follows a second later at the earliest,
+    then two seconds later, and so on up to a minute. It says how many were left out. The interval
+    is a second again when nothing was seen for two minutes, or when what failed has worked for
+    twice the interval.
+    """
+
+    __slots__ = ("_level", "_logger", "_recent")
+
+    def __init__(self, logger: logging.Logger, level: int = logging.WARNING) -> None:
+        self._logger = logger
+        self._level = level
+        # By node and cause; the one whose line is oldest is first.
+        self._recent: dict[tuple[int | str | None, str], _Repeated] = {}
+
+    def warning(
+        self, now: float, node: int | str | None, cause: str, msg: str, *args: object
+    ) -> bool:
+        """Write a warning unless one with the same node and cause came a short time ago.
+
+        Args:
+            now: Seconds of any monotonic clock, the same one for every call.
+            node: The broker concerned, None for none.
+            cause: What makes two warnings the same, such as the error's class name.
+            msg: The message in `logging`'s %-style.
+            args: Its arguments.
+
+        Returns:
+            Whether the line was written.
+        """
+        key = (node, cause)
+        entry = self._recent.pop(key, None)
+        if entry is None or entry.is_over(now):
+            if entry is not None:
+                self._tell_left_out(entry, now)
+            elif len(self._recent) >= _MAX_CAUSES:
+                self._tell_left_out(self._recent.pop(next(iter(self._recent))), now)
+            self._recent[key] = _Repeated(now)
+            self._logger.log(self._level, msg, *args)
+            return True
+        entry.seen_at = now
+        if entry.recovered_at is not None:
+            entry.recovered_at, entry.began_at, entry.is_told = None, now, False
+        if now - entry.written_at < entry.interval_s:
+            entry.left_out += 1
+            entry.line = (msg, args)
+            self._recent[key] = entry
+            return False
+        entry.interval_s = min(entry.interval_s * 2, LONGEST_INTERVAL_S)
+        entry.written_at = now
+        entry.is_told = True
+        self._recent[key] = entry
+        entry.line = (msg, args)
+        self._write(entry, entry.left_out)
+        return True
+
+    def recovered(self, now: float, node: int | str | None, what: str) -> None:
+        """Write for how long something failed, if there was a warning about this node.
+
+        Args:
+            now: As for `warning`.
+            node: As for `warning`; all its causes are over.
+            what: What works again, such as "node 1 (a:9092) is reachable again".
+        """
+        over = [
+            entry
+            for key, entry in self._recent.items()
+            if key[0] == node and entry.recovered_at is None
+        ]
+        for entry in over:
+            entry.recovered_at = now
+        # Trouble without a line has none about its end either; what was left out is written later.
+        if not any(entry.is_told for entry in over):
+            return
+        left_out = sum(entry.left_out for entry in over)
+        self._logger.log(
+            self._level,
+            "%s after %.1f s%s",
+            what,
+            now - min(entry.began_at for entry in over),
+            f" ({left_out} more warning(s) were not logged)" if left_out else "",
+        )
+        for entry in over:
+            entry.left_out = 0
+
+    def flush(self, now: float) -> None:
+        """Write how many lines were left out since the last one of their kind.
+
+        Args:
+            now: As for `warning`.
+        """
+        for entry in self._recent.values():
+            self._tell_left_out(entry, now)
+        self._recent.clear()
+
+    def _tell_left_out(self, entry: _Repeated, now: float) -> None:
+        """Write the last line that was left out, and when it was: it may not be true any more."""
+        if entry.left_out:
+            msg, args = entry.line
+            when = (entry.left_out, now - entry.seen_at)
+            over = "" if entry.recovered_at is None else ", and it has worked since"
+            entry.line = (_LEFT_OUT.format(over) + msg, (*when, *args))
+            self._write(entry, 0)
+
+    def _write(self, entry: _Repeated, left_out: int) -> None:
+        msg, args = entry.line
+        if left_out:
+            msg, args = msg + " (%d more like this were not logged)", (*args, left_out)
+        entry.left_out = 0
+        entry.line = ("", ())
+        self._logger.log(self._level, msg, *args)

@@ -1,0 +1,1 @@
+"""The producer: its calls, states and transactions. Start with `producer.Producer`."""

@@ -1,0 +1,124 @@
+"""Other clients' names of our options, and the conversion of their values.
+
+Owns: the aliases of librdkafka, confluent-kafka, kafka-python, aiokafka and earlier versions of
+Java's producer; those of the 0.8 producer come from `legacy_aliases`. Not here: limits of
+options, where values come from.
+
+Invariant: a name that is one of ours, with dots or underscores, is not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from aioproducer.config.legacy_aliases import WORDS
+from aioproducer.config.option import bool_of, int_of, plain
+from aioproducer.config.verdicts import Alias
+
+_INT_MAX: Final = 2**31 - 1
+_NUMBER: Final = "an int"
+_TRUTH: Final = "True or False"
+_GRANTS: Final = {
+    "client_credentials": "client_credentials",
+    "urn:ietf:params:oauth:grant-type:jwt-bearer": "jwt_bearer",
+}
+
+
+def _kib(value: Any) -> int:
+    return int_of(value) * 1024
+
+
+def _zero_means(other: int) -> Callable[[Any], int]:
+    """Convert 0, which has a special meaning in another client."""
+    return lambda value: int_of(value) or other
+
+
+def _host_check(value: Any) -> str:
+    return "https" if bool_of(value) else ""
+
+
+def _wait_for_room(value: Any) -> int:
+    """Java's `block.on.buffer.full`: wait without bound, or not at all."""
+    return -1 if bool_of(value) else 0
+
+
+def _ca_location(value: Any) -> object:
+    """librdkafka's `probe` finds the system's certificates, which are the default here."""
+    return None if value == "probe" else value
+
+
+def _grant(value: Any) -> str:
+    if value not in _GRANTS:
+        raise ValueError
+    return _GRANTS[value]
+
+
+def _extensions_line(value: Any) -> str:
+    """Turn librdkafka's `name=value,...` into the JAAS line that says so."""
+    options = []
+    for pair in str(plain(value)).split(","):
+        name, found, text = pair.strip().partition("=")
+        if not found or not name.isalpha():
+            raise ValueError
+        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+        options.append(f'extension_{name}="{escaped}"')
+    return f"OAuthBearerLoginModule required {' '.join(options)};"
+
+
+_OF_0_8: Final = {
+    name: Alias(word.option, word.convert, _NUMBER)
+    for name, word in WORDS.items()
+    # Some of its words are Java's, and ours, to this day.
+    if name.replace(".", "_") not in (word.option, "partitioner_class")
+}
+
+ALIASES: Final[dict[str, Alias]] = {
+    **_OF_0_8,
+    # librdkafka: its `metadata.max.age.ms` is the age at which its cache is no longer used.
+    "topic.metadata.refresh.interval.ms": _OF_0_8["topic.metadata.refresh.interval.ms"]._replace(
+        rank=1
+    ),
+    "queue.buffering.max.kbytes": Alias("buffer_memory", _kib, _NUMBER),
+    "message.max.bytes": Alias("max_request_size"),
+    "message.timeout.ms": Alias("delivery_timeout_ms", _zero_means(_INT_MAX), _NUMBER),
+    "max.in.flight": Alias("max_in_flight_requests_per_connection"),
+    # Besides it, librdkafka's `request.timeout.ms` is how long the broker may wait for replicas.
+    "socket.timeout.ms": Alias("request_timeout_ms", rank=-1),
+    "socket.send.buffer.bytes": Alias("send_buffer_bytes", _zero_means(-1), _NUMBER),
+    "socket.receive.buffer.bytes": Alias("receive_buffer_bytes", _zero_means(-1), _NUMBER),
+    "compression.level": Alias("compression_*_level", int_of, _NUMBER),
+    "sasl.mechanisms": Alias("sasl_mechanism"),
+    "ssl.ca.location": Alias("ssl_truststore_location", _ca_location),
+    "ssl.ca.pem": Alias("ssl_truststore_certificates"),
+    "ssl.certificate.location": Alias("ssl_keystore_location"),
+    "ssl.certificate.pem": Alias("ssl_keystore_certificate_chain"),
+    "ssl.key.pem": Alias("ssl_keystore_key"),
+    "sasl.oauthbearer.client.id": Alias("sasl_oauthbearer_client_credentials_client_id"),
+    "sasl.oauthbearer.client.secret": Alias("sasl_oauthbearer_client_credentials_client_secret"),
+    "sasl.oauthbearer.assertion.jwt.template.file": Alias(
+        "sasl_oauthbearer_assertion_template_file"
+    ),
+    "sasl.oauthbearer.grant.type": Alias(
+        "sasl_oauthbearer_jwt_retriever_class", _grant, f"one of {', '.join(_GRANTS)}"
+    ),
+    "sasl.oauthbearer.extensions": Alias(
+        "sasl_jaas_config", _extensions_line, "of the form name=value,..."
+    ),
+    # kafka-python and aiokafka.
+    "max_batch_size": Alias("batch_size"),
+    "sasl_plain_username": Alias("sasl_username"),
+    "sasl_plain_password": Alias("sasl_password"),
+    "socks5_proxy": Alias("proxy_url"),
+    "ssl_cafile": Alias("ssl_truststore_location"),
+    "ssl_certfile": Alias("ssl_keystore_location"),
+    "ssl_keyfile": Alias("ssl_key_location"),
+    "ssl_password": Alias("ssl_key_password"),
+    "ssl_ciphers": Alias("ssl_cipher_suites"),
+    "ssl_check_hostname": Alias("ssl_endpoint_identification_algorithm", _host_check, _TRUTH),
+    # Java's producer before 0.10 and 0.11.
+    "metadata.fetch.timeout.ms": Alias("max_block_ms"),
+    "timeout.ms": Alias("request_timeout_ms", rank=-1),
+    "block.on.buffer.full": Alias("enqueue_timeout_ms", _wait_for_room, _TRUTH),
+}
+"""By the name that the other client documents."""

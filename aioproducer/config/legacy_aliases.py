@@ -1,0 +1,109 @@
+"""Properties of the 0.8 producer (`kafka.producer.ProducerConfig`), with meanings and defaults.
+
+Owns: the table of its properties, and whether properties were written for it. Not here: limits
+of options, other producers' names (`aliases`).
+
+librdkafka took several of the names over. So properties count as 0.8's when one of them is a name
+of 0.8 alone, or when they name the cluster as `metadata.broker.list` and all of them are its names.
+
+Invariants
+- What such properties leave out has 0.8's default, not Kafka 4's: someone relied on it.
+- What 0.8 did without an option for it, one request at a time per broker, is done here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from aioproducer.config.option import int_of
+
+_INT_MAX: Final = 2**31 - 1
+_CODECS: Final = {"0": "none", "1": "gzip", "2": "snappy", "3": "lz4"}
+
+
+class Word(NamedTuple):
+    """One property of 0.8.
+
+    Attributes:
+        option: The option it sets.
+        default: 0.8's default as text; None where that is ours too.
+        convert: How its value (text or not) becomes the option's.
+        alone: Whether no other producer has the name.
+    """
+
+    option: str
+    default: str | None = None
+    convert: Callable[[Any], object] | None = None
+    alone: bool = False
+
+
+def _or_none(value: Any) -> int | None:
+    """Convert librdkafka's 0, which is no bound; 0.8 has none."""
+    return int_of(value) or None
+
+
+def _or_minus_one(value: Any) -> int:
+    return max(int_of(value), -1)
+
+
+def _codec(value: Any) -> object:
+    return _CODECS.get(str(value).strip(), value)
+
+
+WORDS: Final = {
+    "metadata.broker.list": Word("bootstrap_servers"),
+    "client.id": Word("client_id"),
+    "producer.type": Word("producer_type", "sync", alone=True),
+    "request.required.acks": Word("acks", "0"),
+    "request.timeout.ms": Word("request_timeout_ms", "10000"),
+    "message.send.max.retries": Word("retries", "3"),
+    "retry.backoff.ms": Word("retry_backoff_ms", "100"),
+    "topic.metadata.refresh.interval.ms": Word("metadata_max_age_ms", "600000", _or_minus_one),
+    "queue.buffering.max.ms": Word("linger_ms", "5000"),
+    "queue.buffering.max.messages": Word("buffer_max_records", "10000", _or_none),
+    "queue.enqueue.timeout.ms": Word("enqueue_timeout_ms", "-1", _or_minus_one, alone=True),
+    "batch.num.messages": Word("batch_max_records", "200"),
+    "compression.codec": Word("compression_type", "none", _codec),
+    "compressed.topics": Word("compressed_topics", alone=True),
+    "serializer.class": Word("value_serializer", alone=True),
+    "key.serializer.class": Word("key_serializer", alone=True),
+    "partitioner.class": Word("partitioner", "kafka.producer.DefaultPartitioner"),
+    "send.buffer.bytes": Word("send_buffer_bytes", "102400"),
+}
+
+_UNSPOKEN: Final = {"max.in.flight.requests.per.connection": "1"}
+
+
+def are_of_0_8(properties: Mapping[str, object]) -> bool:
+    """Return whether the properties were written for the 0.8 producer."""
+    if any(name in WORDS and WORDS[name].alone for name in properties):
+        return True
+    return "metadata.broker.list" in properties and all(name in WORDS for name in properties)
+
+
+def left_out(properties: Mapping[str, object], options: Mapping[str, object]) -> dict[str, object]:
+    """Return the properties that 0.8 would have added.
+
+    Args:
+        properties: What was written.
+        options: The options that these set, under whatever name.
+    """
+    added: dict[str, object] = {
+        name: word.default
+        for name, word in WORDS.items()
+        if word.default is not None and word.option not in options
+    }
+    if "key_serializer" not in options and "serializer.class" in properties:
+        added["key.serializer.class"] = properties["serializer.class"]
+    if "max_in_flight_requests_per_connection" not in options:
+        added |= _UNSPOKEN
+    return added
+
+
+def patience_ms(
+    *, retries: int, request_timeout_ms: int, retry_backoff_ms: int, linger_ms: int
+) -> int:
+    """Return the longest time 0.8 took to give up, which only the number of retries bounded."""
+    tries = retries + 1
+    return min(linger_ms + tries * (request_timeout_ms + retry_backoff_ms), _INT_MAX)

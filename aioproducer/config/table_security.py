@@ -1,0 +1,249 @@
+"""The security rows of the option table.
+
+Owns: Kafka 4.4's TLS and SASL options with their defaults and limits, and librdkafka's two for a
+user name and password and a key's file. Not here: how a connection is secured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from aioproducer.config.option import (
+    Constraint,
+    Kind,
+    at_least,
+    between,
+    one_of_ignoring_case,
+    option,
+)
+from aioproducer.config.rules_security import MECHANISMS
+from aioproducer.config.table import CoreOptions
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from aioproducer.types import OAuthToken, SaslCredentials
+
+_OIDC: Final = "KIP-768"
+_ASSERTION: Final = "KIP-1258"
+_PEM: Final = "KIP-651"
+_STORES: Final = one_of_ignoring_case("JKS", "PKCS12", "PEM")
+_TLS: Final = ("TLSv1.2", "TLSv1.3")
+_VERSIONS: Final = Constraint(
+    "some of TLSv1.2 and TLSv1.3", lambda names: bool(names) and set(names) <= set(_TLS)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, init=False, eq=False, repr=False)
+class SecurityOptions(CoreOptions):
+    """The options of a producer, security included."""
+
+    security_protocol: str = option(
+        "PLAINTEXT",
+        Kind.STRING,
+        "Whether connections use TLS, SASL, both or neither.",
+        one_of_ignoring_case("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    )
+
+    # -- SASL --------------------------------------------------------------------------------
+    sasl_mechanism: str = option(
+        "GSSAPI", Kind.STRING, "The SASL mechanism.", one_of_ignoring_case(*MECHANISMS)
+    )
+    sasl_username: str | None = option(
+        None, Kind.STRING, "The user name for PLAIN and SCRAM.", source="librdkafka"
+    )
+    sasl_password: str | None = option(
+        None, Kind.PASSWORD, "The password for PLAIN and SCRAM.", source="librdkafka"
+    )
+    sasl_jaas_config: str | None = option(
+        None, Kind.PASSWORD, "Java's JAAS line; its user name and password are taken from it."
+    )
+    sasl_credentials: (
+        Callable[
+            [], tuple[str, str] | SaslCredentials | Awaitable[tuple[str, str] | SaslCredentials]
+        ]
+        | None
+    ) = option(
+        None,
+        Kind.OBJECT,
+        "A function, async or not, that returns user name and password; asked at each login.",
+        source="KIP-86",
+        kafka_name="sasl.client.callback.handler.class",
+    )
+    sasl_oauthbearer_token: Callable[[], str | OAuthToken | Awaitable[str | OAuthToken]] | None = (
+        option(
+            None,
+            Kind.OBJECT,
+            "A function, async or not, that returns a token; called when a new one is due.",
+            source="KIP-86",
+            kafka_name="sasl.login.callback.handler.class",
+        )
+    )
+    sasl_kerberos_service_name: str | None = option(
+        None, Kind.STRING, "The brokers' Kerberos service name."
+    )
+    sasl_login_connect_timeout_ms: int | None = option(
+        None, Kind.INT, "How long connecting to the token endpoint may take, in ms.", source=_OIDC
+    )
+    sasl_login_read_timeout_ms: int | None = option(
+        None, Kind.INT, "How long the token endpoint may take to answer, in ms.", source=_OIDC
+    )
+    sasl_login_refresh_buffer_seconds: int = option(
+        300,
+        Kind.SHORT,
+        "How long before its end a credential is refreshed at the latest, in s.",
+        between(0, 3600),
+    )
+    sasl_login_refresh_min_period_seconds: int = option(
+        60, Kind.SHORT, "How long a credential is kept at least, in s.", between(0, 900)
+    )
+    sasl_login_refresh_window_factor: float = option(
+        0.8,
+        Kind.DOUBLE,
+        "After which part of its life a credential is refreshed.",
+        between(0.5, 1.0),
+    )
+    sasl_login_refresh_window_jitter: float = option(
+        0.05, Kind.DOUBLE, "The random part of the moment of a refresh.", between(0.0, 0.25)
+    )
+    sasl_login_retry_backoff_ms: int = option(
+        100,
+        Kind.LONG,
+        "The first wait before a login is tried again, in ms.",
+        at_least(0),
+        source=_OIDC,
+    )
+    sasl_login_retry_backoff_max_ms: int = option(
+        10_000,
+        Kind.LONG,
+        "The longest wait before a login is tried again, in ms.",
+        at_least(0),
+        source=_OIDC,
+    )
+    sasl_oauthbearer_token_endpoint_url: str | None = option(
+        None, Kind.STRING, "Where tokens are fetched.", source=_OIDC, is_url=True
+    )
+    sasl_oauthbearer_scope: str | None = option(
+        None, Kind.STRING, "The scope a token is asked for.", source=_OIDC
+    )
+    sasl_oauthbearer_client_credentials_client_id: str | None = option(
+        None, Kind.STRING, "The client id at the token endpoint.", source=_OIDC
+    )
+    sasl_oauthbearer_client_credentials_client_secret: str | None = option(
+        None, Kind.PASSWORD, "The client secret at the token endpoint.", source=_OIDC
+    )
+    sasl_oauthbearer_header_urlencode: bool = option(
+        False, Kind.BOOLEAN, "Whether id and secret are URL-encoded in the header.", source=_OIDC
+    )
+    sasl_oauthbearer_assertion_algorithm: str = option(
+        "RS256",
+        Kind.STRING,
+        "How assertions are signed.",
+        one_of_ignoring_case("RS256", "ES256"),
+        source=_ASSERTION,
+    )
+    sasl_oauthbearer_assertion_claim_aud: str | None = option(
+        None, Kind.STRING, "The assertion's audience.", source=_ASSERTION
+    )
+    sasl_oauthbearer_assertion_claim_exp_seconds: int = option(
+        300,
+        Kind.INT,
+        "How long an assertion is valid, in s.",
+        between(0, 86_400),
+        source=_ASSERTION,
+    )
+    sasl_oauthbearer_assertion_claim_iss: str | None = option(
+        None, Kind.STRING, "The assertion's issuer.", source=_ASSERTION
+    )
+    sasl_oauthbearer_assertion_claim_jti_include: bool = option(
+        False, Kind.BOOLEAN, "Whether an assertion carries an id.", source=_ASSERTION
+    )
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int = option(
+        60,
+        Kind.INT,
+        "From how long before its making an assertion is valid, in s.",
+        between(0, 3600),
+        source=_ASSERTION,
+    )
+    sasl_oauthbearer_assertion_claim_sub: str | None = option(
+        None, Kind.STRING, "The assertion's subject.", source=_ASSERTION
+    )
+    sasl_oauthbearer_assertion_file: str | None = option(
+        None, Kind.STRING, "A file that holds a ready assertion.", source=_ASSERTION
+    )
+    sasl_oauthbearer_assertion_private_key_file: str | None = option(
+        None, Kind.STRING, "The file of the key that signs assertions.", source=_ASSERTION
+    )
+    sasl_oauthbearer_assertion_private_key_passphrase: str | None = option(
+        None, Kind.PASSWORD, "The passphrase of that key.", source=_ASSERTION
+    )
+    sasl_oauthbearer_assertion_template_file: str | None = option(
+        None, Kind.STRING, "A file of static claims and headers.", source=_ASSERTION
+    )
+    sasl_oauthbearer_jwt_retriever_class: str | None = option(
+        None,
+        Kind.OBJECT,
+        "How tokens are had: client_credentials, jwt_bearer or file; by the URL when left out.",
+        source="KIP-1139",
+    )
+
+    # -- TLS ---------------------------------------------------------------------------------
+    ssl_truststore_certificates: str | None = option(
+        None, Kind.PASSWORD, "The trusted certificates in PEM.", source=_PEM
+    )
+    ssl_truststore_location: str | None = option(
+        None, Kind.STRING, "The file of the trusted certificates."
+    )
+    ssl_truststore_password: str | None = option(None, Kind.PASSWORD, "The password of that file.")
+    ssl_truststore_type: str = option(
+        "JKS", Kind.STRING, "The format of that file; found out when left out.", _STORES
+    )
+    ssl_keystore_certificate_chain: str | None = option(
+        None, Kind.PASSWORD, "The client's certificates in PEM.", source=_PEM
+    )
+    ssl_keystore_key: str | None = option(
+        None, Kind.PASSWORD, "The client's private key in PEM.", source=_PEM
+    )
+    ssl_keystore_location: str | None = option(
+        None, Kind.STRING, "The file of the client's key and certificates."
+    )
+    ssl_keystore_password: str | None = option(None, Kind.PASSWORD, "The password of that file.")
+    ssl_keystore_type: str = option(
+        "JKS", Kind.STRING, "The format of that file; found out when left out.", _STORES
+    )
+    ssl_key_location: str | None = option(
+        None,
+        Kind.STRING,
+        "The file of the client's private key where it is not with the certificates.",
+        source="librdkafka",
+    )
+    ssl_key_password: str | None = option(
+        None, Kind.PASSWORD, "The password of the client's private key."
+    )
+    ssl_endpoint_identification_algorithm: str = option(
+        "https",
+        Kind.STRING,
+        "How host names are verified; the empty string switches it off.",
+        one_of_ignoring_case("https", "", "none"),
+    )
+    ssl_enabled_protocols: Sequence[str] = option(
+        ("TLSv1.2", "TLSv1.3"), Kind.LIST, "The TLS versions allowed.", _VERSIONS
+    )
+    ssl_protocol: str = option(
+        "TLSv1.3",
+        Kind.STRING,
+        "The highest TLS version.",
+        one_of_ignoring_case("TLSv1.2", "TLSv1.3"),
+    )
+    ssl_cipher_suites: Sequence[str] = option(
+        (), Kind.LIST, "The cipher suites allowed, in Java's names or OpenSSL's."
+    )
+    ssl_context: SSLContext | None = option(
+        None,
+        Kind.OBJECT,
+        "A ready `ssl.SSLContext`, instead of all other options of TLS.",
+        source="KIP-519",
+        kafka_name="ssl.engine.factory.class",
+    )
