@@ -17,14 +17,10 @@ PENDING = (
     "aioproducer/compat/aiokafka",
     "aioproducer/contrib",
     "aioproducer/core",
-    "aioproducer/docs",
     "aioproducer/net",
     "aioproducer/runtime",
     "aioproducer/testing/sim",
-    "aioproducer/ARCHITECTURE.md",
     "aioproducer/spark/EXACTLY_ONCE.md",
-    "CONTRIBUTING.md",
-    "README.md",
 )
 # A changelog keeps the words of its time.
 SKIPPED = ("CHANGELOG.md", "aioproducer/CHANGELOG.md")
@@ -158,7 +154,7 @@ CHECKS = {
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    for path in sorted([*ROOT.glob("*.md"), *PACKAGE.rglob("*.*")]):
+    for path in sorted([*ROOT.glob("*.md"), *PACKAGE.rglob("*.*"), *ROOT.glob("examples/**/*.py")]):
         name = path.relative_to(ROOT).as_posix()
         pending = any(name == each or name.startswith(f"{each}/") for each in PENDING)
         if path.suffix in CHECKS and not pending and name not in SKIPPED:
