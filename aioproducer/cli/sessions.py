@@ -92,14 +92,16 @@ def link_opener(config: ProducerConfig) -> OpenLink:
     settings, dialer = made.net_settings(config), made.make_dialer(config)
 
     async def open_link(address: Address) -> Link:
-        _, streams = await open_stream(
+        opened: list[Streams] = []
+        await open_stream(
             dialer,
             Node(_NOBODY, *address),
             canonical=settings.dns_canonical,
             timeout_s=settings.connection_setup_timeout_s,
             loop_time=asyncio.get_running_loop().time,
+            opened=opened,
         )
-        session = session_on(streams, settings, address[0], settings.request_timeout_s)
+        session = session_on(opened[-1], settings, address[0], settings.request_timeout_s)
         try:
             await shake_hands(session)
         except BaseException:

@@ -6,8 +6,9 @@ when a partition's turn comes (`readiness.py`), sockets, asyncio, what a respons
 Invariants
 - A retried batch goes back in front of every younger batch of its partition (`ordinal`).
 - A batch gives its memory back once it has its outcome and no transport holds it.
-- A batch is found among the incomplete ones until its listeners have been called, whatever raises
-  in between: `take_all` and the delivery timeout end what an exception has left.
+- A batch is found among the incomplete ones until its listeners have been called, and among the
+  held ones until its memory is back, whatever raises in between: `take_all`, the delivery timeout
+  and `end_all` end what an exception has left.
 - The cost of `drain` grows with the partitions that are ready or linger, never with those known.
 """
 
@@ -65,7 +66,7 @@ class RecordAccumulator:
     Attributes:
         sequencer: whoever asks for its numbers finds it here.
         readiness: whose turn it is; the sender asks there.
-        held: how many batches are in a transport's hands, or on their way there.
+        held: the batches in a transport's hands, or on their way there.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class RecordAccumulator:
             self._incomplete,
         )
         self._flushes = 0
-        self.held: int = 0
+        self.held: set[ProducerBatch] = set()
         self._ordinal = 0
 
     # -- appending -------------------------------------------------------------------------------
@@ -396,15 +397,16 @@ class RecordAccumulator:
 
     def hold(self, batch: ProducerBatch) -> None:
         """A transport may read the batch's memory from now on."""
+        self.held.add(batch)
         batch.holds += 1
-        self.held += 1
 
     def release(self, batch: ProducerBatch) -> None:
         """The transport is done with the batch's memory."""
         batch.holds -= 1
-        self.held -= 1
-        if batch.done and not batch.holds:
-            self._deallocate(batch)
+        if not batch.holds:
+            if batch.done:
+                self._deallocate(batch)
+            self.held.discard(batch)
 
     def complete(self, batch: ProducerBatch, outcome: BatchOutcome) -> bool:
         """End a batch; False when it had ended before."""
@@ -419,9 +421,9 @@ class RecordAccumulator:
         """`complete`, `release` and `unmute` in one, for a batch without an outcome."""
         batch.complete(outcome)
         batch.holds -= 1
-        self.held -= 1
         if not batch.holds:
             self._deallocate(batch)
+            self.held.discard(batch)
         self._incomplete.discard(batch)
         self.unmute(batch.topic_partition)
 
@@ -462,12 +464,13 @@ class RecordAccumulator:
             others: batches that may be missing from the incomplete ones.
             outcome_of: of a batch that has none.
         """
-        for batch in [*others, *self.incomplete()]:
+        for batch in [*others, *self.held, *self.incomplete()]:
             if not batch.done:
                 batch.possibly_persisted |= batch.on_wire or batch.holds > 0
             batch.complete(outcome_of(batch))
             self._incomplete.discard(batch)
             batch.abandon()
+        self.held.clear()
         self.pool.write_off()
 
     # -- flush and close -------------------------------------------------------------------------

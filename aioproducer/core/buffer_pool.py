@@ -74,6 +74,8 @@ class BufferPool:
         self._queue: deque[MemoryRequest] = deque()
         self._closed: KafkaError | None = None
         self._is_written_off = False
+        self.out_of_memory: MemoryError | None = None
+        """What the last buffer that could not be made has raised."""
 
     @property
     def available(self) -> int:
@@ -253,4 +255,8 @@ class BufferPool:
         return self._free.pop()
 
     def _new_buffer(self, size: int) -> bytearray:
-        return bytearray(max(size - self._overhead, 0))
+        try:
+            return bytearray(max(size - self._overhead, 0))
+        except MemoryError as error:
+            self.out_of_memory = error
+            raise

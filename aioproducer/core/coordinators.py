@@ -126,6 +126,10 @@ class CoordinatorDialogue:
         """Loop time at which to ask again, unless an event comes first."""
         return self._retry_at if self._in_flight is None and self._retry_at > now else inf
 
+    def on_sending(self, request: TransactionalRequest) -> None:
+        """The request is about to be sent: `on_sent` or `on_unreachable` follows."""
+        self._manager.on_sending(request.rpc)
+
     def on_sent(self, request: TransactionalRequest, version: int) -> None:
         """The request is on its way."""
         self._in_flight = request
@@ -136,6 +140,8 @@ class CoordinatorDialogue:
         if self._in_flight is not None:
             self._in_flight = None
             self._manager.on_unanswered(request.rpc)
+        else:
+            self._manager.on_answered(request.rpc)
         if isinstance(error, _HOPELESS):
             self._manager.fail(error.with_context(advice=request.advice))
             return
@@ -145,7 +151,6 @@ class CoordinatorDialogue:
     def on_response(self, request: TransactionalRequest, response: Message, now: float) -> None:
         """Reads an answer; one that fits no state is fatal."""
         self._in_flight = None
-        self._manager.on_answered(request.rpc)
         try:
             _READERS[request.rpc](self, request, response, now)
         except IllegalStateError as error:
@@ -260,6 +265,7 @@ class CoordinatorDialogue:
         )
         if may_have_worked(answer.code):
             manager.on_doubt(request.rpc)
+        manager.on_answered(request.rpc)
         if is_end and answer.code == INVALID_TXN_STATE and manager.may_abort_nothing:
             manager.on_ended(None)
         elif reaction is Reaction.RETRY:

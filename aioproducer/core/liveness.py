@@ -86,7 +86,7 @@ def unattended(
             case Obstacle.PRODUCER_ID:
                 attended = producer_id.in_flight or producer_id.due_at(now, nodes) < inf
             case Obstacle.EARLIER_BATCH:
-                attended = accumulator.held > 0
+                attended = bool(accumulator.held)
             case Obstacle.CONNECTION:
                 queue = accumulator.queue(*batch.topic_partition)
                 node_id = None if queue is None else queue.node_id

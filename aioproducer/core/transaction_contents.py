@@ -102,15 +102,15 @@ class TransactionContents:
         for partition in partitions:
             operation.left.pop(partition, None)
         if not operation.left:
-            del self._offsets[0]
             operation.finish()
+            del self._offsets[0]
 
     def drop(self, error: KafkaError) -> None:
         """What was still to be added is pointless now."""
         self._to_add.clear()
-        dropped, self._offsets = self._offsets, []
-        for operation in dropped:
-            operation.finish(error)
+        while self._offsets:
+            self._offsets[0].finish(error)
+            del self._offsets[0]
 
     def clear(self) -> None:
         """The transaction has ended."""

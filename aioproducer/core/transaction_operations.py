@@ -73,13 +73,12 @@ class Operation:
             self._listeners.append(listener)
 
     def finish(self, error: KafkaError | None = None) -> None:
-        """Sets the outcome; the second one is ignored."""
-        if self.done:
-            return
-        self.done, self.error = True, error
-        listeners, self._listeners = self._listeners, []
-        for listener in listeners:
-            listener()
+        """Sets the outcome; the second call only does what an exception has left undone."""
+        if not self.done:
+            self.done, self.error = True, error
+        while self._listeners:
+            self._listeners[0]()
+            del self._listeners[0]
 
 
 class OffsetsOperation(Operation):
@@ -137,12 +136,13 @@ class Operations:
     def settle(self, *kinds: OperationKind, error: KafkaError | None = None) -> None:
         """Ends those of these calls that go on."""
         for kind in kinds:
-            operation = self._going_on.pop(kind, None)
+            operation = self._going_on.get(kind)
             if operation is not None:
                 if error is not None:
                     # The producer's state says what may be called next.
                     self.on_told(operation)
                 operation.finish(error)
+                del self._going_on[kind]  # last: after an exception the next call ends it
 
     @property
     def commit(self) -> Operation | None:

@@ -362,14 +362,14 @@ class TransactionManager:
 
     def fail(self, error: KafkaError) -> None:
         """Nothing can be done any more; every call learns why."""
-        if self.state is _S.FATAL_ERROR:
-            return
-        if not isinstance(error, _FATAL_ALREADY):
-            error = FatalTransactionError("the producer cannot go on").because_of(error)
-        self._commit_at_the_end = self._end_of_commit(error)
-        if self.is_prepared:
-            self.over = self.number
-        self.state, self.error = _S.FATAL_ERROR, error
+        if self.state is not _S.FATAL_ERROR:
+            if not isinstance(error, _FATAL_ALREADY):
+                error = FatalTransactionError("the producer cannot go on").because_of(error)
+            self._commit_at_the_end = self._end_of_commit(error)
+            if self.is_prepared:
+                self.over = self.number
+            self.state, self.error = _S.FATAL_ERROR, error
+        # Also when called again: an exception may have cut off the rest of the first call.
         self.contents.drop(error)
         self._operations.settle(*OperationKind, error=error)
         self.on_work()
@@ -401,6 +401,11 @@ class TransactionManager:
         commit = self.state is _S.COMMITTING
         return requests.end(name, identity, commit=commit, v2=self.uses_v2)
 
+    def on_sending(self, rpc: Rpc) -> None:
+        """A request is about to be sent: from now on it may have its effect."""
+        if rpc is Rpc.END:
+            self.contents.end_is_out = True
+
     def on_sent(self, rpc: Rpc, version: int) -> None:
         """A request is on its way."""
         if rpc is Rpc.INIT_PRODUCER_ID:
@@ -411,7 +416,7 @@ class TransactionManager:
             self.contents.may_have_ended = self.contents.end_is_out = True
 
     def on_answered(self, rpc: Rpc) -> None:
-        """A request that was sent has got an answer, which will be read now."""
+        """A request has been refused, or was not sent; after a success the transaction is over."""
         if rpc is Rpc.END:
             self.contents.end_is_out = False
 

@@ -402,9 +402,10 @@ class NetworkClient:
         else fails at once.
         """
         self._closed = True
-        links = [*self._brokers.values(), *self._bootstrap.values(), *self._retired]
-        self._brokers, self._bootstrap, self._retired = {}, {}, set()
+        links = [*self._links(), *self._retired]
         await asyncio.gather(*(link.close(timeout_s) for link in links))
+        # Last: the next call closes what an exception has left.
+        self._brokers, self._bootstrap, self._retired = {}, {}, set()
         self._around.warnings.flush(self._around.loop_time())
 
     def drop(self) -> None:

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from aioproducer._util import log
@@ -55,6 +55,7 @@ WRITE_HIGH_WATER = 512 * 1024
 """Bytes waiting in the transport above which no further request is taken."""
 
 _FLUSH_RETRY_S = 0.001
+_LOOK_AGAIN_S = 1.0
 _FIRST_CORRELATION_ID = 1
 _MAX_CORRELATION_ID = 2**31 - 1
 _logger = log.get("net")
@@ -101,10 +102,11 @@ class Connection:
         self._tap = FrameTap.on(self._transport, self._take, self._loop)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
+        self._is_failed = False
         self._flush_task: asyncio.Task[None] | None = None
         self._reader_task = self._loop.create_task(self._read(), name=f"aioproducer-read-{node_id}")
         if max_idle_s is not None:
-            self._wake_at(self._last_used + max_idle_s)
+            self._wake_at(self._last_used + max_idle_s, self._last_used)
 
     @property
     def in_flight(self) -> int:
@@ -199,7 +201,7 @@ class Connection:
                     request.finish_soon(self._loop, None)
                     return
                 self._watch_flush()
-            self._wake_at(request.deadline)
+            self._wake_at(request.deadline, now)
         except Exception as error:
             if request not in (*self._awaiting, *self._unflushed):
                 raise
@@ -232,17 +234,21 @@ class Connection:
             request.deadline += seconds
 
     def abort(self, error: KafkaError) -> None:
-        """Ends the connection at once; requests in flight fail with copies of the error."""
-        if self.error is not None:
+        """Ends the connection at once; requests in flight fail with copies of the error.
+
+        When called again it does what an exception such as KeyboardInterrupt has left.
+        """
+        if self._is_failed:
             return
-        self.error = error
+        if self.error is None:
+            self.error = error
         try:
             self._end_input_and_output()
-        except BaseException:  # such as KeyboardInterrupt
+        except BaseException:
             self._end_input_and_output()
             raise
         finally:
-            self._fail_requests(error)
+            self._fail_requests(self.error)
 
     def _end_input_and_output(self) -> None:
         """Ends transport, timer and tasks; may be called again."""
@@ -257,20 +263,21 @@ class Connection:
 
     def _fail_requests(self, error: KafkaError) -> None:
         requests: list[InFlightRequest] = []
-        left: Iterator[InFlightRequest] | None = None
         try:
             requests = self._unanswered()
-            left = iter(requests)
-            for request in left:
-                request.finish_soon(self._loop, error.with_context())
+            self._finish_soon(requests, error)
         except BaseException:  # such as KeyboardInterrupt
-            for request in iter(self._unanswered()) if left is None else left:
-                request.finish_soon(self._loop, error.with_context())
+            self._finish_soon(self._unanswered(), error)
             raise
         finally:
             self._awaiting.clear()
             self._unflushed.clear()
+            self._is_failed = True
             self._observer.connection_failed(self, error, len(requests))
+
+    def _finish_soon(self, requests: Iterable[InFlightRequest], error: KafkaError) -> None:
+        for request in requests:
+            request.finish_soon(self._loop, error.with_context())
 
     def _unanswered(self) -> list[InFlightRequest]:
         """The requests without an end, one whose answer was being handled included."""
@@ -315,8 +322,15 @@ class Connection:
         """Waits until tasks and socket of an aborted connection are gone."""
         tasks = {task for task in (self._reader_task, self._flush_task) if task is not None}
         await asyncio.wait(tasks)
-        with suppress(OSError):
+        try:
             await self._writer.wait_closed()
+        except OSError:
+            pass
+        except asyncio.CancelledError:
+            # What is awaited stays cancelled if an earlier call was.
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -454,18 +468,26 @@ class Connection:
 
     # -- time -------------------------------------------------------------------------------------
 
-    def _wake_at(self, when: float) -> None:
+    def _wake_at(self, when: float, now: float) -> None:
         """Makes sure that the timer fires at `when` or before."""
         if self._timer is not None:
-            if self._timer_at <= when:
+            if now < self._timer_at <= when:  # not one that an exception has made fire for nothing
                 return
             self._timer.cancel()
         self._timer, self._timer_at = self._loop.call_at(when, self._on_timer), when
 
     def _on_timer(self) -> None:
-        """Looks what is due; deadlines that were met or moved meanwhile cost one idle wake-up."""
-        self._timer = None
-        now = self._loop_time()
+        try:
+            self._timer = None
+            self._end_what_is_due(self._loop_time())
+        except BaseException:  # such as KeyboardInterrupt
+            if not self._is_failed:
+                now = self._loop_time()
+                self._wake_at(now + _LOOK_AGAIN_S, now)
+            raise
+
+    def _end_what_is_due(self, now: float) -> None:
+        """Deadlines that were met or moved meanwhile cost one idle wake-up."""
         requests = [*self._awaiting, *self._unflushed]
         if requests:
             oldest = min(requests, key=lambda request: request.deadline)
@@ -474,13 +496,13 @@ class Connection:
             else:
                 # Not past the idle time: the answers may all be in long before the deadline.
                 idle = oldest.deadline if self._max_idle_s is None else now + self._max_idle_s
-                self._wake_at(min(oldest.deadline, idle))
+                self._wake_at(min(oldest.deadline, idle), now)
         elif self._max_idle_s is not None:
             idle_until = self._last_used + self._max_idle_s
             if idle_until <= now:
                 self.abort(IdleConnectionError("closed after being idle", node_id=self.node_id))
             else:
-                self._wake_at(idle_until)
+                self._wake_at(idle_until, now)
 
     # -- errors -----------------------------------------------------------------------------------
 

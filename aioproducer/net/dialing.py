@@ -42,9 +42,10 @@ async def open_stream(
     canonical: bool,
     timeout_s: float,
     loop_time: Callable[[], float],
+    opened: list[Streams],
     doubtful: Address | None = None,
-) -> tuple[Address, Streams]:
-    """The first address of the broker that accepts, and an open stream to it.
+) -> Address:
+    """The first address of the broker that accepts; an open stream to it is the last of `opened`.
 
     Of the addresses, tried in the resolver's order, those behind `doubtful` come first and it comes
     last: it accepted the last time and was of no use.
@@ -75,13 +76,13 @@ async def open_stream(
         share = (deadline - now) / (len(addresses) - position)
         name = address.canonical_name or node.host
         try:
-            streams = await _until(
-                now + share, dialer.connect(address, server_hostname=name, limit=READ_LIMIT)
-            )
+            async with asyncio.timeout_at(now + share):
+                # In one line: a stream is the caller's before an exception can come.
+                opened.append(await dialer.connect(address, server_hostname=name, limit=READ_LIMIT))
         except OSError as error:
             failures.append((str(address), error))
         else:
-            return address, streams
+            return address
     elapsed_ms = round((loop_time() - started) * 1000)
     raise _failure(node, failures, elapsed_ms, resolved=bool(addresses))
 

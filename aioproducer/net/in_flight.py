@@ -15,7 +15,8 @@ from aioproducer.errors import KafkaError, NodeDisconnectedError, ProducerFailed
 from aioproducer.wire.schema import Message
 
 OnEnd = Callable[[Message | None, KafkaError | None], None]
-"""Is told the answer, or why there is none; None twice where none was to come. Must not raise."""
+"""Is told the answer, or why there is none; None twice where none was to come. Must not raise: it
+is called again then, as if there were no answer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,16 +48,19 @@ class InFlightRequest:
 
     def finish(self, answer: Message) -> None:
         """Tells the answer."""
-        self.is_ended = True
         if self.on_end is not None:
             self.on_end(answer, None)
         elif self.future is not None and not self.future.done():
             self.future.set_result(answer)
+        self.is_ended = True  # last: one that an exception cuts off ends with its connection
 
     def finish_soon(self, loop: asyncio.AbstractEventLoop, error: KafkaError | None) -> None:
-        """Ends it for whoever is in the middle of something that `on_end` may look at."""
+        """Ends it, once, for whoever is in the middle of something that `on_end` may look at."""
+        if self.is_ended:
+            return
         if self.on_end is not None:
-            loop.call_soon(self.on_end, None, error)
+            # In one line: an exception between the two would end it twice.
+            self.is_ended = bool(loop.call_soon(self.on_end, None, error))
         elif self.future is not None and not self.future.done():
             if error is None:
                 self.future.set_result(None)

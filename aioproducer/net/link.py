@@ -69,6 +69,7 @@ LONGEST_THROTTLE_S = 300.0
 """No throttle time is obeyed beyond this: int32 milliseconds could park us for weeks."""
 
 _INFINITY = float("inf")
+_NOT_DIALING = frozenset({NodeState.READY, NodeState.DISCONNECTED})
 _FAREWELL_S = 1.0
 
 _EARLIEST_RENEWAL, _RENEWAL_SPREAD = 0.85, 0.10
@@ -95,6 +96,7 @@ class BrokerLink:
         )
         self._state = NodeState.DISCONNECTED
         self._connection: Connection | None = None  # the last one; usable only while READY
+        self._opened: list[Streams] = []  # by the last dial
         self._session: Session | None = None  # that connection's
         self._age = Age.SUSPECTED if settings.expects_old_brokers else Age.UNKNOWN
         self._renew_at = _INFINITY
@@ -163,6 +165,7 @@ class BrokerLink:
         if (
             self._state is NodeState.READY
             and connection is not None
+            and connection.error is None
             and not self._retiring
             and self.throttled_until <= now < self._renew_at
             and connection.takes_more(self._around.settings.max_in_flight + reserve)
@@ -172,19 +175,25 @@ class BrokerLink:
 
     def can_connect(self, now: float) -> bool:
         """Whether a dial, or the renewal of the session, may start now."""
-        if self._state is NodeState.READY:
+        if self._is_connected:
             return now >= self._renew_at
-        return self._state is NodeState.DISCONNECTED and now >= self._retry_at
+        return self._state in _NOT_DIALING and now >= self._retry_at
 
     def ready_at(self, now: float) -> float:
         """When to look again; inf while only an event can change anything."""
-        if self._state is NodeState.READY:
+        if self._is_connected:
             if now < self.throttled_until:
                 return self.throttled_until
             return now if self.is_ready(now) else _INFINITY
-        if self._state is NodeState.DISCONNECTED:
+        if self._state in _NOT_DIALING:
             return max(now, self._retry_at)
         return _INFINITY
+
+    @property
+    def _is_connected(self) -> bool:
+        """Whether the connection is usable: an exception may have cut off the news of its end."""
+        connection = self._connection
+        return self._state is NodeState.READY and connection is not None and connection.is_open
 
     def dial_is_promising(self, now: float) -> bool:
         """Whether a connection is under way and not suspiciously slow."""
@@ -201,7 +210,7 @@ class BrokerLink:
         if not self.can_connect(now):
             return
         self.hung_up = False
-        connected = self._state is NodeState.READY
+        connected = self._is_connected
         self._state = NodeState.HANDSHAKING if connected else NodeState.CONNECTING
         self.last_attempt_at = now
         loop = asyncio.get_running_loop()
@@ -352,14 +361,13 @@ class BrokerLink:
             raise
 
     async def _establish(self) -> None:
-        streams = await self._open_stream()
+        self._opened.clear()
         try:
-            await self._establish_on(*streams)
+            await self._open_stream()
+            await self._establish_on(*self._opened[-1])
         except BaseException:
             # It may come before anything else owns the stream, or when all steps are done.
-            if self._connection is not None:
-                self._connection.abort(self._farewell("the dial failed"))
-            streams[1].transport.abort()
+            self._end_connection(self._farewell("the dial failed"))
             raise
 
     async def _establish_on(
@@ -478,19 +486,19 @@ class BrokerLink:
             allowed = min(allowed, PATIENCE_S)
         return self._around.loop_time() + allowed
 
-    async def _open_stream(self) -> Streams:
+    async def _open_stream(self) -> None:
         around, settings = self._around, self._around.settings
         allowed = self._setup_timeout.delay(self._setup_failures, around.rng)
-        self._doubtful_address, streams = await open_stream(
+        self._doubtful_address = await open_stream(
             around.dialer,
             self.node,
             # Only the bootstrap servers' names are made canonical, as in Java's ClientUtils.
             canonical=settings.dns_canonical and self.node.id < 0,
             timeout_s=allowed,
             loop_time=around.loop_time,
+            opened=self._opened,
             doubtful=self._doubtful_address,
         )
-        return streams
 
     def _setup_succeeded(self, session: Session) -> None:
         self._end_dial()
@@ -556,8 +564,14 @@ class BrokerLink:
         if self._dial_task is not None:
             self._dial_task.cancel()
             self._end_dial()
+        self._end_connection(error)
+
+    def _end_connection(self, error: KafkaError) -> None:
+        """Ends what the last dial has opened; may be called again."""
         if self._connection is not None:
             self._connection.abort(error)
+        for _, writer in self._opened:
+            writer.transport.abort()
 
     def _farewell(self, reason: str) -> NodeDisconnectedError:
         return NodeDisconnectedError(reason, node_id=self.node.id)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from math import inf
 
 _BURST_S = 0.0001
@@ -36,6 +36,7 @@ class Alarm:
         self._loop = loop
         self._future: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._on_timer = self._timer_calls()
         self._timer_at = inf
         self._rung = False
 
@@ -80,16 +81,22 @@ class Alarm:
         """Nobody sleeps any more."""
         if self._timer is not None:
             self._timer.cancel()
+            self._on_timer.close()
             self._timer, self._timer_at = None, inf
 
     def _wake_at(self, until: float) -> None:
         self.until = until
         if until < self._timer_at:
             self.close()
-            self._timer, self._timer_at = self._loop.call_at(until, self._on_timer), until
+            self._on_timer = self._timer_calls()
+            next(self._on_timer)
+            at = self._loop.call_at(until, next, self._on_timer, None)
+            self._timer, self._timer_at = at, until
 
-    def _on_timer(self) -> None:
+    def _timer_calls(self) -> Generator[None, None, None]:
+        """What the timer calls, as a generator: no line of it comes before the `try`."""
         try:
+            yield
             self._timer, self._timer_at = None, inf
             if self._future is None:
                 return  # in its turn, it will say how long it sleeps
@@ -97,6 +104,8 @@ class Alarm:
                 self.ring()
             else:
                 self._wake_at(self.until)
+        except GeneratorExit:
+            raise  # the timer was cancelled
         except BaseException:
             self._timer, self._timer_at = None, inf
             self.ring()  # a signal handler's exception: one turn too many, not none

@@ -374,10 +374,9 @@ class BulkRun:
     def on_batch_done(self, batch: ProducerBatch) -> None:
         """A batch has its outcome."""
         tracked = self._outstanding.pop(batch, None)
-        if tracked is None:
-            return  # called again after an exception
-        self._stalls = False
-        self._fold(batch, tracked.share)
+        if tracked is not None:  # else it is called again after an exception
+            self._stalls = False
+            self._fold(batch, tracked.share)
         waiter = self._caught_up
         if waiter is not None and not waiter.done() and not self._is_ahead:
             waiter.set_result(None)

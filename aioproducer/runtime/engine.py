@@ -621,9 +621,8 @@ class ProducerEngine:
             # Without acknowledgements nothing else tells that the last bytes have left.
             in_peace = self.config.acks_value == 0 and not self._hurry
             await self.client.close(_FAREWELL_S if in_peace else 0)
-            cause = self.sender_task.interrupt or self.failure
-            if cause is not None and _is_interrupt(cause):
-                self.sender_task.end_all(cause)  # what an exception left in an answer since
+            await asyncio.sleep(0)  # the ends of the last requests are handled by now
+            self._end_what_is_left()
             self._encoder.close()
             self.interception.close()
             if self._reporting is not None:
@@ -631,6 +630,16 @@ class ProducerEngine:
             await self._user_objects.close()
             await asyncio.sleep(0)  # what the end of the sender made fail is reported by now
             self._flush_logs()
+
+    def _end_what_is_left(self) -> None:
+        """Ends what an exception has left in the middle of something: no transport is open."""
+        cause = self.sender_task.interrupt or self.failure
+        if cause is None or not _is_interrupt(cause):
+            if self.accumulator.quiet and self.pool.available == self.pool.total:
+                return
+            cause = ProducerFailedError("an exception came in the middle of something")
+            _log.error("batches or memory were left when the producer was closed: %s", cause)
+        self.sender_task.end_all(cause)
 
     def _flush_logs(self) -> None:
         """Writes what the logs left out so far."""

@@ -143,6 +143,7 @@ class MetadataTask:
         self._task: asyncio.Task[None] | None = None
         self._closing = False
         self._sleeper: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._sleeping_until = inf
         self._woken = False
         self._no_node_ready = False
@@ -184,6 +185,7 @@ class MetadataTask:
         self._rouse()
         if self._task is not None:
             await asyncio.wait([self._task])
+        self._end_timer()
         self._metadata.on_event = None
 
     def wake(self) -> None:
@@ -537,14 +539,17 @@ class MetadataTask:
             return
         self._sleeping_until = when
         sleeper = self._sleeper = self._loop.create_future()
-        timer = None if when == inf else self._loop.call_at(when, self._rouse)
+        self._timer = None if when == inf else self._loop.call_at(when, self._rouse)
         try:
             await sleeper
         finally:
             self._sleeper = None
             self._woken = False
-            if timer is not None:
-                timer.cancel()
+            self._end_timer()
+
+    def _end_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 def _place(node: Node) -> str:

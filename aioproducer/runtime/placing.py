@@ -134,7 +134,7 @@ class Placing:
         except KafkaError:
             raise
         except BaseException as interrupt:
-            if buffer is not None or not isinstance(interrupt, MemoryError):
+            if interrupt is not self._pool.out_of_memory:
                 self._sender_task.on_interrupt(interrupt)  # nothing tells whose buffer it is
             raise
 

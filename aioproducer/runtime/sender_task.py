@@ -126,7 +126,7 @@ class SenderTask:
         self._stopping = False
         self._broken: ProducerFailedError | None = None
         self._interrupted: list[ProducerBatch] = []
-        self._preparing: dict[asyncio.Task[None], None] = {}
+        self._preparing: dict[asyncio.Task[None], tuple[int, list[ProducerBatch]]] = {}
         self._task: asyncio.Task[None] | None = None
         self.direct: DirectSends | None = None
         if (
@@ -171,7 +171,7 @@ class SenderTask:
         if not self._may_leave():
             return False
         sender = self._sender
-        held = sender.accumulator.held
+        held = len(sender.accumulator.held)
         try:
             now = self._loop.time()
             self._act(now)
@@ -183,7 +183,7 @@ class SenderTask:
                 raise
             return False
         self._turn_at(now if sender.fatal_error is not None else deadline, now)
-        return sender.accumulator.held > held
+        return len(sender.accumulator.held) > held
 
     def fail(self, batch: ProducerBatch, error: KafkaError) -> None:
         """Fails one batch that is on no queue and that no transport has."""
@@ -252,6 +252,8 @@ class SenderTask:
         for task in [*self._preparing, *([self._task] if self._task else [])]:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+        self._take_prepared()
+        self._alarm.close()
 
     async def _run(self) -> None:
         while not self._stopping:
@@ -280,6 +282,7 @@ class SenderTask:
         self._alarm.begin_turn()
         if self._broken is not None:
             raise self._broken
+        self._take_prepared()
         now = self._loop.time()
         self._act(now)
         if self._sender.fatal_error is not None:
@@ -364,15 +367,13 @@ class SenderTask:
             self._encoder.encode(batches, magic), name="aioproducer-encode"
         )
         # Until then the node counts as busy: its requests leave in the order they were drained.
-        self._preparing[task] = None
-        task.add_done_callback(lambda done: self._on_prepared(node_id, batches, done))
+        self._preparing[task] = node_id, batches
+        task.add_done_callback(lambda done: self.wake())
 
-    def _on_prepared(
-        self, node_id: int, batches: list[ProducerBatch], task: asyncio.Task[None]
-    ) -> None:
-        """Runs however the preparation ended, also when it was cancelled before it began."""
-        try:
-            self._preparing.pop(task, None)
+    def _take_prepared(self) -> None:
+        """Goes on with what is encoded, however that ended."""
+        for task in [task for task in self._preparing if task.done()]:
+            node_id, batches = self._preparing.pop(task)
             if task.cancelled():
                 error: BaseException | None = ProducerFailedError("the preparation was cancelled")
             else:
@@ -382,10 +383,6 @@ class SenderTask:
                 self._prepare(node_id, batches, self._now())
             else:
                 self._not_dispatched(node_id, batches, error)
-        except BaseException as interrupt:
-            self.on_interrupt(interrupt, batches)
-            raise
-        self.wake()
 
     def _dispatch(
         self, node_id: int, batches: list[ProducerBatch], version: int, now: float
@@ -427,6 +424,8 @@ class SenderTask:
         answer: Message | None,
         failure: KafkaError | None,
     ) -> None:
+        if self._broken is not None:
+            return  # what is half done is ended by `end_all`
         try:
             self._on_end_of_request(node_id, batches, answer, failure)
         except BaseException as error:

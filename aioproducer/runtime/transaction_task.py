@@ -7,6 +7,7 @@ Invariants
 - A call that is cancelled or runs out of time leaves its operation going on; the same call again
   waits for it.
 - However this task ends, every call that waits learns why.
+- An exception in the middle of an answer (a signal handler's, MemoryError) ends the task.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -117,6 +117,8 @@ class TransactionTask:
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(log.get("runtime"))
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
+        self._asked: tuple[TransactionalRequest, asyncio.Future[Message | None]] | None = None
+        self._broken: ProducerFailedError | None = None
         manager.on_work = self._on_work
         dialogue.on_outdated = metadata.request_update
 
@@ -157,6 +159,7 @@ class TransactionTask:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        self._alarm.close()
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -337,17 +340,22 @@ class TransactionTask:
             if isinstance(error, KafkaError):
                 cause = error
             elif error is not None:
-                cause = ProducerFailedError(f"the producer's transaction task died of {error!r}")
-                cause.__cause__ = error
+                cause = _died_of(error)
         self._on_end(cause)
 
     async def _turn(self) -> None:
         self._alarm.begin_turn()
+        if self._broken is not None:
+            raise self._broken
+        if self._asked is not None and self._asked[1].done():
+            self._on_answer(self._asked[1])  # an exception came before the callback had begun
         manager, now = self.manager, self._loop.time()
         if manager.state is TransactionState.FATAL_ERROR and manager.error is not None:
             raise manager.error
         request = self._dialogue.next_request(now, quiet=self._accumulator.quiet)
         deadline = inf if request is None else self._perform(request, now)
+        if self._asked is not None:
+            deadline = now + self._request_timeout
         await self._alarm.sleep(min(deadline, self._dialogue.next_deadline(now)))
 
     def _perform(self, request: TransactionalRequest, now: float) -> float:
@@ -377,11 +385,13 @@ class TransactionTask:
             prepared = PreparedRequest.of(
                 request.make(version), min_version=version, max_version=version
             )
+            self._dialogue.on_sending(request)
             future = client.send(node_id, prepared, timeout_s=self._request_timeout, now=now)
         except KafkaError as error:
             return self._give_up(request, error, now)
         self._dialogue.on_sent(request, version)
-        future.add_done_callback(partial(self._on_answer, request))
+        self._asked = request, future
+        future.add_done_callback(self._on_answer)
         return inf
 
     def _give_up(self, request: TransactionalRequest, error: KafkaError, now: float) -> float:
@@ -405,7 +415,18 @@ class TransactionTask:
                 error,
             )
 
-    def _on_answer(
+    def _on_answer(self, future: asyncio.Future[Message | None]) -> None:
+        try:
+            if self._asked is None or self._asked[1] is not future:
+                return  # the task was first
+            self._take_answer(*self._asked)
+            self._asked = None
+        except BaseException as error:
+            self._broken = _died_of(error)
+            self.wake()
+            raise
+
+    def _take_answer(
         self, request: TransactionalRequest, future: asyncio.Future[Message | None]
     ) -> None:
         now = self._loop.time()
@@ -421,3 +442,9 @@ class TransactionTask:
                 self._accumulator.replan_all()
         self._wake_sender()
         self.wake()
+
+
+def _died_of(error: BaseException) -> ProducerFailedError:
+    cause = ProducerFailedError(f"the producer's transaction task died of {error!r}")
+    cause.__cause__ = error
+    return cause

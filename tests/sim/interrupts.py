@@ -262,7 +262,9 @@ async def commit(play: Play, name: str) -> None:
         except CommitOutcomeUnknownError:
             play.told[name] = "unknown"
             raise
-        except KafkaError:
+        except KafkaError as error:
+            if error.persistence is Persistence.POSSIBLY_PERSISTED:
+                play.told[name] = "unknown"
             raise
         except BaseException:
             # Only a repeated call tells.

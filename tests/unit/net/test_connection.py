@@ -119,19 +119,21 @@ async def test_pipelined_requests_get_their_answers_in_order() -> None:
 
 
 @virtual_time
-async def test_whoever_was_answered_is_told_though_the_next_one_fails() -> None:
+async def test_request_whose_answer_is_cut_off_by_an_exception_fails_with_its_connection() -> None:
     async with connected() as it:
         it.ask()
         seen = []
 
         def tell(answer: object, failure: object) -> None:
             seen.append((answer, failure))
-            raise ZeroDivisionError
+            if failure is None:
+                raise ZeroDivisionError
 
         it.connection._awaiting[0].on_end = tell
         await it.answer()
         await asyncio.sleep(0.1)
-        assert seen == [(it.observer.responses[0], None)]
+        assert seen[0] == (it.observer.responses[0], None)
+        assert [type(failure) for _, failure in seen[1:]] == [KafkaConnectionError]
         assert len(it.observer.ended) == 1
         assert it.observer.freed == 1
 

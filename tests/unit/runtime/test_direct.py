@@ -317,7 +317,7 @@ SIGHTS: dict[str, tuple[Callable[[ProducerEngine], float], int, int]] = {
     "answers": (lambda engine: engine.client.traffic.nodes[1].responses, 0, 1),
     "requests sent": (lambda engine: engine.stats.requests_sent, 1, 0),
     "records acknowledged": (lambda engine: engine.stats.records_acknowledged, 0, 1),
-    "use": (lambda engine: engine.accumulator.held, 1, -1),
+    "use": (lambda engine: len(engine.accumulator.held), 1, -1),
     "rest": (lambda engine: engine.accumulator.quiet, -1, 1),
     "memory": (lambda engine: engine.pool.available, -BATCH_SIZE, BATCH_SIZE),
     "in flight": (lambda engine: engine.client.in_flight(1), 1, -1),
