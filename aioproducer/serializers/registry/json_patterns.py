@@ -21,7 +21,7 @@ class CheckError(Exception):
 
 
 class _Left:
-    """What a check may still take; see `bounded_check`."""
+    """Steps and time that are left to a check; see `bounded_check`."""
 
     __slots__ = ("references", "steps", "until")
 
