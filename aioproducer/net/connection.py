@@ -219,7 +219,7 @@ class Connection:
 
     def _broken_by(self, error: Exception) -> None:
         failure = self._disconnected(f"writing failed: {error}")
-        failure.__cause__ = error
+        failure.__cause__ = error.with_traceback(None)  # whose frames keep what was sent
         self.abort(failure)
 
     def _count(self, request: InFlightRequest, sent_at: float) -> None:

@@ -70,6 +70,10 @@ class FrameTap(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the transport."""
+        if exc is not None:
+            # Of a write that failed: the frames of its callers keep what they sent, such as a batch
+            # that nobody awaits, and the streams keep the error as long as the broker is away.
+            exc.__traceback__ = None
         self._streams.connection_lost(exc)
 
     def pause_writing(self) -> None:

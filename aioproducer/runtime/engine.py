@@ -142,7 +142,7 @@ class ProducerEngine:
         sequencer = settings.make_sequencer(config, self._transactions)
         self._wake_ups = WakeUps(self.loop)
         self.unretrieved: UnretrievedFailures = UnretrievedFailures(
-            self.loop, self.stats, config.on_delivery_error
+            self.loop, self.stats, config.on_delivery_error, config.client_id
         )
         self.pool: BufferPool = BufferPool(
             config.buffer_memory, config.batch_size, HEADER_SIZE, config.buffer_max_records
@@ -491,20 +491,25 @@ class ProducerEngine:
         records have failed since the last call that did or could.
         """
         began = self.loop.time()
+        raised = self._failures_raised
         try:
             left = await self._flushing.flush(timeout)
         finally:
             self.stats.flush_time += self.loop.time() - began
         if raise_failures:
-            self._raise_failures()
+            self._raise_failures(raised)
         return left
 
-    def _raise_failures(self) -> None:
+    def _raise_failures(self, raised: int) -> None:
+        """Raise if there are failures beyond the first `raised`.
+
+        That is their number when the call began: of calls at the same time each raises.
+        """
         stats = self.stats
-        failed = stats.records_failed - self._failures_raised
+        failed = stats.records_failed - raised
         if not failed:
             return
-        self._failures_raised += failed
+        self._failures_raised = stats.records_failed
         last = stats.recent_failures[-1]
         partition = last.topic_partition.partition
         raise RecordsFailedError(
@@ -736,6 +741,7 @@ class ProducerEngine:
             self.sender_task.end_all(cause)
         else:
             self.sender.abort(cause)
+        self.unretrieved.close_soon()
 
     def _ends_with_the_loop(self) -> bool:
         """Whether `asyncio.run()` cancels everything, and no record is lost by that."""

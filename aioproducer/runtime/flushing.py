@@ -56,20 +56,19 @@ class Flushing:
             if not waiting and not done.done():
                 done.set_result(None)
 
-        for key, batch in waiting.items():
-            batch.add_listener(key, on_done)
+        _listen(waiting, on_done)
         self._accumulator.begin_flush()
         self._wake_sender()
+        left: Collection[ProducerBatch] = ()
         try:
             async with asyncio.timeout(timeout):
                 await done
         except TimeoutError:
-            pass
+            left = list(waiting.values())
         finally:
             self._accumulator.end_flush()
-            for key, batch in waiting.items():
-                batch.remove_listener(key)
-        return self._tell_left(waiting.values(), timeout)
+            _forget(waiting)
+        return self._tell_left(left, timeout)
 
     def _tell_left(self, batches: Collection[ProducerBatch], timeout: float | None) -> int:
         counts: Counter[TopicPartition] = Counter()
@@ -102,3 +101,18 @@ class Flushing:
             or self._metadata.explain(*batch.topic_partition).text
             or ("no answer yet" if batch.on_wire else "not sent yet")
         )
+
+
+# Functions of their own: the frame of a flush that is cancelled may be kept, as a task keeps its
+# traceback, and must not keep batches that fail later from being reported.
+
+
+def _listen(waiting: dict[object, ProducerBatch], on_done: Callable[[object], None]) -> None:
+    for key, batch in waiting.items():
+        batch.add_listener(key, on_done)
+
+
+def _forget(waiting: dict[object, ProducerBatch]) -> None:
+    for key, batch in waiting.items():
+        batch.remove_listener(key)
+    waiting.clear()

@@ -40,10 +40,12 @@ class UnretrievedFailures:
         loop: asyncio.AbstractEventLoop,
         stats: ProducerStats,
         on_delivery_error: DeliveryErrorCallback | None,
+        client_id: str | None = None,
     ) -> None:
         self._loop = loop
         self._stats = stats
         self._on_delivery_error = on_delivery_error
+        self._named = "" if client_id is None else f" [client_id {client_id}]"
         self._totals: Counter[TopicPartition] = Counter()
         self._unwritten: Counter[TopicPartition] = Counter()
         self._last_error: KafkaError | None = None
@@ -76,11 +78,22 @@ class UnretrievedFailures:
         if self._totals:
             _log.error(
                 "the producer is closed; %d record(s) failed and nobody awaited their deliveries "
-                "(%s)",
+                "(%s)%s",
                 self._totals.total(),
                 _listed(self._totals),
+                self._named,
             )
             self._totals.clear()
+
+    def close_soon(self) -> None:
+        """Write the sums once the reports that are under way have been made.
+
+        For a producer that ends without `close()`: its loop may be about to end as well.
+        """
+        try:
+            self._loop.call_soon(self.close)
+        except RuntimeError:  # the loop is closed
+            self.close()
 
     def _report(self, where: TopicPartition, unseen: int, of: int, error: KafkaError) -> None:
         self._stats.unretrieved_failures += unseen

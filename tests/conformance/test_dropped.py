@@ -147,6 +147,60 @@ asyncio.run(main())
     assert run(program, cluster.bootstrap_servers) == ""
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        "pass",
+        "kept.append(producer)",
+        "del producer; gc.collect(); await asyncio.sleep(0.05)",
+        "asyncio.create_task(producer.close()); await asyncio.sleep(0.05)",
+        "asyncio.create_task(producer.flush()); await asyncio.sleep(0.05)",
+    ],
+)
+def test_records_lost_at_the_end_of_asyncio_run_are_counted_in_the_log(
+    cluster: ThreadedCluster, end: str
+) -> None:
+    program = f"""
+import asyncio, gc, logging, sys, warnings
+from aioproducer import Producer
+
+logging.basicConfig(level=logging.ERROR)
+warnings.simplefilter("ignore")
+kept, counts = [], []
+
+async def main():
+    producer = Producer(
+        bootstrap_servers=sys.argv[1],
+        on_delivery_error=lambda where, count, error: counts.append(count),
+    )
+    await producer.start()
+    await producer.send_and_wait("t", b"v")
+    print("ready", flush=True)
+    input()
+    for _ in range(40):
+        await producer.send("t", b"lost")
+        await asyncio.sleep(0)
+    {end}
+
+asyncio.run(main())
+print(sum(counts), "lost")
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program, cluster.bootstrap_servers],
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        cluster.freeze_broker(1)
+        said, _ = child.communicate("\n", timeout=30)
+    assert "40 lost" in said
+    assert "the producer is closed; 40 record(s) failed" in said
+
+
 # -- loops that are closed -------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -173,3 +174,25 @@ def test_a_transport_of_another_kind_keeps_its_protocol(
 ) -> None:
     transport = asyncio.Transport() if protocol is None else Transport(protocol)
     assert FrameTap.on(transport, len, asyncio.AbstractEventLoop()) is None
+
+
+async def test_the_error_of_a_write_keeps_nothing_of_its_callers() -> None:
+    loop = asyncio.get_running_loop()
+    streams = Streams()
+    here, there = socket.socketpair()
+    transport, _ = await loop.create_connection(lambda: streams, sock=here)
+    assert FrameTap.on(transport, len, loop) is not None
+    there.close()
+
+    class Batch:
+        pass
+
+    def send() -> weakref.ref[Batch]:
+        batch = Batch()
+        transport.write(b"x" * 1000)
+        return weakref.ref(batch)
+
+    batch = send()
+    await until(lambda: bool(streams.told))
+    assert isinstance(streams.told[-1], ConnectionError)
+    assert batch() is None

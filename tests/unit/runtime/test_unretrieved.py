@@ -59,7 +59,8 @@ def test_a_batch_is_reported_once_with_partition_count_cause_and_persistence(
     line, end = lines(caplog)
     assert {record.levelno for record in caplog.records} == {logging.ERROR}
     assert end == (
-        "the producer is closed; 3 record(s) failed and nobody awaited their deliveries (t-0: 3)"
+        "the producer is closed; 3 record(s) failed and nobody awaited their deliveries (t-0: 3) "
+        "[client_id stage]"
     )
     assert line.startswith("t-0: 3 of 5 record(s)")
     assert "TOPIC_AUTHORIZATION_FAILED" in line
@@ -97,7 +98,7 @@ def test_batches_that_fail_apart_have_a_line_each(caplog: pytest.LogCaptureFixtu
     with caplog.at_level(logging.WARNING, logger="aioproducer"):
         play(act)
     assert [line.split(":")[0] for line in lines(caplog)[:-1]] == ["t-0", "u-0", "t-0"]
-    assert lines(caplog)[-1].endswith("(t-0: 4, u-0: 2)")
+    assert lines(caplog)[-1].endswith("(t-0: 4, u-0: 2) [client_id stage]")
 
 
 def test_a_storm_is_counted_per_partition_and_no_failure_is_left_out(
@@ -141,7 +142,7 @@ def test_a_long_storm_is_a_line_a_minute(caplog: pytest.LogCaptureFixture) -> No
     with caplog.at_level(logging.WARNING, logger="aioproducer"):
         play(act)
     assert len(lines(caplog)) <= 13
-    assert lines(caplog)[-1].endswith("nobody awaited their deliveries (t-0: 280)")
+    assert "nobody awaited their deliveries (t-0: 280)" in lines(caplog)[-1]
 
 
 def test_records_that_the_end_makes_fail_are_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -154,9 +155,9 @@ def test_records_that_the_end_makes_fail_are_in_the_log(caplog: pytest.LogCaptur
 
     with caplog.at_level(logging.WARNING, logger="aioproducer"):
         play(act, linger_ms=10_000, batch_size=100_000, buffer_memory=1_000_000)
-    assert lines(caplog)[-1] == (
+    assert lines(caplog)[-1].startswith(
         "the producer is closed; 400 record(s) failed and nobody awaited their deliveries "
-        "(t-0: 200, u-0: 200)"
+        "(t-0: 200, u-0: 200) [client_id "
     )
 
 
@@ -178,3 +179,18 @@ def test_flush_can_tell_a_loop_that_keeps_no_deliveries_of_its_losses() -> None:
                 await producer.flush(raise_failures=True)
 
     play(act)
+
+
+def test_of_flushes_at_the_same_time_each_raises() -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            stage.faults.error(ApiKey.PRODUCE, TOPIC_AUTHORIZATION_FAILED, topic="t", times=1)
+            for _ in range(3):
+                await producer.send("t", b"v")
+            flushes = [producer.flush(raise_failures=True) for _ in range(2)]
+            for raised in await asyncio.gather(*flushes, return_exceptions=True):
+                assert isinstance(raised, RecordsFailedError)
+                assert raised.count == 3
+            assert await producer.flush(raise_failures=True) == 0
+
+    play(act, linger_ms=10_000)
