@@ -63,6 +63,11 @@ def decode_answer(kind: type[Message], version: int, correlation_id: int, frame:
     return decode_response(kind, version, frame)[1]
 
 
+def answers(frame: bytes, correlation_id: int) -> bool:
+    """Return whether a frame begins with the id of this request."""
+    return frame[:4] == correlation_id.to_bytes(4, "big")
+
+
 def describe_end(error: asyncio.IncompleteReadError, unanswered: int) -> str:
     """What it means that the stream ended here."""
     if error.partial or error.expected != 4:

@@ -41,7 +41,7 @@ from aioproducer.errors import (
     RequestTimeoutError,
 )
 from aioproducer.errors.base import name_of_node
-from aioproducer.net.answers import decode_answer, describe_end
+from aioproducer.net.answers import BareFrame, answers, decode_answer, describe_end
 from aioproducer.net.frame_tap import FrameTap
 from aioproducer.net.in_flight import InFlightRequest
 from aioproducer.net.observers import ConnectionObserver
@@ -82,6 +82,8 @@ class Connection:
         self.node_id = node_id
         self._traffic = traffic or NodeTraffic()
         self.error: KafkaError | None = None
+        self.is_foreign: bool = False
+        """Whether bytes came that are no answer of Kafka."""
         self._reader = reader
         self._writer = writer
         self._transport = writer.transport
@@ -374,14 +376,24 @@ class Connection:
         prefix = await read(SIZE_BYTES)
         check_not_tls(prefix)
         check_kafka(prefix)
-        size = frame_size(prefix)
+        try:
+            size = frame_size(prefix)
+        except ProtocolError:
+            self.is_foreign = True
+            raise
         if not self._awaiting:
             raise ProtocolError(f"the broker sent a frame of {size} bytes nobody asked for")
         frame = await read(size)
         if self._tap is not None:
             self._tap.unread -= len(prefix) + size
         request = self._awaiting[0]
-        response = decode_answer(request.kind, request.version, request.correlation_id, frame)
+        try:
+            response = decode_answer(request.kind, request.version, request.correlation_id, frame)
+        except ProtocolError:
+            self.is_foreign = request.kind is not BareFrame and not answers(
+                frame, request.correlation_id
+            )
+            raise
         if not self._is_flushed(request):
             # Answered before it was written to the end: its buffers must not be released yet.
             await self.flush()

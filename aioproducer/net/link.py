@@ -39,6 +39,8 @@ from aioproducer.errors import (
     KafkaConnectionError,
     KafkaError,
     NodeDisconnectedError,
+    NotKafkaError,
+    ProtocolError,
     RequestTimeoutError,
 )
 from aioproducer.net.advice import advised
@@ -47,6 +49,7 @@ from aioproducer.net.dialer import Address
 from aioproducer.net.dialing import Streams, open_stream
 from aioproducer.net.handshake import Session, shake_hands
 from aioproducer.net.old_brokers import PATIENCE_S, Age
+from aioproducer.net.other_services import ANSWERS_TO_BE_SURE
 from aioproducer.net.security.hang_ups import on_first_request
 from aioproducer.net.security.sasl.authentication import authenticate, exposed_to
 from aioproducer.net.security.tls_failures import speaks_tls_only
@@ -113,6 +116,7 @@ class BrokerLink:
         self._responses_before: int | None = None  # when the connection became ready
         self._may_want_sasl = False
         self._tried_tls = False
+        self._foreign_answers = 0  # in a row
         self.hung_up: bool = False
 
     # -- questions --------------------------------------------------------------------------------
@@ -350,7 +354,7 @@ class BrokerLink:
             if isinstance(error, AuthenticationError):
                 around = self._around
                 around.traffic.on_refused(around.loop_time(), renewal=work == self._renew)
-            self._setup_failed(error)
+            self._setup_failed(self._judged(error))
         except Exception as error:  # a defect (ours or a dialer's) must end in a visible state
             log.get("net").exception("connecting to %s failed unexpectedly", _called(self.node))
             failure = KafkaConnectionError(f"connecting failed: {error!r}", node_id=self.node.id)
@@ -359,6 +363,26 @@ class BrokerLink:
         except BaseException as interrupt:  # such as KeyboardInterrupt
             self._setup_failed(self._farewell(f"interrupted by {interrupt!r}"), is_news=False)
             raise
+
+    def _judged(self, error: KafkaError) -> KafkaError:
+        """Return the error, or that no broker is there once that is sure.
+
+        A broker that starts or ends may close a connection or not answer; it sends no other bytes.
+        """
+        session = self._session
+        foreign = session is not None and session.versions is None and session.connection.is_foreign
+        if not isinstance(error, ProtocolError) or not foreign or self._has_answered():
+            self._foreign_answers = 0
+            return error
+        self._foreign_answers += 1
+        if self._foreign_answers < ANSWERS_TO_BE_SURE:
+            return error
+        return NotKafkaError(
+            "a server with another binary protocol answers there, not a Kafka broker: "
+            f"{self._foreign_answers} answers in a row were none of Kafka's; the last: "
+            f"{error.message}",
+            node_id=self.node.id,
+        )
 
     async def _establish(self) -> None:
         self._opened.clear()

@@ -30,6 +30,9 @@ _BEGINNINGS: Final = {
 }
 _TEXT: Final = frozenset(string.printable.encode("ascii"))
 
+ANSWERS_TO_BE_SURE: Final = 3
+"""After so many answers in a row that no broker can have sent, none is expected any more."""
+
 
 def check_kafka(prefix: bytes) -> None:
     """Looks at the first bytes of a frame.

@@ -165,6 +165,14 @@ async def ssh_port(ground: Ground) -> None:
         await write(bootstrap_servers=server)
 
 
+@table(
+    names=("another binary protocol", "no bootstrap server is a Kafka"), advises=("host and port",)
+)
+async def port_of_a_binary_protocol(ground: Ground) -> None:
+    async with service(b"\xca\xfe\xba\xbe" * 8) as server:
+        await write(bootstrap_servers=server)
+
+
 @table(names=("takes connections", "nothing has answered"), advises=("port",), waits=True)
 async def silent_port(ground: Ground) -> None:
     async with HostileServer(silent) as server:
