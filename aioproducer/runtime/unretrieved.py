@@ -52,6 +52,7 @@ class UnretrievedFailures:
         self._seen_at = self._next_line_at = -inf
         self._interval_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._is_over = self._closes_soon = False
 
     def on_unretrieved(self, batch: ProducerBatch) -> None:
         """A failed batch is being collected; in any thread. Keeps no reference to it."""
@@ -71,6 +72,7 @@ class UnretrievedFailures:
 
     def close(self) -> None:
         """The producer is closed: writes the sums."""
+        self._is_over, self._closes_soon = True, False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -90,8 +92,12 @@ class UnretrievedFailures:
 
         For a producer that ends without `close()`: its loop may be about to end as well.
         """
+        self._is_over = True
+        if self._closes_soon:
+            return
         try:
             self._loop.call_soon(self.close)
+            self._closes_soon = True
         except RuntimeError:  # the loop is closed
             self.close()
 
@@ -121,6 +127,8 @@ class UnretrievedFailures:
                 self._on_delivery_error(where, unseen, error)
             except Exception:
                 _log.exception("on_delivery_error raised")
+        if self._is_over:
+            self.close_soon()
 
     def _line_was_written(self, now: float) -> None:
         doubled = max(self._interval_s * 2, log.FIRST_INTERVAL_S)

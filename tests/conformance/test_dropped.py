@@ -303,7 +303,7 @@ def test_a_forked_child_of_an_asynchronous_producer_says_nothing(
     cluster: ThreadedCluster, child: str
 ) -> None:
     program = FORK.format(
-        module="producer",
+        module="client.producer",
         start="loop = asyncio.new_event_loop(); loop.run_until_complete(producer.start())",
         child=child,
         end="loop.run_until_complete(producer.close()); loop.close()",
