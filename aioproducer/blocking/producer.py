@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 from aioproducer._util.arguments import seconds_of, timeout_of
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.blocking.handle import DeliveryHandle
-from aioproducer.blocking.inside import Inside
 from aioproducer.blocking.leaving import ClosedOnLeaving
+from aioproducer.blocking.loop_side import LoopSideProducer
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.blocking.reading import BlockReader
 from aioproducer.blocking.started import Started
@@ -45,7 +45,7 @@ from aioproducer.types import HeaderPairs, HeadersInput, PartitionInfo, RecordMe
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from aioproducer.blocking.intake import Entry
+    from aioproducer.blocking.submission_queue import Entry
     from aioproducer.client.option_types import ProducerOptions
     from aioproducer.metrics import ApplicationMetric, Metric
     from aioproducer.runtime.bulk import Item, SendManyResult
@@ -101,7 +101,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         self._thread = LoopThread(f"aioproducer {settings.client_id}")
         self._state = _State.NEW
         self._life = threading.Lock()
-        self._started: Started[Inside] | None = None
+        self._started: Started[LoopSideProducer] | None = None
         self._admit: Callable[[], object] | None = None
 
     @property
@@ -143,13 +143,13 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
             self._state = _State.CLOSED
             self._thread.start()
             try:
-                inside = self._thread.call(self._start(init_transactions, wait))
+                loop_side = self._thread.call(self._start(init_transactions, wait))
             except BaseException:
                 self._thread.stop(_JOIN_S)
                 raise
-            if inside.engine.transactions is not None:
-                self._admit = inside.engine.transactions.check_send
-            self._started = Started(self._thread, inside, self._exit_timeout)
+            if loop_side.engine.transactions is not None:
+                self._admit = loop_side.engine.transactions.check_send
+            self._started = Started(self._thread, loop_side, self._exit_timeout)
             self._state = _State.RUNNING
 
     def close(self, timeout: float | None = None) -> None:
@@ -243,11 +243,11 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
                 although there is a `transactional_id`.
             TransactionAbortableError: the transaction has failed, see `transaction`.
         """
-        inside = self._usable()
+        loop_side = self._usable()
         if self._admit is not None:
             self._admit()
-        if inside.engine.interception.sees_records:
-            return self._send_seen(inside, (topic, value, key, headers, partition, timestamp_ms))
+        if loop_side.engine.interception.sees_records:
+            return self._send_seen(loop_side, (topic, value, key, headers, partition, timestamp_ms))
         pairs: HeaderPairs = ()
         if (
             headers
@@ -256,15 +256,15 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
             or (key.__class__ is not bytes and key is not None)
         ):
             prepared = self._producer._prepare(topic, key, value, headers)
-            serializing = inside.engine.appender.serializing
+            serializing = loop_side.engine.appender.serializing
             if not isinstance(prepared, tuple) or serializing.is_queued(topic):
-                return self._send_in_turn(inside, topic, prepared, partition, timestamp_ms)
+                return self._send_in_turn(loop_side, topic, prepared, partition, timestamp_ms)
             key, value, pairs = prepared
         try:
             size = record_size_bound(key, value, pairs) + HEADER_SIZE
         except (TypeError, ValueError) as error:
             raise SerializationError(str(error), topic=topic) from error
-        partitions = inside.intake.topics.get(topic) if topic.__class__ is str else None
+        partitions = loop_side.submissions.topics.get(topic) if topic.__class__ is str else None
         handle = DeliveryHandle(self._thread)
         entry = (handle, topic, value, key, pairs, partition, timestamp_ms)
         if (
@@ -273,8 +273,8 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
             or (partition is not None and not _is_usual(partition, partitions))
             or (timestamp_ms is not None and not _is_usual(timestamp_ms, _TIMESTAMPS))
         ):
-            return self._send_through_loop(inside, entry)
-        inside.intake.put(entry, size)
+            return self._send_through_loop(loop_side, entry)
+        loop_side.submissions.put(entry, size)
         return handle
 
     def send_and_wait(
@@ -308,14 +308,14 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         """
         from aioproducer.runtime.bulk import send_blocks
 
-        inside = self._usable()
+        loop_side = self._usable()
         reader = BlockReader(self._thread, items)
 
         async def sending() -> SendManyResult:
             engine, prepare = self._producer._usable(), self._producer._prepare
             return await send_blocks(engine, prepare, topic, reader.blocks(), partition)
 
-        return self._thread.call(inside.in_order(sending), beside=reader.read, on_end=reader.end)
+        return self._thread.call(loop_side.in_order(sending), beside=reader.read, on_end=reader.end)
 
     def send_arrow(
         self,
@@ -418,20 +418,20 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
 
     # -- private ---------------------------------------------------------------------------------
 
-    def _usable(self) -> Inside:
+    def _usable(self) -> LoopSideProducer:
         """Raise what a call must raise now; thread-safe, since it only reads."""
         if self._state is not _State.RUNNING or self._started is None:
             self._refuse()
-        inside = self._started.inside
+        loop_side = self._started.loop_side
         if self._thread.forked:
             self._thread.check_alive()
-        if inside.engine.failure is not None:
-            inside.engine.check_usable()
-        return inside
+        if loop_side.engine.failure is not None:
+            loop_side.engine.check_usable()
+        return loop_side
 
-    async def _start(self, init_transactions: bool, wait: bool) -> Inside:
+    async def _start(self, init_transactions: bool, wait: bool) -> LoopSideProducer:
         await self._producer.start(init_transactions=init_transactions, wait=wait)
-        return Inside(self._producer, self._thread)
+        return LoopSideProducer(self._producer, self._thread)
 
     def _refuse(self) -> NoReturn:
         if self._thread.forked:
@@ -455,14 +455,14 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
 
     def _send_in_turn(
         self,
-        inside: Inside,
+        loop_side: LoopSideProducer,
         topic: str,
         made: Prepared | UnfinishedRecord,
         partition: int | None,
         timestamp_ms: int | None,
     ) -> DeliveryHandle:
         """Send a record whose serializer waits, or that comes after such a one of its topic."""
-        serializing = inside.engine.appender.serializing
+        serializing = loop_side.engine.appender.serializing
         if self._thread.is_here:
             if isinstance(made, tuple):
                 serializing.check_free(topic)
@@ -476,7 +476,9 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         handle = DeliveryHandle(self._thread)
         place = serializing.enter(topic)
         try:
-            self._thread.call(inside.append_in_turn(place, made, handle, partition, timestamp_ms))
+            self._thread.call(
+                loop_side.append_in_turn(place, made, handle, partition, timestamp_ms)
+            )
         except BaseException:
             self._thread.post(place.leave)  # a call that was cancelled at once has not begun
             raise
@@ -484,14 +486,14 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
             handle.result()
         return handle
 
-    def _send_seen(self, inside: Inside, record: tuple[Any, ...]) -> DeliveryHandle:
+    def _send_seen(self, loop_side: LoopSideProducer, record: tuple[Any, ...]) -> DeliveryHandle:
         """Send a record that interceptors see: in the loop, where they run, one by one."""
         if self._thread.is_here:
             raise WouldBlockError("a callback cannot wait for the interceptors")
         handle = DeliveryHandle(self._thread)
-        return self._thread.call(inside.in_order(lambda: inside.send(handle, *record)))
+        return self._thread.call(loop_side.in_order(lambda: loop_side.send(handle, *record)))
 
-    def _send_through_loop(self, inside: Inside, entry: Entry) -> DeliveryHandle:
+    def _send_through_loop(self, loop_side: LoopSideProducer, entry: Entry) -> DeliveryHandle:
         """Append before it returns, so that whatever is wrong is raised here."""
         if self._thread.is_here:
             raise WouldBlockError(
@@ -499,7 +501,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
                 topic=entry[1],
                 advice="call warm_up([topic]) and send one record first",
             )
-        handle = self._thread.call(inside.in_order(lambda: inside.append(entry)))
+        handle = self._thread.call(loop_side.in_order(lambda: loop_side.append(entry)))
         if self.config.producer_type == "sync":
             handle.result()
         return handle

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
-from aioproducer.blocking import lives
+from aioproducer.blocking import live_producers
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.errors import ProducerClosedError
 
@@ -24,22 +24,22 @@ class Closing(Protocol):
         """Deliver what was handed over, at most for `timeout` seconds, and release everything."""
 
 
-AnyInside = TypeVar("AnyInside", bound=Closing)
+AnyLoopSide = TypeVar("AnyLoopSide", bound=Closing)
 
 
-class Started(Generic[AnyInside]):
-    """See the module; it is in `lives.live` until it has ended.
+class Started(Generic[AnyLoopSide]):
+    """See the module; it is in `live_producers.live` until it has ended.
 
     Attributes:
-        inside: the part in the thread.
+        loop_side: the part in the thread.
         exit_timeout: seconds that deliveries may take at the interpreter's exit.
     """
 
-    def __init__(self, thread: LoopThread, inside: AnyInside, exit_timeout: float) -> None:
-        self.inside: AnyInside = inside
+    def __init__(self, thread: LoopThread, loop_side: AnyLoopSide, exit_timeout: float) -> None:
+        self.loop_side: AnyLoopSide = loop_side
         self.exit_timeout: float = exit_timeout
         self._thread = thread
-        lives.live.add(self)
+        live_producers.live.add(self)
 
     def close(self, timeout: float | None = None) -> None:
         """Deliver what was handed over, and ends the thread; may be called again."""
@@ -49,14 +49,14 @@ class Started(Generic[AnyInside]):
         """Begin `close`; what is returned waits for its end."""
         closing: Future[None] | None = None
         with suppress(ProducerClosedError):  # the thread has ended: nothing is left to do
-            closing = self._thread.begin(self.inside.close(timeout))
+            closing = self._thread.begin(self.loop_side.close(timeout))
 
         def end() -> None:
             if closing is not None:
                 with suppress(ProducerClosedError):
                     self._thread.outcome_of(closing)
             self._thread.stop(_JOIN_S)
-            lives.live.discard(self)
+            live_producers.live.discard(self)
 
         return end
 
@@ -65,9 +65,9 @@ class Started(Generic[AnyInside]):
 
         async def close() -> None:
             try:
-                await self.inside.close(None)
+                await self.loop_side.close(None)
             finally:
-                lives.live.discard(self)
+                live_producers.live.discard(self)
 
         self._thread.end_after(close())
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from aioproducer.client.producer import Producer
     from aioproducer.runtime.bulk_result import SendManyResult
-    from aioproducer.spark.ahead import Ahead
+    from aioproducer.spark.prefetch import PrefetchIterator
     from aioproducer.types import TopicPartition
 
 _ROWS_AT_ONCE: Final = 32_768
@@ -85,7 +85,9 @@ class Sent:
     offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
 
 
-async def send_batches(producer: Producer, batches: Ahead[pa.RecordBatch], target: Target) -> Sent:
+async def send_batches(
+    producer: Producer, batches: PrefetchIterator[pa.RecordBatch], target: Target
+) -> Sent:
     """Send all rows and wait for their outcomes; in the loop of the producer.
 
     Raises:
@@ -101,7 +103,9 @@ class _StoppedError(Exception):
 
 
 class _Sending:
-    def __init__(self, producer: Producer, batches: Ahead[pa.RecordBatch], target: Target) -> None:
+    def __init__(
+        self, producer: Producer, batches: PrefetchIterator[pa.RecordBatch], target: Target
+    ) -> None:
         self._producer = producer
         self._engine = producer._usable()
         self._batches = batches

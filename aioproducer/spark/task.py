@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from aioproducer._util import log
 from aioproducer.runtime.native_core import missing_core, warn_once
-from aioproducer.spark.ahead import Ahead
 from aioproducer.spark.encoding import encode_batches
 from aioproducer.spark.exactly_once import TaskAttempt
 from aioproducer.spark.options import Guarantee
 from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
 from aioproducer.spark.pool import POOL
+from aioproducer.spark.prefetch import PrefetchIterator
 from aioproducer.spark.sending import Sent, Target, send_batches
 from aioproducer.spark.wording import in_users_words
 
@@ -76,11 +76,14 @@ def _written(
         batches = encode_batches(batches, plan.encoded, plan.options, place.partition)
     if plan.exactly_once is not None:
         return _prepare_task(plan, plan.exactly_once, place, epoch, batches)
-    with Ahead(batches) as ahead, POOL.producer(plan.options, plan.prefix) as producer:
+    with (
+        PrefetchIterator(batches) as prefetched,
+        POOL.producer(plan.options, plan.prefix) as producer,
+    ):
         if plan.prefix is None:
-            return _send_rows(producer, plan, place, ahead)
+            return _send_rows(producer, plan, place, prefetched)
         with producer.transaction():
-            return _send_rows(producer, plan, place, ahead)
+            return _send_rows(producer, plan, place, prefetched)
 
 
 def send_rows(
@@ -89,8 +92,8 @@ def send_rows(
     """Send the rows by a producer of the caller's, in its transaction if it has one."""
     if plan.encoded:
         batches = encode_batches(batches, plan.encoded, plan.options, place.partition)
-    with Ahead(batches) as ahead:
-        return _send_rows(producer, plan, place, ahead)
+    with PrefetchIterator(batches) as prefetched:
+        return _send_rows(producer, plan, place, prefetched)
 
 
 def _prepare_task(
@@ -113,13 +116,13 @@ def _prepare_task(
         _LOG.info("Spark partition %d: epoch %d is in Kafka already", place.partition, epoch.epoch)
         return TaskReport(place, 0, 0, 0, 0, 0.0, {}, attempt.skip())
     # Spark makes the first rows while the transaction begins.
-    with Ahead(batches) as ahead, attempt:
-        report = _send_rows(attempt.producer, plan, place, ahead)
+    with PrefetchIterator(batches) as prefetched, attempt:
+        report = _send_rows(attempt.producer, plan, place, prefetched)
         return replace(report, result=attempt.prepare(rows=report.rows))
 
 
 def _send_rows(
-    producer: Producer, plan: SinkPlan, place: TaskPlace, batches: Ahead[pa.RecordBatch]
+    producer: Producer, plan: SinkPlan, place: TaskPlace, batches: PrefetchIterator[pa.RecordBatch]
 ) -> TaskReport:
     options = plan.options
     target = Target(

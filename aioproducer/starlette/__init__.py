@@ -6,7 +6,7 @@ Owns: the public names. Not here: FastAPI, how records are sent.
     answers.py       the response when Kafka cannot take a record: 503 and Retry-After
     background.py    records sent after the response
     live.py          a page that shows what the producer is doing, and its feed
-    figures.py       what the page shows
+    live_stats.py    what the page shows
 
 Needs the extra `aioproducer[starlette]` or `aioproducer[fastapi]`; nothing else imports this
 package.

@@ -1,7 +1,7 @@
 """The live page: what the producer is doing, for people.
 
-Owns: the routes, the feed, access to them. Not here: how figures are made (`figures`), the page's
-appearance (`page.html`, `page.css`, `page.js`).
+Owns: the routes, the feed, access to them. Not here: how figures are made (`live_stats`), the
+page's appearance (`page.html`, `page.css`, `page.js`).
 
     app.mount("/live", LivePage())
 
@@ -32,8 +32,8 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from aioproducer._util.hosts import is_this_machine
-from aioproducer.starlette.figures import LiveFigures, Refusals
 from aioproducer.starlette.lifespan import producer_of
+from aioproducer.starlette.live_stats import LiveStats, Refusals
 
 _FILES = Path(__file__).parent
 _MEDIA_TYPES = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
@@ -139,7 +139,7 @@ class LivePage:
             gone.cancel()
 
     async def _show(self, socket: WebSocket, gone: asyncio.Task[None]) -> None:
-        producer, figures = producer_of(socket), LiveFigures()
+        producer, figures = producer_of(socket), LiveStats()
         loop = asyncio.get_running_loop()
         while not gone.done():
             now = figures.take(

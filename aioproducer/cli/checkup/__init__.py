@@ -1,6 +1,6 @@
 """The examination that `aioproducer doctor` makes.
 
-Owns: the entry point. `checkup` has the order of steps, `visit` the steps to one broker, `topic`,
+Owns: the entry point. `checkup` has the order of steps, `probe` the steps to one broker, `topic`,
 `clock` and `advertised` the rules, `findings` the results.
 """
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from aioproducer.cli.checkup.findings import Finding, Status, TroubleError
+from aioproducer.cli.checkup.findings import CheckFailedError, Finding, Status
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.net.advice import advertised_advice
 from aioproducer.types import Node
@@ -22,7 +22,7 @@ _OUT_OF_REACH = frozenset({"name", "port"})
 def out_of_reach(node: Node, failed: Finding, bootstrap_hosts: Iterable[str]) -> Finding:
     """Return the finding of a broker that cannot be used at its advertised address."""
     reachable = failed.check not in _OUT_OF_REACH
-    trouble = TroubleError(
+    trouble = CheckFailedError(
         "advertised-refused" if reachable else "advertised-unreachable",
         f"broker {node.id} advertises {failed.about}: {failed.found}",
         failed.advice
@@ -38,7 +38,7 @@ def shared(nodes: Iterable[Node]) -> Iterator[Finding]:
     """Yield a finding per address that several brokers advertise."""
     for (host, port), count in Counter((node.host, node.port) for node in nodes).items():
         if count > 1:
-            trouble = TroubleError(
+            trouble = CheckFailedError(
                 "address-shared", f"{count} brokers advertise {host}:{port}", status=Status.WARN
             )
             yield trouble.finding("advertised", f"{host}:{port}")

@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from aioproducer.cli.checkup import advertised, clock, questions, topic, trial
-from aioproducer.cli.checkup.findings import Finding, Status, TroubleError
-from aioproducer.cli.checkup.means import Means
-from aioproducer.cli.checkup.visit import Visit
+from aioproducer.cli.checkup import advertised, clock, requests, topic, trial
+from aioproducer.cli.checkup.findings import CheckFailedError, Finding, Status
+from aioproducer.cli.checkup.probe import BrokerProbe
+from aioproducer.cli.checkup.probe_context import ProbeContext
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
 from aioproducer.config import ProducerConfig
 from aioproducer.core.coordinator_questions import describe, find_coordinator
@@ -34,7 +34,7 @@ from aioproducer.types import Node
 from aioproducer.wire.messages import MetadataResponse, MetadataResponseTopic
 
 _MOST_BROKERS = 50
-"""More are not visited: a cluster of that size has other tools, too."""
+"""More are not checked: a cluster of that size has other tools, too."""
 _MOST_PARTITIONS = 20
 """The partitions whose newest records are read."""
 
@@ -66,41 +66,41 @@ class Checkup:
         self._config = config
         self._wishes = wishes
         self._on_finding = on_finding
-        self._visits: list[Visit] = []
-        self._brokers: dict[int, Visit] = {}
+        self._probes: list[BrokerProbe] = []
+        self._brokers: dict[int, BrokerProbe] = {}
 
     async def run(self) -> None:
         """Examine everything there is to examine."""
         missing = missing_core()
         if missing is not None:
-            trouble = TroubleError("native-core-missing", missing, status=Status.WARN)
+            trouble = CheckFailedError("native-core-missing", missing, status=Status.WARN)
             self._report_trouble("package", "aioproducer", trouble)
         try:
-            means = Means.of(self._config, self._wishes.step_s)
+            context = ProbeContext.of(self._config, self._wishes.step_s)
         except ConfigError as error:
             self._report_trouble("options", "", _refused_options(error))
             return
         try:
             async with asyncio.timeout(self._wishes.total_s):
-                await self._examine(means)
+                await self._examine(context)
         except TimeoutError:
-            late = TroubleError(
+            late = CheckFailedError(
                 "out-of-time",
                 f"not done within {self._wishes.total_s:g} s",
                 exit_code=ExitCode.UNREACHABLE,
             )
             self._report_trouble("time", "", late)
         finally:
-            await asyncio.gather(*(visit.close() for visit in self._visits))
+            await asyncio.gather(*(probe.close() for probe in self._probes))
 
-    async def _examine(self, means: Means) -> None:
-        servers = [Visit(means, host, port) for host, port in self._config.bootstrap]
-        self._visits += servers
+    async def _examine(self, context: ProbeContext) -> None:
+        servers = [BrokerProbe(context, host, port) for host, port in self._config.bootstrap]
+        self._probes += servers
         reached = await self._walk_all(servers)
         cluster = await self._find_cluster(reached)
         if cluster is None:
             return
-        await self._visit_advertised(means, cluster, {each.place: each for each in reached})
+        await self._probe_advertised(context, cluster, {each.place: each for each in reached})
         guide = next(iter(self._brokers.values()), reached[0])
         if self._wishes.topic is not None:
             await self._examine_topic(guide, self._wishes.topic, cluster)
@@ -114,41 +114,41 @@ class Checkup:
 
     # -- the way to a cluster --------------------------------------------------------------------
 
-    async def _walk_all(self, visits: Iterable[Visit]) -> list[Visit]:
+    async def _walk_all(self, probes: Iterable[BrokerProbe]) -> list[BrokerProbe]:
         """Go to every server at the same time; return those that were reached."""
         reached = []
-        walks = [(visit, asyncio.ensure_future(_walk(visit))) for visit in visits]
+        walks = [(probe, asyncio.ensure_future(_walk(probe))) for probe in probes]
         try:
-            for visit, walk in walks:
+            for probe, walk in walks:
                 findings = await walk
                 self._report(*findings)
                 if _is_well(findings):
-                    reached.append(visit)
+                    reached.append(probe)
         finally:
             await _ended(walk for _, walk in walks)
         return reached
 
-    async def _find_cluster(self, reached: list[Visit]) -> MetadataResponse | None:
+    async def _find_cluster(self, reached: list[BrokerProbe]) -> MetadataResponse | None:
         """Return the servers' descriptions of their cluster, which should be one."""
         first: MetadataResponse | None = None
-        for visit in list(reached):
+        for probe in list(reached):
             try:
-                told = await visit.ask(questions.cluster_and_topic(self._wishes.topic))
-                self._report(_cluster(visit.place, told, first))
+                told = await probe.ask(requests.cluster_and_topic(self._wishes.topic))
+                self._report(_cluster(probe.place, told, first))
                 first = first or told
-            except TroubleError as trouble:
-                self._report_trouble("cluster", visit.place, await self._why_mute(visit, trouble))
-                reached.remove(visit)
+            except CheckFailedError as trouble:
+                self._report_trouble("cluster", probe.place, await self._why_mute(probe, trouble))
+                reached.remove(probe)
             except KafkaError as error:
-                self._report_trouble("cluster", visit.place, _refused("metadata-refused", error))
-                reached.remove(visit)
+                self._report_trouble("cluster", probe.place, _refused("metadata-refused", error))
+                reached.remove(probe)
         return first if first is not None and first.brokers else None
 
-    async def _why_mute(self, visit: Visit, trouble: TroubleError) -> TroubleError:
+    async def _why_mute(self, probe: BrokerProbe, trouble: CheckFailedError) -> CheckFailedError:
         """Explain a silent server: for SASL it answers ApiVersions, and closes on anything else."""
-        if self._wants_sasl or not (mechanisms := await visit.offered_mechanisms()):
+        if self._wants_sasl or not (mechanisms := await probe.offered_mechanisms()):
             return trouble
-        return TroubleError(
+        return CheckFailedError(
             "sasl-expected",
             f"the listener wants SASL and offers {', '.join(sorted(mechanisms))}; "
             f"security.protocol={self._config.security_protocol} has none",
@@ -158,8 +158,8 @@ class Checkup:
     def _wants_sasl(self) -> bool:
         return "SASL" in self._config.security_protocol
 
-    async def _visit_advertised(
-        self, means: Means, cluster: MetadataResponse, known: Mapping[str, Visit]
+    async def _probe_advertised(
+        self, context: ProbeContext, cluster: MetadataResponse, known: Mapping[str, BrokerProbe]
     ) -> None:
         nodes = [Node(each.node_id, each.host, each.port) for each in cluster.brokers]
         nodes.sort(key=lambda node: node.id)
@@ -167,29 +167,31 @@ class Checkup:
         hosts = [host for host, _ in self._config.bootstrap]
         walks = []
         for node in nodes[:_MOST_BROKERS]:
-            visit = Visit(means, node.host, node.port)
-            if visit.place in known:
-                self._brokers[node.id] = known[visit.place]
-                self._report(_reachable(node, visit.place, "is reached as above"))
+            probe = BrokerProbe(context, node.host, node.port)
+            if probe.place in known:
+                self._brokers[node.id] = known[probe.place]
+                self._report(_reachable(node, probe.place, "is reached as above"))
                 continue
-            self._visits.append(visit)
-            walks.append((node, visit, asyncio.ensure_future(_walk(visit))))
+            self._probes.append(probe)
+            walks.append((node, probe, asyncio.ensure_future(_walk(probe))))
         try:
-            for node, visit, walk in walks:
+            for node, probe, walk in walks:
                 findings = await walk
                 failed = next((each for each in findings if each.status is Status.FAIL), None)
                 if failed is not None:
                     self._report(advertised.out_of_reach(node, failed, hosts))
                     continue
-                self._brokers[node.id] = visit
+                self._brokers[node.id] = probe
                 self._report(*(each for each in findings if each.status is Status.WARN))
-                self._report(_reachable(node, visit.place, "can be reached"))
+                self._report(_reachable(node, probe.place, "can be reached"))
         finally:
             await _ended(walk for *_, walk in walks)
 
     # -- what is asked there ---------------------------------------------------------------------
 
-    async def _examine_topic(self, guide: Visit, name: str, cluster: MetadataResponse) -> None:
+    async def _examine_topic(
+        self, guide: BrokerProbe, name: str, cluster: MetadataResponse
+    ) -> None:
         found = next((each for each in cluster.topics if each.name == name), None)
         configs = await self._topic_configs(guide, name) if found is not None else None
         who = principal_of(self._config)()
@@ -206,10 +208,10 @@ class Checkup:
         if not any(each.check == "clock" for each in written):
             await self._compare_clocks(name, found)
 
-    async def _topic_configs(self, guide: Visit, name: str) -> Mapping[str, str] | None:
+    async def _topic_configs(self, guide: BrokerProbe, name: str) -> Mapping[str, str] | None:
         try:
-            return await guide.ask(questions.topic_configs(name, topic.MIN_IN_SYNC))
-        except (TroubleError, KafkaError):
+            return await guide.ask(requests.topic_configs(name, topic.MIN_IN_SYNC))
+        except (CheckFailedError, KafkaError):
             return None
 
     async def _compare_clocks(self, name: str, found: MetadataResponseTopic) -> None:
@@ -220,21 +222,21 @@ class Checkup:
             if leader is None:
                 continue
             try:
-                question = questions.newest_timestamp(name, partition.partition_index)
+                question = requests.newest_timestamp(name, partition.partition_index)
                 told = await leader.ask(question)
                 newest = told if newest is None else max(newest, told)
-            except (TroubleError, KafkaError):
+            except (CheckFailedError, KafkaError):
                 continue
         self._report(clock.by_newest_record(name, time.time_ns() // 1_000_000, newest))
 
-    async def _examine_transactional_id(self, guide: Visit, name: str) -> None:
+    async def _examine_transactional_id(self, guide: BrokerProbe, name: str) -> None:
         """Read the transactional id's state, without a producer id, as that would fence."""
         check, key = "transactional id", CoordinatorKey(CoordinatorKind.TRANSACTION, name)
         try:
             node = await guide.ask(find_coordinator(key))
             coordinator = self._brokers.get(node.id)
             if coordinator is None:
-                trouble = TroubleError(
+                trouble = CheckFailedError(
                     "coordinator-unavailable",
                     f"its coordinator, broker {node.id}, cannot be reached (see above)",
                     exit_code=ExitCode.UNREACHABLE,
@@ -244,7 +246,7 @@ class Checkup:
             state = await coordinator.ask(describe(name))
         except AuthorizationError as error:
             self._report_trouble(check, name, _refused("transactional-id-unauthorized", error))
-        except TroubleError as trouble:
+        except CheckFailedError as trouble:
             self._report_trouble(check, name, trouble)
         except KafkaError as error:
             code = "coordinator-unavailable" if error.retriable else "transaction-state-unknown"
@@ -260,18 +262,18 @@ class Checkup:
             self.findings.append(finding)
             self._on_finding(finding)
 
-    def _report_trouble(self, check: str, about: str, trouble: TroubleError) -> None:
+    def _report_trouble(self, check: str, about: str, trouble: CheckFailedError) -> None:
         self._report(trouble.finding(check, about))
 
 
-async def _walk(visit: Visit) -> list[Finding]:
-    """Take a visit's steps until one fails."""
+async def _walk(probe: BrokerProbe) -> list[Finding]:
+    """Take a probe's steps until one fails."""
     findings = []
-    for check, step in visit.steps():
+    for check, step in probe.steps():
         try:
             findings.append(await step())
-        except TroubleError as trouble:
-            findings.append(trouble.finding(check, visit.place))
+        except CheckFailedError as trouble:
+            findings.append(trouble.finding(check, probe.place))
             if trouble.status is Status.FAIL:
                 break
     return findings
@@ -292,9 +294,9 @@ def _is_well(findings: Iterable[Finding]) -> bool:
 def _cluster(place: str, told: MetadataResponse, first: MetadataResponse | None) -> Finding:
     if first is not None and told.cluster_id != first.cluster_id:
         found = f"cluster {told.cluster_id}, but the server before is of {first.cluster_id}"
-        return TroubleError("clusters-differ", found).finding("cluster", place)
+        return CheckFailedError("clusters-differ", found).finding("cluster", place)
     if not told.brokers:
-        trouble = TroubleError(
+        trouble = CheckFailedError(
             "no-brokers",
             "it has no broker in its metadata, not even itself",
             exit_code=ExitCode.UNREACHABLE,
@@ -308,8 +310,8 @@ def _reachable(node: Node, place: str, how: str) -> Finding:
     return Finding.good("advertised", place, f"broker {node.id} {how}")
 
 
-def _refused(code: str, error: KafkaError, *, warns: bool = False) -> TroubleError:
-    return TroubleError(
+def _refused(code: str, error: KafkaError, *, warns: bool = False) -> CheckFailedError:
+    return CheckFailedError(
         code,
         error.without_advice(),
         status=Status.WARN if warns else Status.FAIL,
@@ -317,5 +319,7 @@ def _refused(code: str, error: KafkaError, *, warns: bool = False) -> TroubleErr
     )
 
 
-def _refused_options(error: ConfigError) -> TroubleError:
-    return TroubleError("options-refused", error.message, error.advice, exit_code=ExitCode.USAGE)
+def _refused_options(error: ConfigError) -> CheckFailedError:
+    return CheckFailedError(
+        "options-refused", error.message, error.advice, exit_code=ExitCode.USAGE
+    )

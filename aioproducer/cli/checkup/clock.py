@@ -9,7 +9,7 @@ timestamp in this machine's future, so that one of the clocks is wrong.
 
 from __future__ import annotations
 
-from aioproducer.cli.checkup.findings import Finding, Status, TroubleError
+from aioproducer.cli.checkup.findings import CheckFailedError, Finding, Status
 
 TOLERATED_S = 5.0
 """NTP keeps machines within far less; a slow answer costs no more than its own delay."""
@@ -50,4 +50,4 @@ def _judged(topic: str, skew_s: float, direction: str, how: str) -> Finding:
     if skew_s <= TOLERATED_S:
         return Finding.good("clock", topic, found)
     status = Status.FAIL if skew_s >= _REFUSED_FROM_S else Status.WARN
-    return TroubleError("clock-skewed", found, status=status).finding("clock", topic)
+    return CheckFailedError("clock-skewed", found, status=status).finding("clock", topic)

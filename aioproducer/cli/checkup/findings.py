@@ -1,6 +1,6 @@
 """The result of a check: good, questionable or bad, as text for people and a code for scripts.
 
-Owns: `Finding`, `TroubleError`, the verdict over many findings. Not here: how anything is
+Owns: `Finding`, `CheckFailedError`, the verdict over many findings. Not here: how anything is
 checked, how findings are shown.
 
 Invariants: a failure says what to do; a code means the same thing in every release (they are listed
@@ -89,7 +89,7 @@ class Finding:
         }
 
 
-class TroubleError(Exception):
+class CheckFailedError(Exception):
     """A check went wrong, and is known to mean this."""
 
     def __init__(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 
-from aioproducer.cli.checkup.findings import TroubleError
+from aioproducer.cli.checkup.findings import CheckFailedError
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.errors import (
     AuthenticationError,
@@ -40,29 +40,29 @@ _BY_VERIFICATION = {
 """OpenSSL's X509_V_ERR_* codes."""
 
 
-def of_tls(error: OSError, chain: Sequence[Certificate]) -> TroubleError:
+def of_tls(error: OSError, chain: Sequence[Certificate]) -> CheckFailedError:
     """TLS did not come about."""
     if not isinstance(error, RefusedDialError):
         found = str(error) or type(error).__name__
-        return TroubleError("hung-up", found, exit_code=ExitCode.UNREACHABLE)
+        return CheckFailedError("hung-up", found, exit_code=ExitCode.UNREACHABLE)
     cause = error.__cause__
     lines = tuple(map(str, chain))
     if isinstance(cause, ssl.SSLCertVerificationError):
         code = _BY_VERIFICATION.get(cause.verify_code, "certificate-refused")
-        return TroubleError(code, error.error.message, None, *lines)
+        return CheckFailedError(code, error.error.message, None, *lines)
     return of_tls_refusal(error.error, lines)
 
 
-def of_tls_refusal(error: AuthenticationError, lines: tuple[str, ...]) -> TroubleError:
+def of_tls_refusal(error: AuthenticationError, lines: tuple[str, ...]) -> CheckFailedError:
     """Explain a rejected TLS handshake that no broker certificate accounts for."""
     for code in ("tls-not-spoken", "tls-expected"):
         if error.advice == ADVICE[code]:
-            return TroubleError(code, error.message)
+            return CheckFailedError(code, error.message)
     code = "client-certificate-refused" if "refused" in error.message else "tls-failed"
-    return TroubleError(code, error.message, None, *lines)
+    return CheckFailedError(code, error.message, None, *lines)
 
 
-def of_first_exchange(error: KafkaError, *, uses_tls: bool) -> TroubleError:
+def of_first_exchange(error: KafkaError, *, uses_tls: bool) -> CheckFailedError:
     """Explain a broker that does not answer ApiVersions."""
     trouble = of_exchange(error)
     if uses_tls and trouble.code == "hung-up":
@@ -74,7 +74,7 @@ def of_first_exchange(error: KafkaError, *, uses_tls: bool) -> TroubleError:
     return trouble
 
 
-def of_exchange(error: KafkaError) -> TroubleError:
+def of_exchange(error: KafkaError) -> CheckFailedError:
     """Explain a request that was not answered."""
     if isinstance(error, TlsError):
         return of_tls_refusal(error, ())
@@ -83,24 +83,26 @@ def of_exchange(error: KafkaError) -> TroubleError:
     elif isinstance(error, ProtocolError | NotKafkaError):
         code = "not-kafka"
     elif isinstance(error, UnsupportedVersionError):
-        return TroubleError("versions-unsupported", error.message)
+        return CheckFailedError("versions-unsupported", error.message)
     elif isinstance(error, AuthenticationError):
-        return TroubleError("authentication-failed", error.message, error.advice)
+        return CheckFailedError("authentication-failed", error.message, error.advice)
     else:
         code = "hung-up"
-    return TroubleError(code, error.message, exit_code=ExitCode.UNREACHABLE)
+    return CheckFailedError(code, error.message, exit_code=ExitCode.UNREACHABLE)
 
 
-def of_sasl(error: KafkaError, mechanism: str) -> TroubleError:
+def of_sasl(error: KafkaError, mechanism: str) -> CheckFailedError:
     """Explain a failed authentication, of the client or of the broker."""
     if isinstance(error, UnsupportedSaslMechanismError):
-        return TroubleError("mechanism-not-offered", error.message, error.advice)
+        return CheckFailedError("mechanism-not-offered", error.message, error.advice)
     if isinstance(error, IllegalSaslStateError):
-        return TroubleError("sasl-not-expected", error.message, error.advice)
+        return CheckFailedError("sasl-not-expected", error.message, error.advice)
     if isinstance(error, SaslAuthenticationFailedError):
-        return TroubleError("credentials-refused", f"{mechanism}: {error.message}")
+        return CheckFailedError("credentials-refused", f"{mechanism}: {error.message}")
     if isinstance(error, AuthenticationError):
-        return TroubleError("authentication-failed", f"{mechanism}: {error.message}", error.advice)
+        return CheckFailedError(
+            "authentication-failed", f"{mechanism}: {error.message}", error.advice
+        )
     if isinstance(error, NodeDisconnectedError | ProtocolError | NotKafkaError):
         return of_exchange(error)
-    return TroubleError("credentials-unavailable", error.message)
+    return CheckFailedError("credentials-unavailable", error.message)

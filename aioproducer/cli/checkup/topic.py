@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from aioproducer.cli.checkup.findings import Finding, Status, TroubleError
+from aioproducer.cli.checkup.findings import CheckFailedError, Finding, Status
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.errors import (
     InvalidTopicError,
@@ -70,24 +70,24 @@ def write_permission(
         )
     if not allowed & 1 << _WRITE:
         found = f"{principal} may not WRITE to the topic"
-        trouble = TroubleError("write-unauthorized", found)
+        trouble = CheckFailedError("write-unauthorized", found)
         return trouble.finding("authorization", name)
     return Finding.good("authorization", name, f"{principal} may WRITE to the topic")
 
 
-def _missing(name: str, code: int, principal: str) -> TroubleError:
+def _missing(name: str, code: int, principal: str) -> CheckFailedError:
     error = with_access(error_from_code(code), "Metadata", lambda: principal)
     known = _BY_CODE.get(code, "topic-unavailable")
     advice = f"create it: aioproducer topics create {name}" if known == "topic-missing" else None
-    return TroubleError(known, error.without_advice(), advice)
+    return CheckFailedError(known, error.without_advice(), advice)
 
 
 def _troubles(
     topic: MetadataResponseTopic, configs: Mapping[str, str], *, acks: str
-) -> Iterator[TroubleError]:
+) -> Iterator[CheckFailedError]:
     headless = [each for each in topic.partitions if each.leader_id == _NO_LEADER]
     if headless:
-        yield TroubleError(
+        yield CheckFailedError(
             "partition-without-leader",
             f"{_named(headless)} without a leader: nothing can be written there",
             exit_code=ExitCode.UNREACHABLE,
@@ -95,7 +95,7 @@ def _troubles(
     needed = int(configs.get(MIN_IN_SYNC, 0))
     scarce = [each for each in topic.partitions if len(each.isr_nodes) < needed]
     if scarce:
-        yield TroubleError(
+        yield CheckFailedError(
             "too-few-in-sync",
             f"{_named(scarce)} with fewer replicas in sync than {MIN_IN_SYNC}={needed}",
             status=Status.FAIL if acks == "all" else Status.WARN,
@@ -106,7 +106,7 @@ def _troubles(
         if len(each.isr_nodes) < len(each.replica_nodes) and each not in scarce
     ]
     if lagging:
-        yield TroubleError(
+        yield CheckFailedError(
             "under-replicated", f"{_named(lagging)} with replicas out of sync", status=Status.WARN
         )
 

@@ -1,6 +1,6 @@
 """One record written as an application would write it, if that is wanted.
 
-Owns: the record, and the meaning of its outcome. Not here: visits.
+Owns: the record, and the meaning of its outcome. Not here: probes.
 
 Invariants: nothing is written unless asked for; with a transactional id the record's transaction is
 aborted, and a producer that has the id is shut out (as by every start of one).
@@ -12,7 +12,7 @@ import asyncio
 import time
 
 from aioproducer.cli.checkup import clock
-from aioproducer.cli.checkup.findings import Finding, TroubleError
+from aioproducer.cli.checkup.findings import CheckFailedError, Finding
 from aioproducer.cli.exit_codes import exit_code_for
 from aioproducer.client.producer import Producer
 from aioproducer.config import ProducerConfig
@@ -30,7 +30,7 @@ async def write_one(config: ProducerConfig, topic: str, within_s: float) -> list
             written = await _write(config, topic)
     except TimeoutError as error:
         reason = str(error) or f"no acknowledgement within {within_s:g} s"
-        return [_failed(topic, TroubleError("write-failed", reason))]
+        return [_failed(topic, CheckFailedError("write-failed", reason))]
     except KafkaError as error:
         return [_failed(topic, _trouble(error))]
     acknowledged_ms = _now_ms()
@@ -63,13 +63,13 @@ async def _write(config: ProducerConfig, topic: str) -> RecordMetadata:
         await producer.close(timeout=0)
 
 
-def _trouble(error: KafkaError) -> TroubleError:
+def _trouble(error: KafkaError) -> CheckFailedError:
     code = "write-failed"
     if isinstance(error, AuthorizationError):
         code = "write-unauthorized"
     elif isinstance(error, InvalidTimestampError):
         code = "clock-skewed"
-    return TroubleError(
+    return CheckFailedError(
         code,
         " ".join(error.without_advice().split()),
         error.advice if code == "write-failed" else None,
@@ -77,7 +77,7 @@ def _trouble(error: KafkaError) -> TroubleError:
     )
 
 
-def _failed(topic: str, trouble: TroubleError) -> Finding:
+def _failed(topic: str, trouble: CheckFailedError) -> Finding:
     return trouble.finding("write", topic)
 
 

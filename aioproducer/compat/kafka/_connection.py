@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from aioproducer.blocking import Producer
-from aioproducer.blocking.inside import Inside
+from aioproducer.blocking.loop_side import LoopSideProducer
 from aioproducer.config import ProducerConfig
 from aioproducer.core.cluster import TopicMetadata
 from aioproducer.errors import BootstrapError, KafkaError
@@ -38,7 +38,7 @@ class Connection(Producer):
         super().__init__(config)
         self._bootstrap_timeout = bootstrap_timeout
 
-    async def _start(self, init_transactions: bool, wait: bool) -> Inside:
+    async def _start(self, init_transactions: bool, wait: bool) -> LoopSideProducer:
         limit = self._bootstrap_timeout
         try:
             async with asyncio.timeout(limit):

@@ -10,8 +10,8 @@ from typing import Any
 
 from aioproducer import ProducerConfig
 from aioproducer.cli.checkup import Checkup, Finding, Status, Wishes
-from aioproducer.cli.checkup.means import Means
-from aioproducer.cli.checkup.visit import Visit
+from aioproducer.cli.checkup.probe import BrokerProbe
+from aioproducer.cli.checkup.probe_context import ProbeContext
 from aioproducer.net.dialer import Address
 from aioproducer.net.settings import NetSettings
 
@@ -77,9 +77,9 @@ async def _outcome(told: Any) -> Any:
     return told
 
 
-def visit_by(dialer: Any, step_s: float = STEP_S) -> Visit:
-    """A visit to a broker behind a dialer."""
-    return Visit(Means(NetSettings(), dialer, dialer, False, step_s), "broker", 9092)
+def probe_by(dialer: Any, step_s: float = STEP_S) -> BrokerProbe:
+    """A probe to a broker behind a dialer."""
+    return BrokerProbe(ProbeContext(NetSettings(), dialer, dialer, False, step_s), "broker", 9092)
 
 
 @contextmanager

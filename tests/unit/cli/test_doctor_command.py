@@ -7,7 +7,7 @@ import json
 import pytest
 
 from aioproducer.cli import main
-from aioproducer.cli.checkup.findings import CODES, Finding, Status, TroubleError, verdict
+from aioproducer.cli.checkup.findings import CODES, CheckFailedError, Finding, Status, verdict
 from aioproducer.cli.exit_codes import ExitCode
 from cli.checkup_places import closed_port
 
@@ -42,9 +42,9 @@ def test_a_record_needs_a_topic(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_first_failure_decides_and_warnings_do_not() -> None:
-    warning = TroubleError("address-shared", "x", status=Status.WARN).finding("a", "b")
-    refused = TroubleError("topic-missing", "x").finding("a", "b")
-    silent = TroubleError("no-answer", "x", exit_code=ExitCode.UNREACHABLE).finding("a", "b")
+    warning = CheckFailedError("address-shared", "x", status=Status.WARN).finding("a", "b")
+    refused = CheckFailedError("topic-missing", "x").finding("a", "b")
+    silent = CheckFailedError("no-answer", "x", exit_code=ExitCode.UNREACHABLE).finding("a", "b")
     good = Finding.good("a", "b", "x")
     assert verdict([]) == verdict([good]) == (Status.OK, ExitCode.OK)
     assert verdict([good, warning]) == (Status.WARN, ExitCode.OK)
@@ -54,6 +54,6 @@ def test_the_first_failure_decides_and_warnings_do_not() -> None:
 
 def test_every_trouble_says_what_to_do() -> None:
     for code, advice in CODES.items():
-        assert TroubleError(code, "x").finding("a", "b").advice == advice
+        assert CheckFailedError(code, "x").finding("a", "b").advice == advice
         assert advice[0].islower()
         assert not advice.endswith(".")

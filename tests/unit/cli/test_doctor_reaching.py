@@ -9,7 +9,7 @@ import pytest
 from support.security.leaks import Evidence, collected, secret
 
 from aioproducer.cli.checkup import Finding, Status, verdict
-from aioproducer.cli.checkup.findings import TroubleError
+from aioproducer.cli.checkup.findings import CheckFailedError
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.net.dialer import Address
 from aioproducer.testing.broker import ClusterSettings
@@ -21,9 +21,9 @@ from cli.checkup_places import (
     closed_port,
     examined,
     only,
+    probe_by,
     stranger,
     troubles,
-    visit_by,
 )
 
 PASSWORD = secret("doctor password 5f2e")
@@ -58,15 +58,15 @@ async def test_a_healthy_cluster_is_well(cluster: EmbeddedCluster) -> None:
 
 async def test_a_name_without_address_is_told() -> None:
     dialer = FakeDialer(socket.gaierror(socket.EAI_NONAME, "Name or service not known"))
-    with pytest.raises(TroubleError, match="broker has no address") as caught:
-        await visit_by(dialer).resolve()
+    with pytest.raises(CheckFailedError, match="broker has no address") as caught:
+        await probe_by(dialer).resolve()
     assert caught.value.code == "name-unresolved"
     assert caught.value.exit_code is ExitCode.UNREACHABLE
 
 
 async def test_a_resolver_that_does_not_answer_is_told() -> None:
-    with pytest.raises(TroubleError) as caught:
-        await visit_by(FakeDialer(None), BRIEF_S).resolve()
+    with pytest.raises(CheckFailedError) as caught:
+        await probe_by(FakeDialer(None), BRIEF_S).resolve()
     assert caught.value.code == "name-slow"
 
 
@@ -79,19 +79,19 @@ async def test_a_refusing_port_is_told() -> None:
 
 
 async def test_a_port_that_swallows_packets_is_told_from_one_that_refuses() -> None:
-    visit = visit_by(FakeDialer([FIRST], {FIRST: None}), BRIEF_S)
-    await visit.resolve()
-    with pytest.raises(TroubleError) as caught:
-        await visit.knock()
+    probe = probe_by(FakeDialer([FIRST], {FIRST: None}), BRIEF_S)
+    await probe.resolve()
+    with pytest.raises(CheckFailedError) as caught:
+        await probe.knock()
     assert caught.value.code == "port-silent"
     assert "firewall" in caught.value.advice
 
 
 async def test_an_address_without_a_route_is_told() -> None:
-    visit = visit_by(FakeDialer([FIRST], {FIRST: OSError(113, "No route to host")}))
-    await visit.resolve()
-    with pytest.raises(TroubleError, match="No route to host") as caught:
-        await visit.knock()
+    probe = probe_by(FakeDialer([FIRST], {FIRST: OSError(113, "No route to host")}))
+    await probe.resolve()
+    with pytest.raises(CheckFailedError, match="No route to host") as caught:
+        await probe.knock()
     assert caught.value.code == "port-unreachable"
 
 
@@ -109,13 +109,13 @@ async def test_one_silent_address_among_good_ones_is_a_warning(cluster: Embedded
                 )
             return await super().connect(address, server_hostname=server_hostname, limit=limit)
 
-    visit = visit_by(Mixed([FIRST, good], {FIRST: None}), 2.0)
-    await visit.resolve()
-    with pytest.raises(TroubleError) as caught:
-        await visit.knock()
+    probe = probe_by(Mixed([FIRST, good], {FIRST: None}), 2.0)
+    await probe.resolve()
+    with pytest.raises(CheckFailedError) as caught:
+        await probe.knock()
     assert (caught.value.code, caught.value.status) == ("address-silent", Status.WARN)
-    assert isinstance(await visit.greet(), Finding)
-    await visit.close()
+    assert isinstance(await probe.greet(), Finding)
+    await probe.close()
 
 
 # -- what listens there ---------------------------------------------------------------------------

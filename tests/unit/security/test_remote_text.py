@@ -20,9 +20,10 @@ import httpx
 import pytest
 from support.hostile import SANE_RANGES, HostileServer, Peer, versions_response
 
-from aioproducer import Producer, log
+from aioproducer import Producer
+from aioproducer._util import log
 from aioproducer._util.printable import printable
-from aioproducer.cli.checkup.findings import Finding, Status, TroubleError
+from aioproducer.cli.checkup.findings import CheckFailedError, Finding, Status
 from aioproducer.errors import KafkaError, SchemaRegistryError, error_from_code
 from aioproducer.loader.rows import Position
 from aioproducer.net.security.oidc import EndpointSettings, TokenEndpoint
@@ -262,7 +263,7 @@ async def test_a_sasl_mechanism_is_shown_printable() -> None:
 
 
 def test_no_finding_forges_a_verdict() -> None:
-    trouble = TroubleError("write-failed", EVERYTHING, EVERYTHING, EVERYTHING)
+    trouble = CheckFailedError("write-failed", EVERYTHING, EVERYTHING, EVERYTHING)
     for finding in (
         trouble.finding("topic", EVERYTHING),
         Finding.good("topic", EVERYTHING, EVERYTHING, EVERYTHING),

@@ -125,7 +125,7 @@ def test_threads_queue_behind_a_serialization_of_another_one(second: Any) -> Non
         assert begun.wait(30)
         after = threads.submit(send_second)
         assert producer._started is not None
-        queue = producer._started.inside.engine.appender.serializing
+        queue = producer._started.loop_side.engine.appender.serializing
         asyncio.run(until(lambda: after.done() or len(queue._topics["t"].waiting) == 2))
         assert isinstance(_refusal_in_a_callback(producer, "c"), WouldBlockError)
         producer._thread.post(go_on[0].set)

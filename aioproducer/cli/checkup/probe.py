@@ -1,10 +1,10 @@
-"""One broker visited step by step: name, port, TLS, versions, SASL.
+"""One broker checked step by step: name, port, TLS, versions, SASL.
 
 Owns: the connection, what each step's failure means. Not here: other brokers, what is asked
 once the broker is reached.
 
 Invariants: a step needs those before it; each ends within its bound and either finds something
-(`Finding`) or raises `TroubleError`; `close` leaves nothing open.
+(`Finding`) or raises `CheckFailedError`; `close` leaves nothing open.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from aioproducer.cli.checkup import handshake_troubles as troubles
-from aioproducer.cli.checkup import questions
-from aioproducer.cli.checkup.findings import Finding, Status, TroubleError
-from aioproducer.cli.checkup.means import READ_AHEAD_BYTES, Means
+from aioproducer.cli.checkup import requests
+from aioproducer.cli.checkup.findings import CheckFailedError, Finding, Status
+from aioproducer.cli.checkup.probe_context import READ_AHEAD_BYTES, ProbeContext
 from aioproducer.cli.checkup.releases import guessed_release
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.cli.sessions import end, hang_up, session_on
@@ -33,12 +33,12 @@ _EXPIRES_SOON = timedelta(days=21)
 _T = TypeVar("_T")
 
 
-class Visit:
-    """A visit to the broker at one place."""
+class BrokerProbe:
+    """A probe to the broker at one place."""
 
-    def __init__(self, means: Means, host: str, port: int) -> None:
+    def __init__(self, context: ProbeContext, host: str, port: int) -> None:
         self.place: str = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self._means = means
+        self._context = context
         self._host = host
         self._port = port
         self._addresses: list[Address] = []
@@ -49,10 +49,10 @@ class Visit:
         """Yield the steps to take, in order, each with its name."""
         yield "name", self.resolve
         yield "port", self.knock
-        if self._means.uses_tls:
+        if self._context.uses_tls:
             yield "tls", self.encrypt
         yield "versions", self.greet
-        if self._means.settings.sasl is not None:
+        if self._context.settings.sasl is not None:
             yield "sasl", self.authenticate
 
     async def close(self) -> None:
@@ -69,7 +69,7 @@ class Visit:
         """Turn the name into addresses."""
         try:
             self._addresses = await self._bounded(
-                self._means.plain.resolve(self._host, self._port, canonical=False)
+                self._context.plain.resolve(self._host, self._port, canonical=False)
             )
         except TimeoutError:
             raise self._unreachable(
@@ -94,7 +94,7 @@ class Visit:
         self._addresses = accepting
         silent = [error for error in failed.values() if isinstance(error, TimeoutError)]
         if silent:
-            raise TroubleError(
+            raise CheckFailedError(
                 "address-silent", f"{accepting[0]} accepts, but {told}", status=Status.WARN
             )
         return self._good("port", f"{accepting[0]} accepts" + (f" ({told})" if told else ""))
@@ -105,7 +105,7 @@ class Visit:
         chain = shown_chain(ssl_object)
         soon = [each for each in chain if each.not_after < datetime.now(UTC) + _EXPIRES_SOON]
         if soon:
-            raise TroubleError(
+            raise CheckFailedError(
                 "certificate-expires-soon",
                 f"the certificate of {soon[0].subject} ends on {soon[0].not_after:%Y-%m-%d}",
                 None,
@@ -124,13 +124,13 @@ class Visit:
             refused = refusal(error.__cause__, self._host)
             if refused is not None:
                 raise troubles.of_tls_refusal(refused, ()) from None
-            if not self._means.uses_tls and await self._is_for_tls():
-                raise TroubleError(
+            if not self._context.uses_tls and await self._is_for_tls():
+                raise CheckFailedError(
                     "tls-expected", f"the port {self._port} expects TLS, and we sent none"
                 ) from None
-            raise troubles.of_first_exchange(error, uses_tls=self._means.uses_tls) from None
+            raise troubles.of_first_exchange(error, uses_tls=self._context.uses_tls) from None
         if session.versions is None:
-            raise TroubleError("not-kafka", "the broker named no versions")
+            raise CheckFailedError("not-kafka", "the broker named no versions")
         features = [f"{name} {level}" for name, level in sorted(session.versions.features.items())]
         release = guessed_release(session.versions)
         found = f"offers the versions of Kafka {release} or later"
@@ -138,16 +138,16 @@ class Visit:
 
     async def authenticate(self) -> Finding:
         """Authenticate."""
-        mechanism = self._means.settings.sasl
+        mechanism = self._context.settings.sasl
         name = "nothing" if mechanism is None else mechanism.name
         session = self._renewed_session()
         try:
             await authenticate(session)
         except KafkaError as error:
             raise troubles.of_sasl(error, name) from None
-        exposed = exposed_to(mechanism, self._host, uses_tls=self._means.uses_tls)
+        exposed = exposed_to(mechanism, self._host, uses_tls=self._context.uses_tls)
         if exposed is not None:
-            raise TroubleError(
+            raise CheckFailedError(
                 "credentials-exposed",
                 f"{name}: accepted, but {exposed} can be read in transit, as there is no TLS",
                 status=Status.WARN,
@@ -161,7 +161,7 @@ class Visit:
         """Return the answer to a question.
 
         Raises:
-            TroubleError: none came.
+            CheckFailedError: none came.
             KafkaError: the error it is.
         """
         session = self._renewed_session()
@@ -178,14 +178,14 @@ class Visit:
 
     async def offered_mechanisms(self) -> list[str]:
         """Return the listener's SASL mechanisms; none if it uses no SASL or does not answer."""
-        again = Visit(self._means, self._host, self._port)
+        again = BrokerProbe(self._context, self._host, self._port)
         again._addresses = self._addresses
         try:
-            if self._means.uses_tls:
+            if self._context.uses_tls:
                 await again._encrypt()
             await again.greet()
-            return await again.ask(questions.offered_mechanisms())
-        except (TroubleError, KafkaError):
+            return await again.ask(requests.offered_mechanisms())
+        except (CheckFailedError, KafkaError):
             return []
         finally:
             await again.close()
@@ -194,23 +194,23 @@ class Visit:
 
     @property
     def _bound(self) -> str:
-        return f"{self._means.step_s:g} s"
+        return f"{self._context.step_s:g} s"
 
     def _good(self, check: str, found: str) -> Finding:
         return Finding.good(check, self.place, found)
 
     @staticmethod
-    def _unreachable(code: str, found: str) -> TroubleError:
-        return TroubleError(code, found, exit_code=ExitCode.UNREACHABLE)
+    def _unreachable(code: str, found: str) -> CheckFailedError:
+        return CheckFailedError(code, found, exit_code=ExitCode.UNREACHABLE)
 
     async def _bounded(self, work: Awaitable[_T]) -> _T:
-        async with asyncio.timeout(self._means.step_s):
+        async with asyncio.timeout(self._context.step_s):
             return await work
 
     async def _knock(self, address: Address) -> OSError | None:
         try:
             _, writer = await self._bounded(
-                self._means.plain.connect(
+                self._context.plain.connect(
                     address, server_hostname=self._host, limit=READ_AHEAD_BYTES
                 )
             )
@@ -224,7 +224,7 @@ class Visit:
         address, name = self._addresses[0], self._host.rstrip(".")
         try:
             self._stream = await self._bounded(
-                self._means.dialer.connect(
+                self._context.dialer.connect(
                     address, server_hostname=self._host, limit=READ_AHEAD_BYTES
                 )
             )
@@ -239,33 +239,33 @@ class Visit:
 
     async def _shown_to_anybody(self, address: Address, name: str) -> list[Certificate]:
         try:
-            async with self._means.shown(address, name) as ssl_object:
+            async with self._context.shown(address, name) as ssl_object:
                 return shown_chain(ssl_object)
         except OSError:
             return []
 
     async def _is_for_tls(self) -> bool:
-        return await self._means.speaks_tls(self._addresses[0], self._host)
+        return await self._context.speaks_tls(self._addresses[0], self._host)
 
     async def _open_session(self) -> Session:
         if self._stream is None:
             try:
                 self._stream = await self._bounded(
-                    self._means.plain.connect(
+                    self._context.plain.connect(
                         self._addresses[0], server_hostname=self._host, limit=READ_AHEAD_BYTES
                     )
                 )
             except OSError as error:
                 raise self._unreachable(_port_code([error]), _reason(error)) from None
         self._session = session_on(
-            self._stream, self._means.settings, self._host, self._means.step_s
+            self._stream, self._context.settings, self._host, self._context.step_s
         )
         return self._session
 
     def _renewed_session(self) -> Session:
         if self._session is None:
             raise TypeError("there is no session yet")
-        self._session.deadline = asyncio.get_running_loop().time() + self._means.step_s
+        self._session.deadline = asyncio.get_running_loop().time() + self._context.step_s
         return self._session
 
 

@@ -26,8 +26,8 @@ READ_AHEAD_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
-    """The common dependencies of every visit.
+class ProbeContext:
+    """The common dependencies of every probe.
 
     Attributes:
         settings: the network's, SASL included.
@@ -44,7 +44,7 @@ class Means:
     step_s: float
 
     @classmethod
-    def of(cls, config: ProducerConfig, step_s: float) -> Means:
+    def of(cls, config: ProducerConfig, step_s: float) -> ProbeContext:
         """Made from the options.
 
         Raises:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Protocol
 
 
-class Living(Protocol):
+class LiveProducer(Protocol):
     """An object in the list."""
 
     @property
@@ -30,7 +30,7 @@ class Living(Protocol):
         """Drop the parent's thread and connections in a forked child."""
 
 
-live: set[Living] = set()
+live: set[LiveProducer] = set()
 
 
 def _after_fork_in_child() -> None:

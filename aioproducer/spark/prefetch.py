@@ -27,7 +27,7 @@ from typing import Generic, Self, TypeVar
 _T = TypeVar("_T")
 
 
-class Ahead(Generic[_T]):
+class PrefetchIterator(Generic[_T]):
     """Reads from now on, until its `with` block ends.
 
     Args:

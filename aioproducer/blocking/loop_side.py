@@ -1,7 +1,7 @@
 """The part of the blocking producer that runs in the loop.
 
-Owns: the asynchronous producer, the intake in front of it, the order between the two. Not here:
-waiting threads.
+Owns: the asynchronous producer, the submission queue in front of it, the order between the two. Not
+here: waiting threads.
 
 Invariants
 - Everything here runs in the loop's thread; what other threads read is set before they may read it.
@@ -15,12 +15,12 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aioproducer.blocking.intake import Intake
+from aioproducer.blocking.submission_queue import SubmissionQueue
 
 if TYPE_CHECKING:
     from aioproducer.blocking.handle import DeliveryHandle
-    from aioproducer.blocking.intake import Entry
     from aioproducer.blocking.loop_thread import LoopThread
+    from aioproducer.blocking.submission_queue import Entry
     from aioproducer.client.producer import Producer
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.runtime.serialization_queue import Place
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Inside:
-    """An asynchronous producer that has started, and its intake."""
+class LoopSideProducer:
+    """An asynchronous producer that has started, and its submission queue."""
 
     def __init__(self, producer: Producer, thread: LoopThread) -> None:
         self.engine: ProducerEngine = producer._usable()
-        self.intake: Intake = Intake(thread, self.engine)
+        self.submissions: SubmissionQueue = SubmissionQueue(thread, self.engine)
         self._producer = producer
 
     async def append(self, entry: Entry) -> DeliveryHandle:
@@ -46,7 +46,7 @@ class Inside:
         handle.hand_over(delivery)
         meta = engine.metadata.topic(topic)
         if meta is not None:
-            self.intake.topics[topic] = len(meta.partitions)
+            self.submissions.topics[topic] = len(meta.partitions)
         return handle
 
     async def append_in_turn(
@@ -59,7 +59,7 @@ class Inside:
     ) -> DeliveryHandle:
         """Append a record whose serializer waits, or that comes after such a one."""
         with place:
-            await self.intake.drained()
+            await self.submissions.drained()
             key, value, pairs = await self.engine.appender.finish(place, made)
         return await self.append((handle, place.topic, value, key, pairs, partition, timestamp_ms))
 
@@ -83,7 +83,7 @@ class Inside:
 
     async def in_order(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a call after what was handed over."""
-        await self.intake.drained()
+        await self.submissions.drained()
         return await work()
 
     async def flush(self, timeout: float | None, *, raise_failures: bool = False) -> int:
@@ -91,18 +91,18 @@ class Inside:
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             async with asyncio.timeout(timeout):
-                await self.intake.drained()
+                await self.submissions.drained()
         except TimeoutError:
-            return await self._producer.flush(0) + self.intake.undrained()
+            return await self._producer.flush(0) + self.submissions.undrained()
         return await self._producer.flush(_remaining(deadline), raise_failures=raise_failures)
 
     async def close(self, timeout: float | None) -> None:
         """See `Producer.close`."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        self.intake.refuse_new()
-        await self.intake.ended(timeout)
+        self.submissions.refuse_new()
+        await self.submissions.ended(timeout)
         await self._producer.close(_remaining(deadline))
-        await self.intake.ended(None)  # at once: a closed producer refuses the rest
+        await self.submissions.ended(None)  # at once: a closed producer refuses the rest
         await asyncio.sleep(0)  # the last callbacks
 
 

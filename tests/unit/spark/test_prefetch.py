@@ -11,20 +11,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from aioproducer.spark.ahead import Ahead
+from aioproducer.spark.prefetch import PrefetchIterator
 
 
-async def read_all(ahead: Ahead[int]) -> list[int]:
+async def read_all(prefetched: PrefetchIterator[int]) -> list[int]:
     found = []
-    while (item := await ahead.next()) is not None:
+    while (item := await prefetched.next()) is not None:
         found.append(item)
     return found
 
 
 async def test_items_come_in_order_and_the_end_stays_the_end() -> None:
-    ahead = Ahead(iter(range(1000)))
-    assert await read_all(ahead) == list(range(1000))
-    assert await ahead.next() is None
+    prefetched = PrefetchIterator(iter(range(1000)))
+    assert await read_all(prefetched) == list(range(1000))
+    assert await prefetched.next() is None
 
 
 def test_the_first_item_is_read_before_there_is_a_loop_and_another_loop_may_go_on() -> None:
@@ -35,35 +35,35 @@ def test_the_first_item_is_read_before_there_is_a_loop_and_another_loop_may_go_o
             read.set()
             yield number
 
-    with Ahead(items()) as ahead:
+    with PrefetchIterator(items()) as prefetched:
         assert read.wait(30)
-        assert asyncio.run(ahead.next()) == 0
-        assert asyncio.run(read_all(ahead)) == [1, 2, 3]
+        assert asyncio.run(prefetched.next()) == 0
+        assert asyncio.run(read_all(prefetched)) == [1, 2, 3]
 
 
 def test_a_process_ends_although_a_source_blocks() -> None:
     program = """
 import threading
-from aioproducer.spark.ahead import Ahead
+from aioproducer.spark.prefetch import PrefetchIterator
 
 def blocked():
     yield 1
     threading.Event().wait()
     yield 2
 
-with Ahead(blocked()) as ahead:
-    ahead._may_go_on.put(True)
+with PrefetchIterator(blocked()) as prefetched:
+    prefetched._may_go_on.put(True)
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 def test_a_forked_child_reads_by_a_thread_of_its_own() -> None:
-    with Ahead(iter([1])) as ahead:
-        assert asyncio.run(read_all(ahead)) == [1]
+    with PrefetchIterator(iter([1])) as prefetched:
+        assert asyncio.run(read_all(prefetched)) == [1]
 
     def in_child() -> None:
-        with Ahead(iter([2, 3])) as ahead:
-            assert asyncio.run(read_all(ahead)) == [2, 3]
+        with PrefetchIterator(iter([2, 3])) as prefetched:
+            assert asyncio.run(read_all(prefetched)) == [2, 3]
 
     child = multiprocessing.get_context("fork").Process(target=in_child)
     child.start()
@@ -86,14 +86,14 @@ async def test_one_item_is_read_ahead_and_no_more() -> None:
                 third.set()
             yield number
 
-    ahead = Ahead(items())
+    prefetched = PrefetchIterator(items())
     try:
-        assert await ahead.next() == 0
+        assert await prefetched.next() == 0
         assert await asyncio.to_thread(second.wait, 30)
-        assert await ahead.next() == 1
+        assert await prefetched.next() == 1
         assert await asyncio.to_thread(third.wait, 30)
     finally:
-        ahead.stop()
+        prefetched.stop()
     assert asked == [0, 1, 2]
 
 
@@ -102,11 +102,11 @@ async def test_what_the_iterator_raises_comes_behind_its_items() -> None:
         yield 1
         raise OSError("broken")
 
-    ahead = Ahead(broken())
-    assert await ahead.next() == 1
+    prefetched = PrefetchIterator(broken())
+    assert await prefetched.next() == 1
     for _ in range(2):
         with pytest.raises(OSError, match="broken"):
-            await ahead.next()
+            await prefetched.next()
 
 
 async def test_a_wake_up_that_comes_late_is_none() -> None:
@@ -116,15 +116,15 @@ async def test_a_wake_up_that_comes_late_is_none() -> None:
         may_go_on.wait(30)
         yield 1
 
-    ahead = Ahead(slow())
-    waiting = asyncio.ensure_future(ahead.next())
+    prefetched = PrefetchIterator(slow())
+    waiting = asyncio.ensure_future(prefetched.next())
     for _ in range(10):
         await asyncio.sleep(0)
-        ahead._wake()
+        prefetched._wake()
     assert not waiting.done()
     may_go_on.set()
     assert await waiting == 1
-    ahead.stop()
+    prefetched.stop()
 
 
 async def test_the_loop_turns_for_items_that_are_there() -> None:
@@ -137,7 +137,7 @@ async def test_the_loop_turns_for_items_that_are_there() -> None:
 
     loop = asyncio.get_running_loop()
     loop.call_soon(turn)
-    assert len(await read_all(Ahead(iter(range(100))))) == 100
+    assert len(await read_all(PrefetchIterator(iter(range(100))))) == 100
     assert turns >= 100
 
 
@@ -154,11 +154,11 @@ def test_a_reader_that_was_stopped_ends_its_iterator() -> None:
             ended.set()
 
     async def first() -> int | None:
-        ahead = Ahead(slow())
+        prefetched = PrefetchIterator(slow())
         try:
-            return await ahead.next()
+            return await prefetched.next()
         finally:
-            ahead.stop()
+            prefetched.stop()
             may_end.set()
 
     assert asyncio.run(first()) == 1

@@ -61,7 +61,7 @@ class _Sample(NamedTuple):
     metrics: Mapping[str, float]
 
 
-class LiveFigures:
+class LiveStats:
     """Samples of one producer, for one viewer."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from aioproducer.runtime.statistics import (
     PartitionStatistics,
     Statistics,
 )
-from aioproducer.starlette.figures import WINDOW_S, LiveFigures, Refusals
+from aioproducer.starlette.live_stats import WINDOW_S, LiveStats, Refusals
 from aioproducer.types import TopicPartition
 
 PLACE = TopicPartition("events", 3)
@@ -27,7 +27,7 @@ def acknowledged(count: float) -> dict[str, float]:
 
 
 def test_the_rate_is_that_since_the_sample_before() -> None:
-    figures = LiveFigures()
+    figures = LiveStats()
     assert figures.take(NOW, acknowledged(100), 10.0)["records"]["per_second"] is None
     records = figures.take(NOW, acknowledged(300), 12.0)["records"]
     assert (records["per_second"], records["acknowledged"]) == (100, 300)
@@ -35,7 +35,7 @@ def test_the_rate_is_that_since_the_sample_before() -> None:
 
 
 def test_percentiles_forget_what_is_older_than_the_window() -> None:
-    figures, durations = LiveFigures(), Durations()
+    figures, durations = LiveStats(), Durations()
 
     def take(now: float) -> float | None:
         sample = replace(NOW, delivery_times=durations.snapshot())
@@ -53,7 +53,7 @@ def test_percentiles_forget_what_is_older_than_the_window() -> None:
 
 
 def test_samples_are_forgotten_with_the_window() -> None:
-    figures = LiveFigures()
+    figures = LiveStats()
     for second in range(1000):
         figures.take(NOW, {}, float(second))
     assert len(figures._samples) <= WINDOW_S + 2
@@ -68,7 +68,7 @@ def test_the_buffer_is_what_is_used_and_who_waits() -> None:
         records_in_flight=5,
         partitions={PLACE: PartitionStatistics(1, oldest_s=2.5)},
     )
-    assert LiveFigures().take(busy, {}, 0.0)["buffer"] == {
+    assert LiveStats().take(busy, {}, 0.0)["buffer"] == {
         "used": 750,
         "total": 1000,
         "waiting": 4,
@@ -79,7 +79,7 @@ def test_the_buffer_is_what_is_used_and_who_waits() -> None:
 
 
 def test_brokers_come_by_id_with_what_they_were_sent_since() -> None:
-    figures = LiveFigures()
+    figures = LiveStats()
     figures.take(replace(NOW, brokers={2: BROKER}), {}, 0.0)
     later = replace(BROKER, bytes_out=6_000, state="backing_off")
     rows = figures.take(replace(NOW, brokers={2: later, 1: BROKER}), {}, 2.0)["brokers"]
@@ -89,7 +89,7 @@ def test_brokers_come_by_id_with_what_they_were_sent_since() -> None:
 
 
 def test_a_broker_that_was_forgotten_meanwhile_sent_nothing_negative() -> None:
-    figures = LiveFigures()
+    figures = LiveStats()
     figures.take(replace(NOW, brokers={1: BROKER}), {}, 0.0)
     rows = figures.take(replace(NOW, brokers={1: replace(BROKER, bytes_out=1)}), {}, 1.0)["brokers"]
     assert rows[0]["bytes_per_second"] == 0
@@ -101,7 +101,7 @@ def test_failures_of_batches_and_refusals_are_one_list_newest_first() -> None:
         refusals.note(BufferExhaustedError("no room", topic="events"), 90.0)
     refusals.note(BufferFullError("no wait"), 99.0)
     lost = FailureStatistics(PLACE, 12, 5.0, "late")
-    found = LiveFigures().take(replace(NOW, recent_failures=(lost,)), {}, 100.0, refusals)
+    found = LiveStats().take(replace(NOW, recent_failures=(lost,)), {}, 100.0, refusals)
     assert found["records"]["refused"] == 4
     rows = [(each["where"], each["records"], each["age_s"]) for each in found["failures"]]
     assert rows == [("", 1, 1.0), ("events-3", 12, 5.0), ("events", 3, 10.0)]

@@ -52,7 +52,7 @@ Entry = tuple[DeliveryHandle, str, bytes | None, bytes | None, HeaderPairs, int 
 
 
 class _Waiter:
-    """A thread that waits for space; `answered` when its entry was taken, or the intake closed."""
+    """A thread that waits for space; `answered` when its entry was taken, or the queue closed."""
 
     __slots__ = ("answered", "entry", "size")
 
@@ -62,7 +62,7 @@ class _Waiter:
         self.answered = threading.Event()
 
 
-class Intake:
+class SubmissionQueue:
     """Takes records from threads and appends them in the loop.
 
     Attributes:
