@@ -20,18 +20,23 @@ BOOTSTRAP = os.environ.get("AIOPRODUCER_COMPAT_BOOTSTRAP", "")
 
 
 PROGRAM = os.environ.get("AIOPRODUCER_COMPAT_PROGRAM", "aiokafka")
-NAMES = (
-    ("kafka", "KafkaProducer", "aioproducer.compat.kafka")
-    if PROGRAM == "kafka-python"
-    else ("aiokafka", "AIOKafkaProducer", "aioproducer.compat.aiokafka")
+_PRODUCERS = {
+    "kafka-python": (("kafka.producer", "KafkaProducer", "aioproducer.compat.kafka"),),
+    "confluent-kafka": (
+        ("confluent_kafka", "Producer", "aioproducer.compat.confluent"),
+        ("confluent_kafka", "SerializingProducer", "aioproducer.compat.confluent"),
+        ("confluent_kafka.aio", "AIOProducer", "aioproducer.compat.confluent"),
+    ),
+}
+NAMES = _PRODUCERS.get(
+    PROGRAM, (("aiokafka.producer", "AIOKafkaProducer", "aioproducer.compat.aiokafka"),)
 )
 
 
-def _replace_producer() -> None:
-    package, name, here = NAMES
-    client = importlib.import_module(package)
-    importlib.import_module(f"{package}.producer")
-    original, producer = getattr(client, name), getattr(importlib.import_module(here), name)
+def _replace_producer(client: str, name: str, here: str) -> None:
+    original = getattr(importlib.import_module(client), name)
+    producer = getattr(importlib.import_module(here), name)
+    package = client.partition(".")[0]
     for module_name, module in list(sys.modules.items()):
         if module_name.partition(".")[0] == package:
             for attribute, value in list(vars(module).items()):
@@ -40,13 +45,14 @@ def _replace_producer() -> None:
 
 
 if OURS:
-    _replace_producer()
+    for row in NAMES:
+        _replace_producer(*row)
 
 
 def pytest_report_header() -> str:
     """The first lines of the report say whose producer is tested."""
-    client = importlib.import_module(NAMES[0])
-    return f"compat: {getattr(client, NAMES[1]).__module__}"
+    client, name, _ = NAMES[0]
+    return f"compat: {getattr(importlib.import_module(client), name).__module__}"
 
 
 def _set_address(function: Any) -> None:

@@ -27,6 +27,9 @@ _new_tuple: Final = tuple.__new__
 """What a NamedTuple's own `__new__` does, without that call."""
 
 
+_await_future: Final = asyncio.Future.__await__
+
+
 class RecordFuture(Outcome):
     """A future of one record. Awaiting it costs no turn of the loop more than its delivery does."""
 
@@ -38,7 +41,7 @@ class RecordFuture(Outcome):
 
     def __await__(self) -> Generator[Any, None, RecordMetadata | None]:
         if self.done():
-            return super().__await__()
+            return _await_future(self)
         wait = self._delivery.__await__()
         if hasattr(wait, "cancel"):
             return self._resumed_directly(wait)

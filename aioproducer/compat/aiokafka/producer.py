@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterable
 from ssl import SSLContext
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.compat._servers import servers_option
@@ -36,6 +36,7 @@ from aioproducer.compat.aiokafka._batch import (
 from aioproducer.compat.aiokafka._client import ClientView, ClusterView
 from aioproducer.compat.aiokafka._connection import Connection
 from aioproducer.compat.aiokafka._error_base import kin
+from aioproducer.compat.aiokafka._outcomes import RecordFutures
 from aioproducer.compat.aiokafka._transactions import TransactionalCalls, TransactionContext
 from aioproducer.compat.aiokafka._translation import record_metadata, translated, translating
 from aioproducer.compat.aiokafka.abc import AbstractTokenProvider
@@ -59,6 +60,9 @@ from aioproducer.records import record_size_bound
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.types import HeaderPairs
 
+if TYPE_CHECKING:
+    from aioproducer.runtime.lane import Lane
+
 __all__ = ["AIOKafkaProducer", "TransactionContext"]
 
 _NOT_GIVEN: Final[Any] = object()
@@ -80,6 +84,8 @@ class AIOKafkaProducer(TransactionalCalls):
     _closed: bool = True  # until the constructor is through, there is nothing to warn about
     _loop: asyncio.AbstractEventLoop | None = None
     _source_traceback: traceback.StackSummary | None = None
+    _futures: RecordFutures
+    _lane: Lane | None = None  # while it runs
 
     @hides_arguments
     def __init__(
@@ -208,8 +214,10 @@ class AIOKafkaProducer(TransactionalCalls):
             self._connection = None
             self._closed = True
             raise
+        self._futures = connection.futures
         self.client._attach(connection)
         self._closed = self._stopped
+        self._lane = connection._lane  # which `stop()` in the meantime has closed
 
     async def stop(self) -> None:
         """Delivers what was accepted, then closes every connection; may be called again.
@@ -218,6 +226,7 @@ class AIOKafkaProducer(TransactionalCalls):
         aborted.
         """
         self._closed = self._stopped = True
+        self._lane = None
         try:
             if self._connection is not None:
                 with translating():
@@ -281,14 +290,13 @@ class AIOKafkaProducer(TransactionalCalls):
             IllegalOperation: outside a transaction, although there is a `transactional_id`.
             ProducerClosed: the producer is stopped.
         """
-        connection = self._running()
         try:  # not `translating()`: this is done for each record
-            delivery = await self._accept(
-                connection, topic, value, key, partition, timestamp_ms, headers
-            )
+            delivery = self._accept_at_once(topic, value, key, partition, timestamp_ms, headers)
+            if delivery is None:
+                delivery = await self._accept(topic, value, key, partition, timestamp_ms, headers)
         except KafkaError as error:
             raise translated(error) from error
-        return connection.futures.of(delivery)
+        return self._futures.of(delivery)
 
     async def send_and_wait(
         self,
@@ -303,11 +311,10 @@ class AIOKafkaProducer(TransactionalCalls):
         if type(self).send is not _OWN_SEND or "send" in self.__dict__:
             future = await self.send(topic, value, key, partition, timestamp_ms, headers)
             return await future
-        connection = self._running()
         try:
-            delivery = await self._accept(
-                connection, topic, value, key, partition, timestamp_ms, headers
-            )
+            delivery = self._accept_at_once(topic, value, key, partition, timestamp_ms, headers)
+            if delivery is None:
+                delivery = await self._accept(topic, value, key, partition, timestamp_ms, headers)
             await delivery
         except KafkaError as error:
             raise translated(error) from error
@@ -390,9 +397,29 @@ class AIOKafkaProducer(TransactionalCalls):
             raise kin(IllegalStateError)("the producer is not started")
         return self._connection
 
+    def _accept_at_once(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: Any,
+        headers: Headers,
+    ) -> Delivery | None:
+        """Accept a record of bytes that waits for nothing; None where `_accept` has to do it."""
+        lane = self._lane
+        if (
+            lane is None
+            or self._key_serializer is not None
+            or self._value_serializer is not None
+            or (value is None and key is None)
+            or not (headers is None or type(headers) is list)
+        ):
+            return None
+        return lane.append(topic, value, key, headers, partition, timestamp_ms)
+
     def _accept(
         self,
-        connection: Connection,
         topic: str,
         value: Any,
         key: Any,
@@ -401,6 +428,7 @@ class AIOKafkaProducer(TransactionalCalls):
         headers: Headers,
     ) -> Awaitable[Delivery]:
         """Check a record; await what this returns to have it accepted."""
+        connection = self._running()
         if value is None and key is None:
             raise AssertionError("Need at least one: key or value")
         if partition is not None:
