@@ -179,7 +179,7 @@ docs: $(STAMP) ## Build the site into build/docs/site, strictly; run every snipp
 PROGRAMS ?=
 SOURCES  ?=
 COMPAT_MINUTES ?= 90
-compat: $(STAMP) ## aiokafka's, FastStream's, kstreams' and kafka-python's own tests with the drop-in (PROGRAMS= SOURCES=dir)
+compat: $(STAMP) ## aiokafka's, FastStream's, kstreams', kafka-python's and confluent-kafka's own tests with the drop-in (PROGRAMS= SOURCES=dir)
 	PYTHONPATH=.ci $(BIN)/python -m tools.compat --minutes $(COMPAT_MINUTES) \
 		$(if $(SOURCES),--sources $(SOURCES)) $(PROGRAMS)
 

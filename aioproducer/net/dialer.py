@@ -172,6 +172,8 @@ async def _resolve(host: str, port: int, canonical: bool) -> list[Address]:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except ValueError as error:  # not encodable, or a NUL inside
         raise OSError(f"{host[:_SHOWN]!r} is not a host name") from error
+    except RuntimeError as error:  # at the interpreter's exit there are no threads any more
+        raise OSError(f"{host[:_SHOWN]!r} cannot be resolved: {error}") from error
     addresses = [
         Address(str(where[0]), port, family, int(where[3]) if len(where) > 3 else 0)
         for family, _type, _protocol, _name, where in found

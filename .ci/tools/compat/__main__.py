@@ -8,6 +8,7 @@
 3. Real Kafka. Each file of tests runs with the client itself and then with ours.
 4. Tests that pass with the client and not with ours are run again, twice with each; what still
    differs has to be in `differences.txt`, with its reason.
+5. A run of all programs is recorded in `bench/COMPAT.md`.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tools.compat.kafka import brokers
-from tools.compat.programs import PROGRAMS, WITHOUT_TESTS, Program
+from tools.compat.programs import PROGRAMS, Program
 from tools.compat.runs import CLIENTS, LOGS, Environment, Results, run_tests
-from tools.compat.sources import NoSourcesError, sources_of
+from tools.compat.sources import ROOT, NoSourcesError, sources_of
 
 DIFFERENCES = Path(__file__).with_name("differences.txt")
+RECORD = ROOT / "bench" / "COMPAT.md"
 REPEATS = 2
 
 
@@ -52,12 +55,30 @@ def main() -> int:
             line, found = compare(program, sources, environment, known, deadline)
             lines.append(line)
             unexplained += found
-    if not arguments.programs:
-        lines += (f"{name}: SKIPPED: {reason}" for name, reason in WITHOUT_TESTS.items())
     print("\n" + "\n".join(lines))
+    if not arguments.programs:
+        record(lines, variables["AIOPRODUCER_COMPAT_KAFKA"], unexplained)
     for name in unexplained:
         print(f"passes with the client and not with ours: {name}")
     return 1 if unexplained else 0
+
+
+def record(lines: list[str], kafka: str, unexplained: list[str]) -> None:
+    """Write down what a run of all programs has found."""
+    rows = [
+        "# Other projects' own tests with the drop-ins",
+        "",
+        f"One run of `make compat` on {datetime.now(UTC):%d %B %Y}, Kafka {kafka}: each file of "
+        "tests with the project's client, then with the drop-in in its place.",
+        "",
+        *(f"- {line}" for line in lines),
+    ]
+    if unexplained:
+        rows += ["", "Passes with the client and not with the drop-in, for no known reason:", ""]
+        rows += (f"- {name}" for name in unexplained)
+    rows += ["", "## Tests that differ, each with its reason", "", "| test | reason |", "|---|---|"]
+    rows += (f"| {name} | {reason} |" for name, reason in differences().items())
+    RECORD.write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
 def compare(

@@ -27,7 +27,7 @@ What differs, on purpose:
   `AIOProducer.produce()` takes no headers          it does
   `batch.size` is 1,000,000                         131,072: a batch's memory is allocated whole
   values and keys are text or `bytes`               `bytearray` and `memoryview` as well
-  `throttle_cb` is called                           it is refused; see the metric
+  `throttle_cb` is called                           it is not, with a warning; see the metric
                                                     `produce-throttle-time-avg`
   1.3 us of user CPU per record of 100 bytes with   2.4 us (CPython 3.11); without callbacks 1.5 us
   a callback, 0.9 us without                        (measured in turns on the same machine)

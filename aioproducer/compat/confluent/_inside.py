@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from random import randrange
 from typing import Any, Final, Protocol, TypeVar
@@ -34,6 +34,7 @@ from aioproducer.errors import (
     SerializationError,
     WouldBlockError,
 )
+from aioproducer.types import Node
 from aioproducer.wire.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 _log = log.get("producer")
@@ -103,6 +104,10 @@ class Inside:
             with translating():
                 self._thread.check_alive()
                 raise ProducerClosedError("the producer is closed")
+
+    def brokers(self) -> Iterable[Node]:
+        """Return the brokers known now."""
+        return () if self._metadata is None else self._metadata.cluster.nodes.values()
 
     # -- in the loop -----------------------------------------------------------------------------
 

@@ -98,6 +98,7 @@ class Reports:
         self._max_bytes = max_bytes
         self._ready: deque[Callable[[], object] | Group] = deque()
         self.groups: dict[ProducerBatch, Group] = {}
+        self._log = log.RateLimitedLog(_log)
         self._silent = 0
         self._pollers = 0
         self._lock = threading.RLock()  # a signal handler may produce as well
@@ -240,7 +241,14 @@ class Reports:
     def failed(self, record: Record, error: OwnError) -> None:
         """Report a record that no producer has."""
         if record.on_delivery is None:
-            _log.error("a record of topic %s was not sent: %s", record.topic, error)
+            self._log.warning(
+                time.monotonic(),
+                record.topic,
+                type(error).__name__,
+                "a record of topic %s was not sent: %s",
+                record.topic,
+                error,
+            )
             self._silently(1, record.size)
         else:
             now = time.monotonic()

@@ -6,14 +6,23 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from aioproducer._util import log
 from aioproducer.compat.confluent import errors
 from aioproducer.compat.confluent.errors import KafkaError
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError
 from aioproducer.types import OAuthToken
 
+_log = log.get("producer")
+
 _CALLABLES: Final = ("error_cb", "stats_cb", "oauth_cb", "on_delivery", "dr_cb")
-_HERE: Final = {*_CALLABLES, "default.topic.config", "logger", "statistics.interval.ms"}
+_HERE: Final = {
+    *_CALLABLES,
+    "default.topic.config",
+    "logger",
+    "statistics.interval.ms",
+    "throttle_cb",
+}
 _DEFAULTS: Final = {
     "batch_max_records": 10_000,
     "batch_size": 131_072,  # librdkafka has 1,000,000; here each batch's memory is allocated whole
@@ -91,13 +100,15 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         KafkaException: `_INVALID_ARG`: an option is unknown or has a wrong value.
         TypeError: A callback is not callable.
     """
-    if given.get("throttle_cb") is not None and not callable(given["throttle_cb"]):
-        raise ValueError("expected throttle_cb property as a callable function")
+    if given.get("throttle_cb") is not None:
+        if not callable(given["throttle_cb"]):
+            raise ValueError("expected throttle_cb property as a callable function")
+        _log.warning("throttle_cb is never called; read the metric produce-throttle-time-avg")
     for name in _CALLABLES:
         if given.get(name) is not None and not callable(given[name]):
             raise TypeError(f"expected {name} property as a callable function")
     rest = {name: value for name, value in given.items() if name not in _HERE}
-    rest = {**given.get("default.topic.config", {}), **rest}
+    rest |= given.get("default.topic.config") or {}
     text = str(rest.pop("sasl.oauthbearer.config", "")) if given.get("oauth_cb") else ""
     try:
         has_servers = any(rest.get(name) for name in _SERVERS)

@@ -18,12 +18,16 @@ class Clock:
         self._reports = reports
         self._begun = time.monotonic()
         self.is_on: bool = settings.stats_cb is not None and settings.statistics_s > 0
-        self._due = self._begun + settings.statistics_s if self.is_on else None
+        self._due = self._begun + settings.statistics_s
+
+    def left(self) -> float:
+        """Return the seconds until they are due."""
+        return max(0.0, self._due - time.monotonic())
 
     def look(self, inside: Inside) -> None:
         """Report statistics if they are due."""
         now = time.monotonic()
-        if self._due is None or now < self._due:
+        if not self.is_on or now < self._due:
             return
         self._due = now + self._settings.statistics_s
         callback, text = self._settings.stats_cb, self._text(now, inside)
@@ -45,5 +49,9 @@ class Clock:
                 "msg_max": settings.max_records,
                 "msg_size_max": settings.max_bytes,
                 "connected": inside.producer is not None,
+                "brokers": {
+                    f"{node.host}:{node.port}/{node.id}": {"nodeid": node.id}
+                    for node in inside.brokers()
+                },
             }
         )

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 from aioproducer._util.secrets import hides_arguments
@@ -202,7 +203,13 @@ class Producer(ClosedOnLeaving):
             RuntimeError: The producer is closed.
         """
         self._check_open()
-        return self._reports.serve(limit_of(timeout))
+        limit = limit_of(timeout)
+        deadline = None if limit is None else time.monotonic() + limit
+        while True:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            served = self._serve(left)
+            if served or left == 0.0:
+                return served
 
     def flush(self, timeout: float = -1) -> int:
         """Send without lingering, wait for the outcomes and call the callbacks.
@@ -396,7 +403,7 @@ class Producer(ClosedOnLeaving):
             try:
                 while self._reports.count and not flushed.done():
                     left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                    self._reports.serve(left, flushed.done)
+                    self._serve(left, partial(self._is_flushed, flushed))
                     if left == 0.0:
                         return self._reports.count
             finally:
@@ -408,6 +415,18 @@ class Producer(ClosedOnLeaving):
             if deadline is not None and time.monotonic() >= deadline:
                 break
         return self._reports.count
+
+    def _is_flushed(self, flushed: Future[None]) -> bool:
+        return flushed.done() or not self._reports.count
+
+    def _serve(self, limit: float | None, enough: Callable[[], bool] | None = None) -> int:
+        """Call the callbacks that are due; waits for the first of them, or for statistics."""
+        if not self._clock.is_on:
+            return self._reports.serve(limit, enough)
+        due = self._clock.left()
+        served = self._reports.serve(due if limit is None else min(due, limit), enough)
+        self._clock.look(self._inside)
+        return served
 
     def _submit(self, work: Coroutine[Any, Any, None]) -> Future[None]:
         """Run something in the loop, without waiting for it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -89,7 +90,8 @@ async def test_another_loop_cannot_await_it(producer: AIOKafkaProducer) -> None:
         with pytest.raises((RuntimeError, WrongLoopError)):
             asyncio.run(wait())
 
-    await asyncio.to_thread(elsewhere)
+    with ThreadPoolExecutor() as pool:
+        pool.submit(elsewhere).result(10)  # meanwhile this loop stands still: it is not delivered
     await asyncio.wait([future], timeout=5)
     assert future.result() is not None
 

@@ -109,3 +109,15 @@ def test_checkout_is_used_without_its_own_package_and_with_stand_ins(
     assert not (found / "aiokafka").exists()
     assert (found / "tests/their_conftest.py").read_text() == "tests/conftest.py"
     assert "their_conftest" in (found / "tests/conftest.py").read_text()
+
+
+def test_run_of_all_programs_is_recorded_with_the_reasons(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(runner, "RECORD", tmp_path / "COMPAT.md")
+    runner.record(["kstreams 1: 2 pass with the client"], "4.3.1", ["kstreams t.py::a: wrong"])
+    text = (tmp_path / "COMPAT.md").read_text()
+    assert "- kstreams 1: 2 pass" in text
+    assert "- kstreams t.py::a: wrong" in text
+    for name, reason in runner.differences().items():
+        assert f"| {name} | {reason} |" in text

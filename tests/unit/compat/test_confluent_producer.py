@@ -6,7 +6,7 @@ import json
 import pickle
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import confluent_kafka
@@ -180,7 +180,50 @@ def test_flush_of_one_thread_ends_when_another_has_served_the_callbacks(
     assert len(seen.messages) == 200
 
 
+def test_flush_without_a_limit_ends_when_other_threads_have_served_what_failed() -> None:
+    producer = Producer({"message.timeout.ms": 10})  # no server: nothing ever starts
+    seen = Outcomes()
+
+    def produce() -> None:
+        for _ in range(2):
+            producer.produce("t", "v", on_delivery=seen)
+            producer.flush()
+
+    threads = [threading.Thread(target=produce, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert not any(thread.is_alive() for thread in threads)
+    assert len(seen.errors) == 8
+    producer.close()
+
+
 # -- failures --------------------------------------------------------------------------------------
+
+
+def test_default_topic_config_overrides_what_stands_beside_it() -> None:
+    topic_config = {"message.timeout.ms": 50}
+    config = {"message.timeout.ms": 600_000, "default.topic.config": topic_config}
+    with_one, with_none = Producer(config), Producer({"default.topic.config": None} | NOWHERE)
+    assert with_one._settings.config.delivery_timeout_ms == 50
+    with_one.close()
+    with_none.close()
+
+
+@pytest.mark.parametrize("call", [Producer.poll, Producer.flush])
+def test_statistics_are_reported_while_a_call_waits_and_without_servers(
+    call: Callable[..., int],
+) -> None:
+    texts: list[str] = []
+    config = {"bootstrap.servers": None, "statistics.interval.ms": 10, "stats_cb": texts.append}
+    producer = Producer(config | {"message.timeout.ms": 60_000})
+    producer.produce("t", "v")
+    call(producer, 0.2)
+    assert texts
+    assert json.loads(texts[0])["brokers"] == {}
+    producer.purge()
+    producer.close()
 
 
 def test_record_that_no_broker_takes_in_time_fails_with_msg_timed_out() -> None:
@@ -194,6 +237,18 @@ def test_record_that_no_broker_takes_in_time_fails_with_msg_timed_out() -> None:
     assert (error.name(), error.fatal()) == ("_MSG_TIMED_OUT", False)
     assert message.error() is error
     assert (message.offset(), message.partition(), message.key()) == (None, None, b"k")
+    producer.close()
+
+
+def test_many_records_without_a_callback_that_are_not_sent_are_few_lines_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    producer = Producer(NOWHERE | {"message.timeout.ms": 50, "linger.ms": 0})
+    for _ in range(500):
+        producer.produce("t", "v")
+    assert producer.flush(WAIT_S) == 0
+    lines = [each for each in caplog.messages if "a record of topic t was not sent" in each]
+    assert 1 <= len(lines) < 10
     producer.close()
 
 

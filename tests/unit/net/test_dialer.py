@@ -11,6 +11,7 @@ from support import hostile
 from support.hostile import HostileServer
 
 from aioproducer.net import Address, TcpDialer
+from aioproducer.net.dialer import _resolve
 
 
 async def open_socket(dialer: TcpDialer, server: HostileServer) -> asyncio.StreamWriter:
@@ -135,3 +136,14 @@ async def test_a_socket_that_met_itself_is_no_connection(monkeypatch: pytest.Mon
             await open_socket(TcpDialer(), server)
         monkeypatch.undo()
         await server.until_idle()
+
+
+async def test_resolver_without_threads_at_exit_is_a_failed_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuse(*arguments: Any, **options: Any) -> Any:
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", refuse)
+    with pytest.raises(OSError, match="'broker' cannot be resolved: cannot schedule"):
+        await _resolve("broker", 9092, canonical=False)
