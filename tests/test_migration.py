@@ -30,7 +30,9 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # its own, of how it reads its schemas
     import kafka
 
-PAGE = Path(__file__).parent.parent / "aioproducer" / "docs" / "migration.md"
+DOCS = Path(__file__).parent.parent / "aioproducer" / "docs"
+PAGE = DOCS / "migration.md"
+COMPARED = "aioproducer | aiokafka | confluent-kafka | kafka-python"
 Row = list[str]
 
 QUIET = {"log_level": 0}
@@ -237,6 +239,21 @@ async def test_the_defaults_are_those_of_aiokafka_and_ours() -> None:
         default = acks if code(name) == "acks" else theirs[code(name)].default
         assert default == eval(code(their_cell)), name
         assert our_default(code(name)) == eval(code(our_cell)), name
+
+
+def test_the_comparison_has_the_defaults_of_each_client() -> None:
+    rows = {row[0]: row[1:] for row in dict(tables(DOCS / "comparison.md"))[COMPARED]}
+    librdkafka = [librdkafka_default(name) for name in ("acks", "enable.idempotence", "linger.ms")]
+    assert librdkafka == ["-1", "false", "5"]
+    python = kafka.KafkaProducer.DEFAULT_CONFIG
+    theirs = inspect.signature(aiokafka.AIOKafkaProducer).parameters
+    for name, cell in (("acks", "`all`"), ("enable_idempotence", "True"), ("linger_ms", "0")):
+        assert rows[f"default `{name}`"][3] == cell
+        assert python[name] == {"`all`": -1, "True": True, "0": 0}[cell]
+    assert rows["default `enable_idempotence`"][:3] == ["True", "False", "False"]
+    assert rows["default `linger_ms`"][:3] == ["5", "0", "5"]
+    assert (our_default("enable_idempotence"), our_default("linger_ms")) == (True, 5)
+    assert (theirs["enable_idempotence"].default, theirs["linger_ms"].default) == (False, 0)
 
 
 def librdkafka_default(name: str) -> str:

@@ -38,7 +38,7 @@ PRINTED: dict[str, list[str]] = {
         r"0\n",
         r".*record-send-total 1\.0\n.*",
     ],
-    "security": [r"", r"", r""],
+    "security": [r""] * 6,
     "serializers": [r"", r"", r"", r"orders value id\n", r"\(.*\)\n", r""],
     "tutorial": [
         r"partition \d, offset 0\n",
@@ -88,6 +88,8 @@ def test_program_runs_as_pasted(
         + "".join(f"UA,{n},EWR,2013-01-01T10:00:00Z\n" for n in range(10))
     )
     printed = run_program(block, tmp_path, kafka.bootstrap_servers, registry)
+    for line in re.findall(r"print\(.*\)  # (.+)$", block, flags=re.MULTILINE):
+        assert line in printed.splitlines(), printed
     if name in PRINTED:
         assert re.fullmatch(PRINTED[name][number], printed, flags=re.DOTALL), printed
 

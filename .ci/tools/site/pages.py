@@ -49,6 +49,7 @@ _ALL: dict[str, list[Page]] = {
         Page("Start", "index.md", "README.md"),
         _guide("Tutorial", "tutorial"),
         _guide("Installing", "install"),
+        _guide("Cookbook", "cookbook"),
     ],
     "How to": [
         _guide("Send", "sending"),
@@ -71,6 +72,7 @@ _ALL: dict[str, list[Page]] = {
     ],
     "Reference": [
         _guide("Delivery guarantees", "guarantees"),
+        _guide("Comparison", "comparison"),
         Page("Options", "reference/options.md", options.page),
         Page("Errors", "reference/errors.md", errors.page),
         *(
