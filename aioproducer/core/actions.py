@@ -1,6 +1,6 @@
-"""What the sender sees of the network, and what it wants done there.
+"""What the core sees of the network, and what it wants done there.
 
-Owns: the vocabulary between deciding (`core.sender`) and doing (`runtime.sender_task`). Must not
+Owns: the vocabulary between deciding (`core.driver`) and doing (the tasks in `runtime`). Must not
 know: how either works.
 """
 
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from aioproducer.core.producer_batch import ProducerBatch
+    from aioproducer.core.transaction_requests import TransactionalRequest
     from aioproducer.errors import KafkaError
 
 
 class NodeView(Protocol):
-    """What the sender may ask about connections."""
+    """What the core may ask about connections."""
 
     def is_ready(self, node_id: int, now: float) -> bool:
         """Whether a Produce request may be sent to the node now."""
@@ -61,7 +62,48 @@ class RequestIdentity(NamedTuple):
     node_id: int
 
 
-Action = Connect | Dispatch | RequestIdentity
+class RequestMetadata(NamedTuple):
+    """Ask a broker for metadata."""
+
+    node_id: int
+
+
+class NoBrokerReady(NamedTuple):
+    """Metadata are due and no broker can be asked: see why, and connect to this one, if any."""
+
+    node_id: int | None
+
+
+class Rebootstrap(NamedTuple):
+    """Start over from the bootstrap servers."""
+
+    why: str
+
+
+class RequestOfCoordinator(NamedTuple):
+    """Send a request of the transaction to a node."""
+
+    node_id: int
+    request: TransactionalRequest
+
+
+class CoordinatorUnreachable(NamedTuple):
+    """A request of the transaction cannot be sent to the coordinator that was known."""
+
+    request: TransactionalRequest
+    error: KafkaError
+
+
+Action = (
+    Connect
+    | Dispatch
+    | RequestIdentity
+    | RequestMetadata
+    | NoBrokerReady
+    | Rebootstrap
+    | RequestOfCoordinator
+    | CoordinatorUnreachable
+)
 
 LOOK_AGAIN_S = 1.0
 """The longest time without a new choice of broker while none is ready."""

@@ -122,9 +122,13 @@ class CoordinatorDialogue:
         """Whether a response is awaited."""
         return self._in_flight is not None
 
-    def next_deadline(self, now: float) -> float:
-        """Loop time at which to ask again, unless an event comes first."""
-        return self._retry_at if self._in_flight is None and self._retry_at > now else inf
+    def due_at(self, now: float, *, quiet: bool) -> float:
+        """Loop time at which to call `next_request`; inf while it would give none."""
+        if self._in_flight is not None:
+            return inf
+        if self._retry_at > now:
+            return self._retry_at
+        return now if self._manager.has_work(quiet=quiet) else inf
 
     def on_sending(self, request: TransactionalRequest) -> None:
         """The request is about to be sent: `on_sent` or `on_unreachable` follows."""

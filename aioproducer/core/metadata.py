@@ -267,6 +267,7 @@ class Metadata:
         """Starts over from the bootstrap servers (KIP-899); what is known stays till then."""
         self._fetch = None
         self._wanted = True
+        self._notify()
 
     def next_update_at(self, now: float) -> float:
         """The loop time at which to call `start_request`; inf while one is out."""

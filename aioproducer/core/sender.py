@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING
 
 from aioproducer.core.accumulator import RecordAccumulator
@@ -162,7 +161,7 @@ class Sender:
         return actions
 
     def next_deadline(self, now: float, nodes: NodeView) -> float:
-        """Loop time of the next turn, unless an event comes first."""
+        """Loop time of the turn after this one, unless something happens before."""
         deadline = min(self._readiness.next_at, self.accumulator.next_expiry_at)
         if self._wants_identity:
             deadline = min(deadline, self.producer_id.due_at(now, nodes))
@@ -172,24 +171,22 @@ class Sender:
                 deadline = min(deadline, now if ready else nodes.ready_at(node_id, now))
         return deadline
 
-    def next_turn_after_response(self, now: float, nodes: NodeView) -> float:
-        """Loop time of the next turn once a request is over; `now` for one at once.
+    def due_at(self, now: float, nodes: NodeView) -> float:
+        """Loop time of the next turn now that something has happened; `now` for one at once.
 
         Where batches linger it is at once: the tasks that are resumed may send the last records
-        that all others wait for (adaptive linger).
+        that all others wait for (adaptive linger). So it is with the records of a transaction,
+        which may not be wanted any more.
         """
+        accumulator = self.accumulator
         if (
-            self.accumulator.settings.linger
+            accumulator.settings.linger
             or self._awaits_connection
             or self.fatal_error is not None
-            or self._transactions is not None
+            or (self._transactions is not None and accumulator.has_incomplete)
         ):
             return now
-        return self.next_deadline(now, nodes)
-
-    def next_turn_after_connection_change(self, now: float) -> float:
-        """Loop time of the next turn once a node came, went or has room; inf for no other turn."""
-        return now if self._awaits_connection else inf
+        return min(self._readiness.next_at, accumulator.next_expiry_at)
 
     def wait_of(self, batch: ProducerBatch) -> Wait:
         """What a batch without an outcome waits for."""

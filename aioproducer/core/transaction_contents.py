@@ -66,6 +66,11 @@ class TransactionContents:
         else:
             operation.finish()
 
+    @property
+    def has_additions(self) -> bool:
+        """Whether something is to be added."""
+        return bool(self._to_add or self._offsets)
+
     def wanted(
         self, identity: ProducerIdentity, topic_ids: Callable[[], Mapping[str, UUID]]
     ) -> TransactionalRequest | None:

@@ -376,6 +376,13 @@ class TransactionManager:
 
     # -- requests and their outcomes -------------------------------------------------------------
 
+    def has_work(self, *, quiet: bool) -> bool:
+        """Whether `wanted` has something to do."""
+        if self.state is _S.INITIALIZING:
+            return True
+        has_more = self.contents.has_additions or (self.awaits_batches and quiet)
+        return self.identity is not None and has_more
+
     def wanted(self, *, quiet: bool) -> TransactionalRequest | None:
         """The request that is due, if one is.
 

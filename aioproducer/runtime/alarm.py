@@ -77,8 +77,19 @@ class Alarm:
         if until < self.until:
             self._wake_at(until)
 
+    def turn_at(self, at: float, now: float) -> None:
+        """The next turn is at that loop time, unless an earlier one is due."""
+        if at <= now:
+            self.ring()
+        elif at < self.until:
+            self._wake_at(at)
+
     def close(self) -> None:
-        """Nobody sleeps any more."""
+        """Nobody sleeps any more, nor will."""
+        self.until = -inf
+        self._cancel_timer()
+
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._on_timer.close()
@@ -87,7 +98,7 @@ class Alarm:
     def _wake_at(self, until: float) -> None:
         self.until = until
         if until < self._timer_at:
-            self.close()
+            self._cancel_timer()
             self._on_timer = self._timer_calls()
             next(self._on_timer)
             at = self._loop.call_at(until, next, self._on_timer, None)

@@ -16,12 +16,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aioproducer._util import log
 from aioproducer.core.accumulator import RecordAccumulator
 from aioproducer.core.buffer_pool import BufferPool
+from aioproducer.core.coordinator_requests import CoordinatorRequests
+from aioproducer.core.driver import Driver, Turns
 from aioproducer.core.metadata import Metadata
 from aioproducer.core.partitioners import BuiltInPartitioner, Neighbourhood, NodeLatencies
 from aioproducer.core.producer_batch import NO_PARTITION
@@ -167,6 +170,9 @@ class ProducerEngine:
             on_forgotten=self._on_forgotten,
             transactions=self._transactions,
         )
+        self.driver: Driver = Driver(
+            self.sender, settings.make_metadata_requests(config, self.metadata)
+        )
 
     def _topic_ids(self) -> Mapping[str, UUID]:
         return {name: topic.topic_id for name, topic in self.metadata.cluster.topics.items()}
@@ -182,6 +188,7 @@ class ProducerEngine:
         )
         self.metadata_task: MetadataTask = MetadataTask(
             self.metadata,
+            self.driver.metadata,
             self.client,
             config,
             loop=loop,
@@ -237,17 +244,21 @@ class ProducerEngine:
     def _make_transaction_task(self) -> TransactionTask | None:
         if self._transactions is None:
             return None
+        dialogue = settings.make_dialogue(self.config, self._transactions, self._rng)
+        requests = self.driver.transactions = CoordinatorRequests(
+            self._transactions, dialogue, self.metadata, self.accumulator
+        )
         return TransactionTask(
             self._transactions,
-            settings.make_dialogue(self.config, self._transactions, self._rng),
+            dialogue,
+            requests,
             self.client,
-            self.metadata,
             self.accumulator,
             patience=self.config.call_timeout_ms / 1000,
             bound=self.config.call_bound,
             request_timeout=self.config.request_timeout_ms / 1000,
             loop=self.loop,
-            wake_sender=self.sender_task.wake,
+            on_event=self._on_event,
             open_gate=self.appender.open_gate,
             on_end=self._on_task_end,
         )
@@ -692,16 +703,32 @@ class ProducerEngine:
         if self.client.is_deserted():
             # As Java's client after any disconnect; `health()` then tells whether brokers are left.
             self.metadata.request_update(self.loop.time())
-        self.sender_task.on_network_event()
+        self._on_event()
         self.appender.placing.lend_spare()
-        self.metadata_task.wake()
-        if self.transactions is not None:
-            self.transactions.wake()
+
+    def _on_event(self) -> None:
+        """Something has happened: everybody's next turn is when the driver says."""
+        now = self.loop.time()
+        self._set_timers(self.driver.after_event(now, self.client), now)
 
     def _after_sender_turn(self) -> None:
-        self.metadata_task.wake()
+        """Batches may have ended for which a transaction waits; to the sender that is no event."""
         if self.transactions is not None:
-            self.transactions.on_sender_turn()
+            now = self.loop.time()
+            turns = self.driver.after_event(now, self.client)
+            self._set_timers(turns._replace(sender=inf), now)
+
+    def _set_timers(self, turns: Turns, now: float) -> None:
+        self.sender_task.turn_at(turns.sender, now)
+        self.metadata_task.turn_at(turns.metadata, now)
+        if self.transactions is not None:
+            self.transactions.turn_at(turns.transactions, now)
+
+    @property
+    def timers(self) -> Turns:
+        """Until when each task sleeps, unless something happens before; -inf during a turn."""
+        tasks = self.sender_task, self.metadata_task, self.transactions
+        return Turns(*(-inf if task is None else task.sleeping_until for task in tasks))
 
     def _on_metadata_update(self) -> None:
         self._latencies.retain(self.metadata.cluster.nodes)
@@ -720,7 +747,7 @@ class ProducerEngine:
             self.appender.early.on_metadata()
             if not self.appender.early.topics:
                 self.appender.early = None  # the cluster is known: the usual waits are bounded
-        self.sender_task.wake()
+        self._on_event()
 
     def _on_memory_wait(self) -> None:
         self.accumulator.expedite()

@@ -1,12 +1,8 @@
-"""The task that keeps metadata fresh: decides with `core.metadata`, asks through `net`.
+"""The task that keeps metadata fresh: performs what `core.metadata_requests` decides.
 
-Owns: when the metadata state machine is stepped, which node is asked, falling back to the bootstrap
-servers (KIP-899, KIP-1102), and telling the client which nodes there are.
-Must not know: what metadata is used for.
-
-    asleep --due--> node ready? --yes--> request out --answer--> taken in, waiters woken --> asleep
-                        | no
-                        +--> dial, look again at an event, at the end of a backoff or in a second
+Owns: the request and its answer, what failed connections mean to who waits, and telling the client
+which nodes there are. Must not know: when a request is due and who is asked, what metadata is used
+for.
 
 Invariants: at most one request is out, bounded by `request_timeout_ms`; the task never spins: it
 sleeps until a time in the future or an event; if it ends by an error, all waiters get the cause.
@@ -20,7 +16,8 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from aioproducer._util import log
-from aioproducer.core.actions import look_again_at
+from aioproducer.core.actions import NoBrokerReady, Rebootstrap, RequestMetadata
+from aioproducer.core.metadata_requests import MetadataNodes, MetadataRequests
 from aioproducer.core.reasons import Reason
 from aioproducer.errors import (
     AuthenticationError,
@@ -37,6 +34,7 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.errors.advice import ADVICE, joined
+from aioproducer.runtime.alarm import Alarm
 from aioproducer.runtime.metadata_waiters import MetadataWaiters
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
@@ -57,7 +55,7 @@ _log = log.get("runtime")
 _METADATA = "metadata"
 
 
-class MetadataClient(Protocol):
+class MetadataClient(MetadataNodes, Protocol):
     """What the task needs of `net.client.NetworkClient`."""
 
     def set_nodes(self, nodes: Mapping[int, Node], cluster_id: str | None = None) -> None:
@@ -65,22 +63,6 @@ class MetadataClient(Protocol):
 
     def rebootstrap(self) -> None:
         """Forgets the brokers and all connections; the bootstrap servers are left."""
-
-    @property
-    def rebootstrap_required(self) -> KafkaError | None:
-        """Why a broker wants a new start, if one does."""
-
-    def least_loaded_node(self, now: float) -> int | None:
-        """The node to ask, ready or not."""
-
-    def can_ask(self, node_id: int, now: float) -> bool:
-        """Return whether a request can be sent to it now."""
-
-    def any_connected(self) -> bool:
-        """Return whether some broker or bootstrap server has an open connection."""
-
-    def next_chance_at(self, now: float) -> float:
-        """When the next backoff or throttle ends; inf without one."""
 
     def maybe_connect(self, node_id: int, now: float) -> None:
         """Starts a dial if there is none."""
@@ -95,9 +77,6 @@ class MetadataClient(Protocol):
     ) -> asyncio.Future[Message | None]:
         """Sends a request."""
 
-    def connection_failures(self, node_id: int) -> KafkaError | None:
-        """Why a node cannot be reached."""
-
     def throttled_for(self, node_id: int, now: float) -> float:
         """Return for how many seconds more a node throttles the client."""
 
@@ -107,6 +86,7 @@ class MetadataTask:
 
     Args:
         metadata: the state machine; the task listens to its events.
+        requests: decides who is asked for it.
         client: how brokers are asked.
         config: bootstrap servers, timeouts, recovery strategy.
         loop: the only clock.
@@ -117,6 +97,7 @@ class MetadataTask:
     def __init__(
         self,
         metadata: Metadata,
+        requests: MetadataRequests,
         client: MetadataClient,
         config: ProducerConfig,
         *,
@@ -125,6 +106,7 @@ class MetadataTask:
         on_end: Callable[[KafkaError], None] | None = None,
     ) -> None:
         self._metadata = metadata
+        self._requests = requests
         self._client = client
         self._loop = loop
         self._on_update = on_update
@@ -132,7 +114,6 @@ class MetadataTask:
         self._request_timeout = config.request_timeout_ms / 1000
         self._may_create_topics = config.allow_auto_create_topics
         self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
-        self._rebootstrap_after = config.metadata_recovery_rebootstrap_trigger_ms / 1000
         self._resolve_timeout_ms = config.bootstrap_resolve_timeout_ms
         self._started_at = -inf
         self._bootstrap = {
@@ -142,17 +123,12 @@ class MetadataTask:
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
         self._task: asyncio.Task[None] | None = None
         self._closing = False
-        self._sleeper: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._sleeping_until = inf
-        self._woken = False
-        self._no_node_ready = False
+        self._alarm = Alarm(loop)
         self._answer: asyncio.Future[Message | None] | None = None
         self._answer_version = 0
         self._sent = 0
         self._asked: list[str] | None = None
         """The topics of the request, None for every one in use."""
-        self._trying_since: float | None = None
         self._nodes_told: Mapping[int, Node] | None = None
         self._told_fatal: dict[int, KafkaError] = {}
         self._in_background = False
@@ -182,27 +158,25 @@ class MetadataTask:
         """Ends the task; who waits gets `ProducerClosedError`."""
         self._closing = True
         self._waiters.fail(ProducerClosedError("the producer was closed during the wait"))
-        self._rouse()
+        self._alarm.ring()
         if self._task is not None:
             await asyncio.wait([self._task])
-        self._end_timer()
+        self._alarm.close()
         self._metadata.on_event = None
 
     def wake(self) -> None:
-        """Something may have changed: looks again if that could matter, else costs nothing."""
-        if self._sleeper is None:
-            self._woken = True
-        elif (
-            self._no_node_ready
-            or self._client.rebootstrap_required is not None
-            or self._due_at() < self._sleeping_until
-        ):
-            self._rouse()
+        """Something was asked of the metadata: has its next turn when that is due."""
+        now = self._loop.time()
+        self.turn_at(self._requests.due_at(now, self._client), now)
+
+    def turn_at(self, at: float, now: float) -> None:
+        """The next turn is at that loop time, unless an earlier one is due."""
+        self._alarm.turn_at(at, now)
 
     @property
     def sleeping_until(self) -> float:
-        """Loop time of the next step, unless something happens before; -inf during one."""
-        return -inf if self._sleeper is None else self._sleeping_until
+        """Loop time of the next turn, unless something happens before; -inf during one."""
+        return self._alarm.until
 
     # -- waiting ---------------------------------------------------------------------------------
 
@@ -237,8 +211,7 @@ class MetadataTask:
     async def _run(self) -> None:
         try:
             while not self._closing:
-                self._take_answer()
-                await self._sleep_until(self._step())
+                await self._turn()
         except Exception as error:
             _log.exception("the metadata task ended unexpectedly")
             cause = ProducerFailedError(f"the metadata task ended unexpectedly: {error!r}")
@@ -248,53 +221,34 @@ class MetadataTask:
                 self._on_end(cause)
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self._alarm.close()
         if task.cancelled() and not self._closing:
             cause = ProducerFailedError("the producer's metadata task was cancelled from outside")
             self._waiters.fail(cause)
             if self._on_end is not None:
                 self._on_end(cause)
 
-    def _step(self) -> float:
-        """Does what is due; returns when to look again."""
+    async def _turn(self) -> None:
+        self._alarm.begin_turn()
+        self._take_answer()
         now = self._loop.time()
-        astray = self._client.rebootstrap_required
-        if astray is not None:
-            self._rebootstrap(now, str(astray))
-        due_at = self._metadata.next_update_at(now)
-        self._no_node_ready = False
-        if due_at > now:
-            return due_at
-        node_id = self._client.least_loaded_node(now)
-        is_ready = node_id is not None and self._client.can_ask(node_id, now)
-        if is_ready or not self._client.any_connected():
-            # Brokers that are only busy or throttled are no reason to start over.
-            if self._trying_since is None:
-                self._trying_since = now
-            elif self._no_metadata_for_too_long(now):
-                self._rebootstrap(now, "no metadata for metadata_recovery_rebootstrap_trigger_ms")
-                node_id = self._client.least_loaded_node(now)
-                is_ready = node_id is not None and self._client.can_ask(node_id, now)
-        if is_ready and node_id is not None:
-            self._send(node_id, now)
-            return self._due_at()
+        for action in self._requests.poll(now, self._client):
+            match action:
+                case RequestMetadata(node_id):
+                    self._send(node_id, now)
+                case NoBrokerReady(node_id):
+                    self._on_no_broker_ready(node_id, now)
+                case Rebootstrap(why):
+                    self._rebootstrap(now, why)
+        await self._alarm.sleep(self._requests.next_deadline(self._loop.time(), self._client))
+
+    def _on_no_broker_ready(self, node_id: int | None, now: float) -> None:
         if self._note_fatal_connection_errors(now):
-            return self._due_at()
+            return
         self._note_unknown_names(now)
         self._note_other_services(now)
-        self._no_node_ready = True
         if node_id is not None:
             self._client.maybe_connect(node_id, now)
-        return look_again_at(self._client, now)
-
-    def _no_metadata_for_too_long(self, now: float) -> bool:
-        """Whether the known brokers had their time (KIP-1102)."""
-        since = self._trying_since
-        return (
-            self._rebootstraps
-            and self._nodes_told is not None
-            and since is not None
-            and now - since >= self._rebootstrap_after
-        )
 
     def _send(self, node_id: int, now: float) -> None:
         try:
@@ -332,7 +286,7 @@ class MetadataTask:
     def _on_answer(self, answer: asyncio.Future[Message | None]) -> None:
         if not answer.cancelled():
             answer.exception()  # Looked at here, so that closing in between leaves no complaint.
-        self._rouse()
+        self._alarm.ring()
 
     def _take_answer(self) -> None:
         answer = self._answer
@@ -361,7 +315,7 @@ class MetadataTask:
             # Brokers of 0.8 name nobody before there is a topic (KAFKA-1867).
             self._waiters.end_bootstrap()
         if self._metadata.on_response(response, now, reliable_epochs=reliable):
-            self._trying_since = None
+            self._requests.on_answer()
             self._in_background = False
             self.warnings.recovered(now, _METADATA, "metadata is fetched again")
             self._note_cluster(before)
@@ -478,15 +432,11 @@ class MetadataTask:
         self.warnings.warning(
             now, None, "rebootstrap", "starting over from the bootstrap servers: %s", why
         )
-        self._trying_since = now
         self._nodes_told = self._answer = None
         self._client.rebootstrap()
-        self._metadata.rebootstrap()
+        self._requests.on_rebootstrap(now)
 
     # -- helpers ---------------------------------------------------------------------------------
-
-    def _due_at(self) -> float:
-        return self._metadata.next_update_at(self._loop.time())
 
     def _candidates(self) -> list[int]:
         known = [] if self._nodes_told is None else list(self._nodes_told)
@@ -526,30 +476,6 @@ class MetadataTask:
         now = self._loop.time()
         times = {node: self._client.throttled_for(node.id, now) for node in nodes.values()}
         return [f"{_place(node)} for another {s:.0f} s" for node, s in times.items() if s]
-
-    def _rouse(self) -> None:
-        self._woken = True
-        if self._sleeper is not None and not self._sleeper.done():
-            self._sleeper.set_result(None)
-
-    async def _sleep_until(self, when: float) -> None:
-        if self._woken:
-            self._woken = False
-            await asyncio.sleep(0)
-            return
-        self._sleeping_until = when
-        sleeper = self._sleeper = self._loop.create_future()
-        self._timer = None if when == inf else self._loop.call_at(when, self._rouse)
-        try:
-            await sleeper
-        finally:
-            self._sleeper = None
-            self._woken = False
-            self._end_timer()
-
-    def _end_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
 
 
 def _place(node: Node) -> str:

@@ -79,7 +79,7 @@ class SenderTask:
         request_timeout: seconds a broker may take, in the request and for its answer.
         after_turn: called when a turn may have asked for metadata or ended batches.
         after_dispatch: called when a request is out.
-        before_answer: called before an answer is handled; `on_network_event` is to follow.
+        before_answer: called before an answer is handled; `turn_at` is to follow.
         transactions: those the batches belong to, if any.
         on_end: called once when the task ends, with the cause, or None after `stop()`.
 
@@ -118,7 +118,6 @@ class SenderTask:
         self._after_turn = after_turn
         self._after_dispatch = after_dispatch
         self._before_answer = before_answer
-        self._answered = False
         self._transactions = transactions
         self._on_end = on_end
         self._alarm = Alarm(loop)
@@ -182,7 +181,7 @@ class SenderTask:
             if not isinstance(error, Exception):
                 raise
             return False
-        self._turn_at(now if sender.fatal_error is not None else deadline, now)
+        self.turn_at(now if sender.fatal_error is not None else deadline, now)
         return len(sender.accumulator.held) > held
 
     def fail(self, batch: ProducerBatch, error: KafkaError) -> None:
@@ -223,18 +222,9 @@ class SenderTask:
         self._sender.end_all(error, self._interrupted)
         self._interrupted.clear()
 
-    def on_network_event(self) -> None:
-        """A connection came, went, has room or was answered: has a turn soon if that is needed."""
-        if self.direct is not None and self.direct.acknowledged is not None:
-            if self._sender.accumulator.quiet and not self._answered:
-                return  # nothing waits for anything
-            self._answered = True
-        if self._answered:
-            self._answered = False
-            self._look_ahead()
-        else:
-            now = self._now()
-            self._turn_at(self._sender.next_turn_after_connection_change(now), now)
+    def turn_at(self, at: float, now: float) -> None:
+        """The next turn is at that loop time, unless an earlier one is due."""
+        self._alarm.turn_at(at, now)
 
     def advance(self, until: float) -> None:
         """Something is due then: a task that sleeps longer wakes at this loop time."""
@@ -450,26 +440,14 @@ class SenderTask:
         if isinstance(answer, _ANSWERS):
             self._alarm.on_acted()
             self._before_answer()
-            self._answered = True
             self._sender.on_response(node_id, batches, answer, self._now())
             return
-        if failure is not None:
-            self._sender.on_failure(node_id, batches, failure, self._now())
-        else:
-            self._sender.on_response(node_id, batches, None, self._now())
-        self._look_ahead()
-
-    def _look_ahead(self) -> None:
-        """A request is over: the next turn is no later than that makes necessary."""
         now = self._now()
-        self._turn_at(self._sender.next_turn_after_response(now, self._client), now)
-
-    def _turn_at(self, at: float, now: float) -> None:
-        """The next turn is at that loop time, unless an earlier one is due."""
-        if at <= now:
-            self.wake()
+        if failure is not None:
+            self._sender.on_failure(node_id, batches, failure, now)
         else:
-            self._alarm.advance(at)
+            self._sender.on_response(node_id, batches, None, now)
+        self.turn_at(self._sender.due_at(now, self._client), now)
 
     def _not_dispatched(
         self, node_id: int, batches: Sequence[ProducerBatch], error: BaseException

@@ -17,6 +17,7 @@ from aioproducer.core.accumulator import AccumulatorSettings
 from aioproducer.core.coordinators import CoordinatorDialogue
 from aioproducer.core.idempotence import IdempotentSequencer, Sequencer
 from aioproducer.core.metadata import NEVER_S, Metadata
+from aioproducer.core.metadata_requests import MetadataRequests
 from aioproducer.core.sender import SenderSettings
 from aioproducer.core.transactional_sequencer import TransactionalSequencer
 from aioproducer.core.transactions import TransactionManager
@@ -142,6 +143,13 @@ def make_metadata(config: ProducerConfig, rng: Random) -> Metadata:
         rng=rng,
         principal=principal_of(config),
     )
+
+
+def make_metadata_requests(config: ProducerConfig, metadata: Metadata) -> MetadataRequests:
+    """What asks for metadata."""
+    rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
+    after_ms = config.metadata_recovery_rebootstrap_trigger_ms
+    return MetadataRequests(metadata, after_ms / 1000 if rebootstraps else None)
 
 
 def make_transactions(

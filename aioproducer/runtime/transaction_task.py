@@ -1,6 +1,6 @@
-"""The task that talks to coordinators: performs what `core.transactions` decides.
+"""The task that talks to coordinators: performs what `core.coordinator_requests` decides.
 
-Owns: the loop "ask for a request, send it, sleep", and the calls that wait for an outcome, each at
+Owns: the loop "poll, perform, sleep", and the calls that wait for an outcome, each at
 most `max_block_ms`. Must not know: which request is due, what an answer means.
 
 Invariants
@@ -15,11 +15,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from math import inf
 from typing import TYPE_CHECKING
 
 from aioproducer._util import log
-from aioproducer.core.actions import LOOK_AGAIN_S, look_again_at
+from aioproducer.core.actions import Connect, CoordinatorUnreachable, RequestOfCoordinator
 from aioproducer.core.transaction_operations import Operation, OperationKind
 from aioproducer.core.transaction_rules import Rpc
 from aioproducer.core.transaction_states import TransactionState
@@ -33,7 +32,7 @@ from aioproducer.errors import (
     ProducerFailedError,
 )
 from aioproducer.errors.advice import joined
-from aioproducer.net.client import NetworkClient, NodeState, PreparedRequest
+from aioproducer.net.client import NetworkClient, PreparedRequest
 from aioproducer.net.in_flight import outcome_of
 from aioproducer.runtime.alarm import Alarm
 from aioproducer.types import (
@@ -47,8 +46,8 @@ from aioproducer.wire.schema import Message
 
 if TYPE_CHECKING:
     from aioproducer.core.accumulator import RecordAccumulator
+    from aioproducer.core.coordinator_requests import CoordinatorRequests
     from aioproducer.core.coordinators import CoordinatorDialogue
-    from aioproducer.core.metadata import Metadata
     from aioproducer.core.transaction_requests import TransactionalRequest
 
 _COORDINATOR = "transaction coordinator"
@@ -68,15 +67,15 @@ class TransactionTask:
     """Drives a `TransactionManager` on the producer's loop.
 
     Args:
-        manager: decides.
+        manager: the state of the transactions.
         dialogue: has the requests the manager wants.
+        requests: decides when they go where.
         client: carries requests.
-        metadata: tells where coordinators are.
         accumulator: says when the transaction's batches are done.
         patience: seconds a call waits for its outcome.
         bound: the option that says so, for messages.
         request_timeout: seconds a broker may take for an answer.
-        wake_sender: called when batches may go out, or are not wanted any more.
+        on_event: called when a call or an answer may have given somebody something to do.
         open_gate: told whether records are taken.
         on_end: called once when the task ends, with the cause, or None after `stop()`.
     """
@@ -85,28 +84,28 @@ class TransactionTask:
         self,
         manager: TransactionManager,
         dialogue: CoordinatorDialogue,
+        requests: CoordinatorRequests,
         client: NetworkClient,
-        metadata: Metadata,
         accumulator: RecordAccumulator,
         *,
         patience: float,
         bound: str,
         request_timeout: float,
         loop: asyncio.AbstractEventLoop,
-        wake_sender: Callable[[], None],
+        on_event: Callable[[], None],
         open_gate: Callable[[bool], None],
         on_end: Callable[[KafkaError | None], None],
     ) -> None:
         self.manager: TransactionManager = manager
         self._dialogue = dialogue
+        self._requests = requests
         self._client = client
-        self._metadata = metadata
         self._accumulator = accumulator
         self._patience = patience
         self._bound = bound
         self._request_timeout = request_timeout
         self._loop = loop
-        self._wake_sender = wake_sender
+        self._on_event = on_event
         self._open_gate = open_gate
         self._on_end = on_end
         self.seconds: dict[OperationKind, float] = dict.fromkeys(OperationKind, 0.0)
@@ -120,7 +119,6 @@ class TransactionTask:
         self._asked: tuple[TransactionalRequest, asyncio.Future[Message | None]] | None = None
         self._broken: ProducerFailedError | None = None
         manager.on_work = self._on_work
-        dialogue.on_outdated = metadata.request_update
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -129,28 +127,18 @@ class TransactionTask:
         self._task = self._loop.create_task(self._run(), name="aioproducer-transactions")
         self._task.add_done_callback(self._on_task_done)
 
-    def wake(self) -> None:
-        """Something changed: have a turn soon."""
-        self._alarm.ring()
+    def turn_at(self, at: float, now: float) -> None:
+        """The next turn is at that loop time, unless an earlier one is due."""
+        self._alarm.turn_at(at, now)
 
     @property
     def sleeping_until(self) -> float:
         """Loop time of the next turn, unless something happens before; -inf during one."""
         return self._alarm.until
 
-    @property
-    def has_request_in_flight(self) -> bool:
-        """Whether the response of a coordinator is awaited."""
-        return self._dialogue.has_request_in_flight
-
     def _on_work(self) -> None:
         self._open_gate(self.manager.state is TransactionState.IN_TRANSACTION)
-        self.wake()
-
-    def on_sender_turn(self) -> None:
-        """Batches may have ended for which the transaction's end waits."""
-        if self.manager.awaits_batches:
-            self.wake()
+        self._alarm.ring()
 
     async def stop(self) -> None:
         """Ends the task; calls that wait fail. Safe to call again."""
@@ -264,7 +252,7 @@ class TransactionTask:
     def on_send_refused(self, number: int, error: KafkaError) -> None:
         """A record of transaction `number` was not accepted: it cannot be committed any more."""
         self.manager.on_send_refused(number, error)
-        self._wake_sender()
+        self._on_event()
 
     async def _outcome(self, operation: Operation) -> None:
         began = self._loop.time()
@@ -315,8 +303,7 @@ class TransactionTask:
 
     async def _done(self, operation: Operation) -> None:
         if not operation.done:
-            self._wake_sender()
-            self.wake()
+            self._on_event()
             done = self._loop.create_future()
             operation.add_listener(lambda: None if done.done() else done.set_result(None))
             await done
@@ -352,31 +339,20 @@ class TransactionTask:
         manager, now = self.manager, self._loop.time()
         if manager.state is TransactionState.FATAL_ERROR and manager.error is not None:
             raise manager.error
-        request = self._dialogue.next_request(now, quiet=self._accumulator.quiet)
-        deadline = inf if request is None else self._perform(request, now)
+        for action in self._requests.poll(now, self._client):
+            match action:
+                case Connect(node_id):
+                    self._client.maybe_connect(node_id, now)
+                case RequestOfCoordinator(node_id, request):
+                    self._send(node_id, request, now)
+                case CoordinatorUnreachable(request, error):
+                    self._give_up(request, error, now)
+        deadline = self._requests.next_deadline(now, self._client)
         if self._asked is not None:
-            deadline = now + self._request_timeout
-        await self._alarm.sleep(min(deadline, self._dialogue.next_deadline(now)))
+            deadline = min(deadline, now + self._request_timeout)
+        await self._alarm.sleep(deadline)
 
-    def _perform(self, request: TransactionalRequest, now: float) -> float:
-        """Sends the request if that is possible; returns when to try again if it is not."""
-        client, node_id = self._client, request.node_id
-        if node_id is None:
-            node_id = client.least_loaded_node(now)
-            if node_id is None:
-                return look_again_at(client, now)
-        elif node_id not in self._metadata.cluster.nodes:
-            self._metadata.request_update(now)
-            return self._give_up(request, NodeDisconnectedError("not among the brokers"), now)
-        if client.can_ask(node_id, now):
-            return self._send(node_id, request, now)
-        client.maybe_connect(node_id, now)
-        failure = client.connection_failures(node_id)
-        if failure is not None and client.state(node_id) is NodeState.BACKING_OFF:
-            return self._give_up(request, failure, now)
-        return min(client.ready_at(node_id, now), now + LOOK_AGAIN_S)
-
-    def _send(self, node_id: int, request: TransactionalRequest, now: float) -> float:
+    def _send(self, node_id: int, request: TransactionalRequest, now: float) -> None:
         client, api = self._client, request.request_type.API_KEY
         if api is None:  # pragma: no cover - every request has one
             raise TypeError(f"{request.request_type.__name__} is no request")
@@ -388,17 +364,16 @@ class TransactionTask:
             self._dialogue.on_sending(request)
             future = client.send(node_id, prepared, timeout_s=self._request_timeout, now=now)
         except KafkaError as error:
-            return self._give_up(request, error, now)
+            self._give_up(request, error, now)
+            return
         self._dialogue.on_sent(request, version)
         self._asked = request, future
         future.add_done_callback(self._on_answer)
-        return inf
 
-    def _give_up(self, request: TransactionalRequest, error: KafkaError, now: float) -> float:
+    def _give_up(self, request: TransactionalRequest, error: KafkaError, now: float) -> None:
         """The coordinator cannot be reached: it may be another one by now."""
         self._dialogue.on_unreachable(request, error, now)
         self._warn(request, now)
-        return self._dialogue.next_deadline(now)
 
     def _warn(self, request: TransactionalRequest, now: float) -> None:
         """Logs a request that goes on failing; some failures are part of the protocol."""
@@ -423,7 +398,7 @@ class TransactionTask:
             self._asked = None
         except BaseException as error:
             self._broken = _died_of(error)
-            self.wake()
+            self._alarm.ring()
             raise
 
     def _take_answer(
@@ -440,8 +415,7 @@ class TransactionTask:
                 self.warnings.recovered(now, _COORDINATOR, "the transaction coordinator answers")
             if request.rpc is Rpc.ADD_PARTITIONS:
                 self._accumulator.replan_all()
-        self._wake_sender()
-        self.wake()
+        self._on_event()
 
 
 def _died_of(error: BaseException) -> ProducerFailedError:

@@ -141,14 +141,14 @@ MUTANTS = (
     Mutant(
         "do not wake the sender when a connection comes or goes",
         "core/sender.py",
-        "return now if self._awaits_connection else inf",
-        "return inf",
+        "            or self._awaits_connection\n",
+        "",
     ),
     Mutant(
         "sleep through a turn that is due at once",
-        "runtime/sender_task.py",
-        "        if at <= now:\n            self.wake()\n        else:\n",
-        "        if at > now:\n",
+        "runtime/alarm.py",
+        "        if at <= now:\n            self.ring()\n        elif at < self.until:\n",
+        "        if now < at < self.until:\n",
     ),
     Mutant(
         "drop a waiter's wake-up",
@@ -293,10 +293,22 @@ MUTANTS = (
         "queue.topic_partition, None)\n",
     ),
     Mutant(
-        "do not look ahead after a direct answer",
-        "runtime/sender_task.py",
-        "            self._answered = True\n        if self._answered:\n",
-        "            return\n        if self._answered:\n",
+        "leave the sender asleep after every event",
+        "core/driver.py",
+        "            self.sender.due_at(now, nodes),\n",
+        "            inf,\n",
+    ),
+    Mutant(
+        "leave the metadata asleep after every event",
+        "runtime/metadata_task.py",
+        "        self._alarm.turn_at(at, now)\n",
+        "",
+    ),
+    Mutant(
+        "set no timer for metadata that are due while no broker is ready",
+        "core/metadata_requests.py",
+        "return due_at if due_at > now else look_again_at(nodes, now)",
+        "return due_at if due_at > now else float('inf')",
     ),
     Mutant(
         "forget when a directly sent record expires",

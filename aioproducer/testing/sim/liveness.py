@@ -1,4 +1,4 @@
-"""The rule of `core.liveness`, checked at every idle moment, and how soon a healed cluster is done.
+"""The rule of `core.driver`, checked at every idle moment, and how soon a healed cluster is done.
 
 Owns: the check of a running producer whenever the clock is about to move, and the bound within
 which a healed cluster has taken everything. Must not know: which faults struck.
@@ -7,7 +7,6 @@ which a healed cluster has taken everything. Must not know: which faults struck.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from aioproducer.testing.sim.workload import LARGEST_BURST
@@ -66,31 +65,8 @@ def _is_running(engine: ProducerEngine) -> bool:
 
 
 def _broken_rules(engine: ProducerEngine, now: float) -> Iterator[str]:
-    for batch, wait in engine.sender.unattended(engine.client, now):
-        yield f"at {now:.3f}: {batch.topic_partition} is {wait.obstacle.value}, which nothing ends"
-    due_at = engine.sender.next_deadline(now, engine.client)
-    sleeps_until = engine.sender_task.sleeping_until
-    if sleeps_until > due_at:
-        yield f"at {now:.3f}: the sender sleeps until {sleeps_until:.3f}, is due at {due_at:.3f}"
-    due_at = engine.metadata.next_update_at(now)
-    sleeps_until = engine.metadata_task.sleeping_until
-    if sleeps_until > due_at > now:
-        yield f"at {now:.3f}: the metadata sleep until {sleeps_until:.3f}, are due at {due_at:.3f}"
-    yield from _transactional_rule(engine, now)
-
-
-def _transactional_rule(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """A call that waits has a request in flight, a timer, or batches that it waits for."""
-    task = engine.transactions
-    if task is None or not task.manager.is_busy:
-        return
-    attended = (
-        task.has_request_in_flight
-        or task.sleeping_until < inf
-        or (task.manager.awaits_batches and not engine.accumulator.quiet)
-    )
-    if not attended:
-        yield f"at {now:.3f}: the {task.manager.state.value} producer waits for nothing"
+    for broken in engine.driver.broken_rules(now, engine.client, engine.timers):
+        yield f"at {now:.3f}: {broken}"
 
 
 class RecoveryBound(NamedTuple):

@@ -82,6 +82,8 @@ class Nodes:
         self.known = (1, 2, 3)
         self.unready: dict[int, float] = {}
         self.failures: dict[int, KafkaError] = {}
+        self.dialed: set[int] = set()
+        self.rebootstrap_required: KafkaError | None = None
 
     def is_ready(self, node_id: int, now: float) -> bool:
         return node_id not in self.unready
@@ -100,6 +102,15 @@ class Nodes:
         dialed = [node for node in self.known if self.unready.get(node) == inf]
         idle = [node for node in self.known if self.unready.get(node, inf) <= now]
         return next(iter([*ready, *dialed, *idle]), None)
+
+    def in_flight(self, node_id: int) -> int:
+        return 0
+
+    def is_dialing(self, node_id: int) -> bool:
+        return node_id in self.dialed
+
+    def any_connected(self) -> bool:
+        return any(node not in self.unready for node in self.known)
 
     def next_chance_at(self, now: float) -> float:
         moments = (self.ready_at(node, now) for node in self.known)

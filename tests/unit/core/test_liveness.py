@@ -11,21 +11,7 @@ from aioproducer.core.obstacles import Obstacle
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.errors import CoordinatorLoadInProgressError, DeliveryTimeoutError
 
-from .support import Core, Nodes
-
-
-class IdleNodes(Nodes):
-    """Nodes with neither requests in flight nor dials, unless named."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.dialed: set[int] = set()
-
-    def in_flight(self, node_id: int) -> int:
-        return 0
-
-    def is_dialing(self, node_id: int) -> bool:
-        return node_id in self.dialed
+from .support import Core
 
 
 def obstacle(core: Core, batch: ProducerBatch) -> Obstacle:
@@ -86,7 +72,7 @@ def test_a_wait_for_a_connection_that_nothing_ends_is_found(
     at: float, dialed: set[int], is_attended: bool
 ) -> None:
     core = Core((1,))
-    core.nodes = nodes = IdleNodes()
+    nodes = core.nodes
     nodes.unready, nodes.dialed = {1: at}, dialed
     batch = core.append()
     core.poll()

@@ -511,7 +511,7 @@ def test_a_passing_error_is_tried_again_with_backoff(rpc: Rpc, code: int) -> Non
     waits = []
     for _ in range(4):
         stage.respond(request, code)
-        waits.append(stage.dialogue.next_deadline(stage.core.now) - stage.core.now)
+        waits.append(stage.dialogue.due_at(stage.core.now, quiet=False) - stage.core.now)
         assert stage.next_request() is None
         stage.wait()
         request = stage.request(rpc)
@@ -525,7 +525,7 @@ def test_the_backoff_starts_anew_after_a_success() -> None:
         stage.core.append(partition)
         request = stage.request(ADD)
         stage.respond(request, 51)
-        assert stage.dialogue.next_deadline(stage.core.now) - stage.core.now < 0.021
+        assert stage.dialogue.due_at(stage.core.now, quiet=False) - stage.core.now < 0.021
         stage.wait()
         stage.respond(stage.request(ADD))
 

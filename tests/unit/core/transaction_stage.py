@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from aioproducer._util.backoff import ExponentialBackoff
+from aioproducer.core.coordinator_requests import CoordinatorRequests
 from aioproducer.core.coordinators import CoordinatorDialogue
+from aioproducer.core.driver import Driver
+from aioproducer.core.metadata_requests import MetadataRequests
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.core.transaction_operations import Operation
 from aioproducer.core.transaction_requests import TransactionalRequest
@@ -123,6 +126,15 @@ class Stage:
             self.core.acknowledge(dispatch)
             delivered += dispatch.batches
         return delivered
+
+    def driver(self, *, rebootstrap_after: float | None = None) -> Driver:
+        """What decides who has a turn when."""
+        metadata, accumulator = self.core.metadata, self.core.accumulator
+        return Driver(
+            self.core.sender,
+            MetadataRequests(metadata, rebootstrap_after),
+            CoordinatorRequests(self.manager, self.dialogue, metadata, accumulator),
+        )
 
     def next_request(self) -> TransactionalRequest | None:
         return self.dialogue.next_request(self.core.now, quiet=self.core.accumulator.quiet)

@@ -32,6 +32,7 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.runtime.metadata_task import MetadataTask
+from aioproducer.runtime.settings import make_metadata_requests
 from aioproducer.types import Node, TopicPartition
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages import (
@@ -249,6 +250,7 @@ class World:
         self.ends: list[KafkaError] = []
         self.task = MetadataTask(
             self.metadata,
+            make_metadata_requests(config, self.metadata),
             self.client,  # type: ignore[arg-type]
             config,
             loop=loop,

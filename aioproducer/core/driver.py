@@ -1,0 +1,109 @@
+"""Who has something to do when: the one place that knows every source of pending work.
+
+The liveness rule: *whoever owns pending work has a request in flight, a dial in progress or a timer
+set.* Each of the three deciders (`Sender`, `MetadataRequests`, `CoordinatorRequests`) keeps its
+part by three methods, which ask nothing but their own state, the loop time and the connections:
+
+- `poll`: what to do now. Whoever calls it performs the actions, and then sleeps until
+- `next_deadline`: the next turn, if nothing happens before. It is finite while work is pending that
+  has neither a request in flight nor a dial in progress.
+- `due_at`: the next turn, now that something has happened. Work that could not go on had to wait
+  for just that and is due at once, whatever `next_deadline` said.
+
+After every event the runtime asks `Driver.after_event` and moves its timers to what that says. Only
+a decider's own turn is no event to itself: what it could not do it cannot do now.
+
+    event (response, connection, call, metadata) --after_event--> timers --> turn: poll, perform
+      ^                                                             ^               |
+      +---- others: after_event <-----------------------------------+-next_deadline-+
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from aioproducer.core.liveness import Connections
+from aioproducer.core.metadata_requests import MetadataNodes
+
+if TYPE_CHECKING:
+    from aioproducer.core.actions import Action
+    from aioproducer.core.coordinator_requests import CoordinatorRequests
+    from aioproducer.core.metadata_requests import MetadataRequests
+    from aioproducer.core.sender import Sender
+
+
+class Network(Connections, MetadataNodes, Protocol):
+    """What all deciders together may ask about connections."""
+
+
+class Turns(NamedTuple):
+    """When each decider has its next turn: a loop time, now or earlier for one at once.
+
+    inf: nothing is pending, or a response or a dial will be an event.
+    """
+
+    sender: float
+    metadata: float
+    transactions: float = inf
+
+
+class Driver:
+    """The three deciders of a producer.
+
+    Args:
+        sender: decides about batches and the producer id.
+        metadata: decides about metadata.
+        transactions: decides about transactions, if there are any.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        metadata: MetadataRequests,
+        transactions: CoordinatorRequests | None = None,
+    ) -> None:
+        self.sender: Sender = sender
+        self.metadata: MetadataRequests = metadata
+        self.transactions: CoordinatorRequests | None = transactions
+
+    def poll(self, now: float, nodes: Network) -> list[Action]:
+        """What there is to do now, of everybody; the runtime asks each one in its turn."""
+        actions = self.sender.poll(now, nodes) + self.metadata.poll(now, nodes)
+        if self.transactions is not None:
+            actions += self.transactions.poll(now, nodes)
+        return actions
+
+    def after_event(self, now: float, nodes: Network) -> Turns:
+        """The next turns now that something has happened."""
+        return Turns(
+            self.sender.due_at(now, nodes),
+            self.metadata.due_at(now, nodes),
+            inf if self.transactions is None else self.transactions.due_at(now, nodes),
+        )
+
+    def after_turn(self, now: float, nodes: Network) -> Turns:
+        """The next turns if nothing happens from now on, when all that is due has been done."""
+        return Turns(
+            self.sender.next_deadline(now, nodes),
+            self.metadata.next_deadline(now, nodes),
+            inf if self.transactions is None else self.transactions.next_deadline(now, nodes),
+        )
+
+    def broken_rules(self, now: float, nodes: Network, timers: Turns) -> Iterator[str]:
+        """What breaks the liveness rule, when nobody has anything to do but to wait.
+
+        Args:
+            now: loop time.
+            nodes: the connections.
+            timers: until when each one sleeps.
+        """
+        for batch, wait in self.sender.unattended(nodes, now):
+            yield f"{batch.topic_partition} is {wait.obstacle.value}, which nothing ends"
+        deadlines = self.after_turn(now, nodes)
+        for who, until, deadline in zip(Turns._fields, timers, deadlines, strict=True):
+            if until > deadline:
+                yield f"{who}: sleeps until {until:.3f}, is due at {deadline:.3f}"
+        if self.transactions is not None and self.transactions.waits_for_nothing(now, nodes):
+            yield "transactions: a call waits for nothing"
