@@ -1,15 +1,7 @@
-"""What batches without an outcome wait for, and the rule that no wait is forgotten.
+"""What batches without an outcome wait for.
 
-The rule, for the sender, for metadata and for transactions: *pending work always has a request in
-flight, a dial in progress or a timer set.* Each decider keeps its part of it:
-
-- `Sender.next_deadline` is finite while a batch waits for anything but a response or a dial;
-- `ProducerIdRequests.due_at` and `look_again_at` are always finite;
-- `Metadata.next_update_at` is finite unless a fetch is in flight;
-- `CoordinatorDialogue` has a request in flight, or its task looks again after `LOOK_AGAIN_S`.
-
-`unattended` checks the rule for batches: the simulation calls it whenever its clock is about to
-move. `wait_of` names the obstacle in a `DeliveryTimeoutError`, in `health()` and in warnings.
+`unattended` checks the liveness rule, which `core.driver` states, for batches. `wait_of` names the
+obstacle in a `DeliveryTimeoutError`, in `health()` and in warnings.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ class Sender:
         return wait_of(batch, self.accumulator, self.producer_id)
 
     def unattended(self, nodes: Connections, now: float) -> list[tuple[ProducerBatch, Wait]]:
-        """The batches for which the rule of `core.liveness` is broken."""
+        """The batches for which the rule of `core.driver` is broken."""
         return list(unattended(self.accumulator, self.producer_id, self._preparing, nodes, now))
 
     # -- events ----------------------------------------------------------------------------------

@@ -217,6 +217,7 @@ class ProducerEngine:
             request_timeout=config.request_timeout_ms / 1000,
             loop=loop,
             after_turn=self._after_sender_turn,
+            on_event=self._on_event,
             on_end=self._on_task_end,
             transactions=self._transactions,
             after_dispatch=None if config.metadata_max_age_ms else self.metadata.outdate,
@@ -685,7 +686,9 @@ class ProducerEngine:
     def purge(self, *, queued: bool, in_flight: bool) -> int:
         """Fails what waits; see `Producer.purge`."""
         error = RecordsPurgedError("the record was purged before it was acknowledged")
-        return self.sender.abort(error, queued=queued, in_flight=in_flight)
+        count = self.sender.abort(error, queued=queued, in_flight=in_flight)
+        self._on_event()
+        return count
 
     def check_usable(self) -> None:
         """Raises what `send()` must raise when the engine takes no records any more."""

@@ -77,7 +77,8 @@ class SenderTask:
         client_id: said in every request.
         acks: 0, 1 or -1.
         request_timeout: seconds a broker may take, in the request and for its answer.
-        after_turn: called when a turn may have asked for metadata or ended batches.
+        after_turn: called when a turn may have ended batches.
+        on_event: called when a request has ended otherwise than by an answer.
         after_dispatch: called when a request is out.
         before_answer: called before an answer is handled; `turn_at` is to follow.
         transactions: those the batches belong to, if any.
@@ -100,6 +101,7 @@ class SenderTask:
         request_timeout: float,
         loop: asyncio.AbstractEventLoop,
         after_turn: Callable[[], None],
+        on_event: Callable[[], None],
         on_end: Callable[[KafkaError | None], None],
         transactions: TransactionManager | None = None,
         after_dispatch: Callable[[], None] | None = None,
@@ -116,6 +118,7 @@ class SenderTask:
         self._request_timeout = request_timeout
         self._loop = loop
         self._after_turn = after_turn
+        self._on_event = on_event
         self._after_dispatch = after_dispatch
         self._before_answer = before_answer
         self._transactions = transactions
@@ -447,7 +450,7 @@ class SenderTask:
             self._sender.on_failure(node_id, batches, failure, now)
         else:
             self._sender.on_response(node_id, batches, None, now)
-        self.turn_at(self._sender.due_at(now, self._client), now)
+        self._on_event()
 
     def _not_dispatched(
         self, node_id: int, batches: Sequence[ProducerBatch], error: BaseException

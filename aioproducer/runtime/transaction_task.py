@@ -1,7 +1,7 @@
 """The task that talks to coordinators: performs what `core.coordinator_requests` decides.
 
-Owns: the loop "poll, perform, sleep", and the calls that wait for an outcome, each at
-most `max_block_ms`. Must not know: which request is due, what an answer means.
+Owns: the loop "poll, perform, sleep", and the calls that wait for an outcome, each at most
+`max_block_ms`. Must not know: which request is due, what an answer means.
 
 Invariants
 - A call that is cancelled or runs out of time leaves its operation going on; the same call again
