@@ -176,12 +176,14 @@ class Sender:
 
         Where batches linger it is at once: the tasks that are resumed may send the last records
         that all others wait for (adaptive linger). So it is with the records of a transaction,
-        which may not be wanted any more.
+        which may not be wanted any more, and with partitions that new metadata left without a
+        leader: their topics are asked for again.
         """
         accumulator = self.accumulator
         if (
             accumulator.settings.linger
             or self._awaits_connection
+            or self._readiness.leaderless
             or self.fatal_error is not None
             or (self._transactions is not None and accumulator.has_incomplete)
         ):

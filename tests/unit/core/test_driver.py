@@ -140,6 +140,18 @@ def test_a_coordinator_that_left_or_backs_off_is_looked_for_anew() -> None:
     assert core.now < turns.transactions < core.now + 1
 
 
+def test_metadata_without_a_leader_are_asked_for_again() -> None:
+    stage = Stage(leaders=(-1, -1)).begun()
+    driver, core = stage.driver(), stage.core
+    core.append()
+    core.poll()
+    core.now += 1
+    core.learn((-1, -1))
+    assert driver.after_event(core.now, core.nodes).sender == core.now
+    core.poll()
+    assert driver.after_event(core.now, core.nodes).metadata < core.now + 1
+
+
 def test_timers_that_are_set_too_late_break_the_rule() -> None:
     stage = Stage().begun()
     driver, core = stage.driver(), stage.core
