@@ -1,8 +1,6 @@
-"""Which pages the site has, in the order of its navigation.
+"""The pages of the site, in the order of its navigation.
 
-Owns: the table. Must not know: how a page is made.
-
-A page whose source does not exist is left out, so that optional ones need no switch.
+A page whose source does not exist is left out, so optional pages need no switch.
 """
 
 from __future__ import annotations
@@ -46,29 +44,29 @@ def _guide(title: str, name: str) -> Page:
 
 _ALL: dict[str, list[Page]] = {
     "": [
-        Page("Start", "index.md", "README.md"),
+        Page("Overview", "index.md", "README.md"),
         _guide("Tutorial", "tutorial"),
         _guide("Installing", "install"),
         _guide("Cookbook", "cookbook"),
     ],
-    "How to": [
-        _guide("Send", "sending"),
-        _guide("Use transactions", "transactions"),
-        _guide("Load files", "loads"),
-        _guide("Serialize", "serializers"),
-        _guide("Secure the way to the brokers", "security"),
-        _guide("Grant permissions", "permissions"),
-        _guide("Connect to managed Kafka", "managed"),
-        _guide("Publish from a web application", "web"),
-        _guide("Write from Spark", "spark"),
-        _guide("Load folders by Spark", "spark_loading"),
-        _guide("Test", "testing"),
-        _guide("Monitor", "monitoring"),
-        _guide("Log", "logging"),
-        _guide("Deploy", "deployment"),
-        _guide("Troubleshoot", "troubleshooting"),
-        _guide("Use the command line", "cli"),
-        _guide("Come from another client", "migration"),
+    "Guides": [
+        _guide("Sending records", "sending"),
+        _guide("Transactions", "transactions"),
+        _guide("Loading files", "loads"),
+        _guide("Serializers", "serializers"),
+        _guide("Security", "security"),
+        _guide("Permissions", "permissions"),
+        _guide("Managed Kafka", "managed"),
+        _guide("Web applications", "web"),
+        _guide("Spark", "spark"),
+        _guide("Loading with Spark", "spark_loading"),
+        _guide("Testing", "testing"),
+        _guide("Monitoring", "monitoring"),
+        _guide("Logging", "logging"),
+        _guide("Deployment", "deployment"),
+        _guide("Troubleshooting", "troubleshooting"),
+        _guide("Command line", "cli"),
+        _guide("Migration", "migration"),
     ],
     "Reference": [
         _guide("Delivery guarantees", "guarantees"),
@@ -88,11 +86,11 @@ _ALL: dict[str, list[Page]] = {
     "Background": [
         _guide("Performance", "performance"),
         Page("Measurements", "measurements/results.md", "bench/RESULTS.md"),
-        Page("Spark, measured", "measurements/spark.md", "bench/SPARK.md"),
-        Page("How it is measured", "measurements/method.md", "bench/README.md"),
-        Page("What measuring taught", "measurements/notes.md", "bench/NOTES.md"),
+        Page("Spark measurements", "measurements/spark.md", "bench/SPARK.md"),
+        Page("Method", "measurements/method.md", "bench/README.md"),
+        Page("Notes", "measurements/notes.md", "bench/NOTES.md"),
         _guide("Reliability", "reliability"),
-        Page("Reliability, measured", "measurements/reliability.md", "bench/RELIABILITY.md"),
+        Page("Reliability measurements", "measurements/reliability.md", "bench/RELIABILITY.md"),
         Page("Architecture", "architecture.md", "aioproducer/ARCHITECTURE.md"),
         Page(
             "Exactly once from Spark", "spark-exactly-once.md", "aioproducer/spark/EXACTLY_ONCE.md"
