@@ -20,7 +20,6 @@ PENDING = (
     "aioproducer/net",
     "aioproducer/runtime",
     "aioproducer/testing/sim",
-    "aioproducer/spark/EXACTLY_ONCE.md",
 )
 # A changelog keeps the words of its time.
 SKIPPED = ("CHANGELOG.md", "aioproducer/CHANGELOG.md")
