@@ -4,7 +4,7 @@ Owns: the thread, its start and end, how other threads call coroutines in it, th
 waiting where that would never end. Not here: records.
 
 Invariants
-- Every wait checks every `_LOOK_S` whether the thread still runs: a dead loop blocks no caller.
+- Every wait checks every `_CHECK_INTERVAL_S` whether the thread runs: a dead loop blocks no caller.
 - `lock` can be taken again by its owner, since a signal handler may send in the middle of a send.
 - An interrupted wait cancels its coroutine, unless the call says that it must go on.
 """
@@ -25,7 +25,7 @@ from aioproducer.runtime.closing import silence, tasks_named
 
 T = TypeVar("T")
 
-_LOOK_S = 1.0
+_CHECK_INTERVAL_S = 1.0
 
 
 class LoopThread:
@@ -53,7 +53,7 @@ class LoopThread:
         # Made here: after a fork CPython takes every thread that existed for one that has ended.
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._thread.start()
-        while not self._ready.wait(_LOOK_S):
+        while not self._ready.wait(_CHECK_INTERVAL_S):
             self.check_alive()
 
     def stop(self, timeout: float) -> None:
@@ -108,7 +108,7 @@ class LoopThread:
 
     def outcome_of(self, future: Future[T]) -> T:
         """Wait for what was begun; raise if the thread ends before."""
-        while not wait_for_futures((future,), _LOOK_S).done:
+        while not wait_for_futures((future,), _CHECK_INTERVAL_S).done:
             self.check_alive()
         return future.result()
 
@@ -136,7 +136,9 @@ class LoopThread:
 
     def wait(self, waiting: Callable[[float], bool], timeout: float | None) -> bool:
         """Wait once with `waiting(seconds)`, at most until the next check."""
-        return waiting(_LOOK_S if timeout is None else max(0.0, min(timeout, _LOOK_S)))
+        return waiting(
+            _CHECK_INTERVAL_S if timeout is None else max(0.0, min(timeout, _CHECK_INTERVAL_S))
+        )
 
     def check_alive(self) -> None:
         """Raise when the thread will never answer."""

@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from aioproducer.cli import options
-from aioproducer.cli.checkup import Checkup, Finding, Status, Wishes, verdict
+from aioproducer.cli.checkup import Checkup, Finding, Scope, Status, verdict
 from aioproducer.cli.console import print_json, print_text
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.cli.groups import grouped
@@ -81,14 +81,14 @@ def doctor(
     """
     if write and topic is None:
         raise ConfigError("--write needs a --topic to write to")
-    wishes = Wishes(topic, write=write, step_s=step_timeout, total_s=timeout)
-    return run_command(partial(_doctor, connection.config(), wishes, as_json=as_json))
+    scope = Scope(topic, write=write, step_s=step_timeout, total_s=timeout)
+    return run_command(partial(_doctor, connection.config(), scope, as_json=as_json))
 
 
 async def _doctor(
-    config: ProducerConfig, wishes: Wishes, _: Interrupts, *, as_json: bool
+    config: ProducerConfig, scope: Scope, _: Interrupts, *, as_json: bool
 ) -> ExitCode:
-    checkup = Checkup(config, wishes, (lambda _: None) if as_json else _show)
+    checkup = Checkup(config, scope, (lambda _: None) if as_json else _show)
     await checkup.run()
     status, code = verdict(checkup.findings)
     if as_json:

@@ -18,7 +18,7 @@ from aioproducer.testing.wire_client import WireClient
 _ASKING_S = 5.0
 
 
-async def known_topic(
+async def await_topic(
     producer: Producer, topic: str, connection: Connection, within_s: float
 ) -> None:
     """Return once the topic exists; the error says what to do if it does not."""
@@ -31,9 +31,9 @@ async def known_topic(
 async def check_topic(
     config: ProducerConfig, topic: str, connection: Connection, within_s: float
 ) -> None:
-    """As `known_topic`, by a new producer."""
+    """As `await_topic`, by a new producer."""
     async with started_producer(config.replace(transactional_id=None)) as producer:
-        await known_topic(producer, topic, connection, within_s)
+        await await_topic(producer, topic, connection, within_s)
 
 
 async def explained_topic(

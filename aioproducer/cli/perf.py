@@ -19,7 +19,7 @@ from aioproducer.cli.console import megabytes, print_facts, print_json, say
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.cli.groups import grouped
 from aioproducer.cli.interrupts import Interrupts
-from aioproducer.cli.missing_topic import known_topic
+from aioproducer.cli.missing_topic import await_topic
 from aioproducer.cli.perf_display import check_picture, draw_picture, perf_display_for
 from aioproducer.cli.perf_run import Measurement, PerfPlan, PerfRun, percentiles_ms
 from aioproducer.cli.pointers import run_connected
@@ -81,7 +81,7 @@ def perf(
         _perf,
         connection.config(),
         plan,
-        wait=partial(known_topic, connection=connection, within_s=topic_timeout),
+        wait=partial(await_topic, connection=connection, within_s=topic_timeout),
         as_json=as_json,
         quiet=quiet,
         picture=histogram,

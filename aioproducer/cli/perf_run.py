@@ -114,7 +114,7 @@ class PerfRun:
             if self._stopped:
                 break
             await self._send(value, start, min(self._plan.records, start + _RECORDS_PER_TURN))
-            self._look_now_and_then()
+            self._report_periodically()
             await self._pace()
         await self._producer.flush()
         # Callbacks of the last deliveries are called by the loop's next turn.
@@ -147,7 +147,7 @@ class PerfRun:
         self._seen.failed = int(metrics["record_error_total"])
         self._seen.elapsed_s = self._loop.time() - self._started_at
 
-    def _look_now_and_then(self) -> None:
+    def _report_periodically(self) -> None:
         now = self._loop.time()
         lasted_s = now - self._looked_at
         if lasted_s < self._every_s:

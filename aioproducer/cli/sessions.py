@@ -23,7 +23,7 @@ from aioproducer.testing.wire_client import Address, Link, OpenLink
 from aioproducer.types import Node
 from aioproducer.wire.schema import Message
 
-_NOBODY = -1
+_UNKNOWN_NODE = -1
 """The server at an address, whatever its identity."""
 
 
@@ -43,7 +43,9 @@ class _Unobserved:
 def session_on(streams: Streams, settings: NetSettings, host: str, within_s: float) -> Session:
     """Return a session on an open stream, with so much time for its first steps."""
     loop_time = asyncio.get_running_loop().time
-    connection = Connection(*streams, node_id=_NOBODY, observer=_Unobserved(), loop_time=loop_time)
+    connection = Connection(
+        *streams, node_id=_UNKNOWN_NODE, observer=_Unobserved(), loop_time=loop_time
+    )
     check = ClusterCheck(enabled=False, cluster_id=None)
     return Session(connection, settings, check, host, loop_time() + within_s)
 
@@ -95,7 +97,7 @@ def link_opener(config: ProducerConfig) -> OpenLink:
         opened: list[Streams] = []
         await open_stream(
             dialer,
-            Node(_NOBODY, *address),
+            Node(_UNKNOWN_NODE, *address),
             canonical=settings.dns_canonical,
             timeout_s=settings.connection_setup_timeout_s,
             loop_time=asyncio.get_running_loop().time,

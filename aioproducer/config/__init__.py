@@ -150,7 +150,7 @@ class ProducerConfig(SecurityOptions):
     @classmethod
     def _of_0_8(cls, properties: Mapping[str, object], options: dict[str, Any]) -> Self:
         """Return what properties written for the 0.8 producer mean, whose options are `options`."""
-        from aioproducer.config.legacy_aliases import left_out, patience_ms
+        from aioproducer.config.legacy_aliases import left_out, longest_delivery_ms
 
         if "acks" not in options:
             _log.warning(
@@ -162,7 +162,7 @@ class ProducerConfig(SecurityOptions):
         if "delivery_timeout_ms" in options:
             return config
         return config.replace(
-            delivery_timeout_ms=patience_ms(
+            delivery_timeout_ms=longest_delivery_ms(
                 retries=config.retries,
                 request_timeout_ms=config.request_timeout_ms,
                 retry_backoff_ms=config.retry_backoff_ms,

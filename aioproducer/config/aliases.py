@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from aioproducer.config.legacy_aliases import WORDS
+from aioproducer.config.legacy_aliases import LEGACY_PROPERTIES
 from aioproducer.config.option import bool_of, int_of, plain
 from aioproducer.config.verdicts import Alias
 
@@ -67,10 +67,10 @@ def _extensions_line(value: Any) -> str:
 
 
 _OF_0_8: Final = {
-    name: Alias(word.option, word.convert, _NUMBER)
-    for name, word in WORDS.items()
+    name: Alias(row.option, row.convert, _NUMBER)
+    for name, row in LEGACY_PROPERTIES.items()
     # Some of its words are Java's, and ours, to this day.
-    if name.replace(".", "_") not in (word.option, "partitioner_class")
+    if name.replace(".", "_") not in (row.option, "partitioner_class")
 }
 
 ALIASES: Final[dict[str, Alias]] = {

@@ -22,7 +22,7 @@ _INT_MAX: Final = 2**31 - 1
 _CODECS: Final = {"0": "none", "1": "gzip", "2": "snappy", "3": "lz4"}
 
 
-class Word(NamedTuple):
+class LegacyProperty(NamedTuple):
     """One property of 0.8.
 
     Attributes:
@@ -51,25 +51,29 @@ def _codec(value: Any) -> object:
     return _CODECS.get(str(value).strip(), value)
 
 
-WORDS: Final = {
-    "metadata.broker.list": Word("bootstrap_servers"),
-    "client.id": Word("client_id"),
-    "producer.type": Word("producer_type", "sync", alone=True),
-    "request.required.acks": Word("acks", "0"),
-    "request.timeout.ms": Word("request_timeout_ms", "10000"),
-    "message.send.max.retries": Word("retries", "3"),
-    "retry.backoff.ms": Word("retry_backoff_ms", "100"),
-    "topic.metadata.refresh.interval.ms": Word("metadata_max_age_ms", "600000", _or_minus_one),
-    "queue.buffering.max.ms": Word("linger_ms", "5000"),
-    "queue.buffering.max.messages": Word("buffer_max_records", "10000", _or_none),
-    "queue.enqueue.timeout.ms": Word("enqueue_timeout_ms", "-1", _or_minus_one, alone=True),
-    "batch.num.messages": Word("batch_max_records", "200"),
-    "compression.codec": Word("compression_type", "none", _codec),
-    "compressed.topics": Word("compressed_topics", alone=True),
-    "serializer.class": Word("value_serializer", alone=True),
-    "key.serializer.class": Word("key_serializer", alone=True),
-    "partitioner.class": Word("partitioner", "kafka.producer.DefaultPartitioner"),
-    "send.buffer.bytes": Word("send_buffer_bytes", "102400"),
+LEGACY_PROPERTIES: Final = {
+    "metadata.broker.list": LegacyProperty("bootstrap_servers"),
+    "client.id": LegacyProperty("client_id"),
+    "producer.type": LegacyProperty("producer_type", "sync", alone=True),
+    "request.required.acks": LegacyProperty("acks", "0"),
+    "request.timeout.ms": LegacyProperty("request_timeout_ms", "10000"),
+    "message.send.max.retries": LegacyProperty("retries", "3"),
+    "retry.backoff.ms": LegacyProperty("retry_backoff_ms", "100"),
+    "topic.metadata.refresh.interval.ms": LegacyProperty(
+        "metadata_max_age_ms", "600000", _or_minus_one
+    ),
+    "queue.buffering.max.ms": LegacyProperty("linger_ms", "5000"),
+    "queue.buffering.max.messages": LegacyProperty("buffer_max_records", "10000", _or_none),
+    "queue.enqueue.timeout.ms": LegacyProperty(
+        "enqueue_timeout_ms", "-1", _or_minus_one, alone=True
+    ),
+    "batch.num.messages": LegacyProperty("batch_max_records", "200"),
+    "compression.codec": LegacyProperty("compression_type", "none", _codec),
+    "compressed.topics": LegacyProperty("compressed_topics", alone=True),
+    "serializer.class": LegacyProperty("value_serializer", alone=True),
+    "key.serializer.class": LegacyProperty("key_serializer", alone=True),
+    "partitioner.class": LegacyProperty("partitioner", "kafka.producer.DefaultPartitioner"),
+    "send.buffer.bytes": LegacyProperty("send_buffer_bytes", "102400"),
 }
 
 _UNSPOKEN: Final = {"max.in.flight.requests.per.connection": "1"}
@@ -77,9 +81,11 @@ _UNSPOKEN: Final = {"max.in.flight.requests.per.connection": "1"}
 
 def are_of_0_8(properties: Mapping[str, object]) -> bool:
     """Return whether the properties were written for the 0.8 producer."""
-    if any(name in WORDS and WORDS[name].alone for name in properties):
+    if any(name in LEGACY_PROPERTIES and LEGACY_PROPERTIES[name].alone for name in properties):
         return True
-    return "metadata.broker.list" in properties and all(name in WORDS for name in properties)
+    return "metadata.broker.list" in properties and all(
+        name in LEGACY_PROPERTIES for name in properties
+    )
 
 
 def left_out(properties: Mapping[str, object], options: Mapping[str, object]) -> dict[str, object]:
@@ -90,9 +96,9 @@ def left_out(properties: Mapping[str, object], options: Mapping[str, object]) ->
         options: The options that these set, under whatever name.
     """
     added: dict[str, object] = {
-        name: word.default
-        for name, word in WORDS.items()
-        if word.default is not None and word.option not in options
+        name: row.default
+        for name, row in LEGACY_PROPERTIES.items()
+        if row.default is not None and row.option not in options
     }
     if "key_serializer" not in options and "serializer.class" in properties:
         added["key.serializer.class"] = properties["serializer.class"]
@@ -101,7 +107,7 @@ def left_out(properties: Mapping[str, object], options: Mapping[str, object]) ->
     return added
 
 
-def patience_ms(
+def longest_delivery_ms(
     *, retries: int, request_timeout_ms: int, retry_backoff_ms: int, linger_ms: int
 ) -> int:
     """Return the longest time 0.8 took to give up, which only the number of retries bounded."""

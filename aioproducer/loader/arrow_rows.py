@@ -22,7 +22,7 @@ def fields_of(batch: Any) -> list[tuple[Any, ...]]:
     return list(zip(*values, strict=True)) if batch.num_columns else [()] * batch.num_rows
 
 
-def chunks_behind(skip: int, batches: Iterable[Any], first_row: int = 1) -> Iterator[Chunk]:
+def chunks_after(skip: int, batches: Iterable[Any], first_row: int = 1) -> Iterator[Chunk]:
     """Yield the rows of record batches after the first `skip`.
 
     Args:

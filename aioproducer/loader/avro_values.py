@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer.errors import ConfigError
-from aioproducer.serializers.registry.avro_leaves import Misfit
+from aioproducer.serializers.registry.avro_leaves import SchemaMismatch
 from aioproducer.serializers.registry.avro_schema import resolve, without_defaults
 from aioproducer.serializers.registry.avro_writer import AvroWriter
 from aioproducer.serializers.registry.schema import Schema, refuse_rules
@@ -78,8 +78,8 @@ class AvroValues:
         datum = _fitted(row, schema, "")
         try:
             return prefix(self.schema_id) + writer.encode(datum)
-        except Misfit as misfit:
-            reason = f"{misfit.path} {misfit.reason}".strip()
+        except SchemaMismatch as mismatch:
+            reason = f"{mismatch.path} {mismatch.reason}".strip()
             raise ValueError(f"does not fit the schema: {reason}") from None
 
 

@@ -76,7 +76,7 @@ class Loader:
         self._dead_letter: DeadLetterFile | None = None
         self._refusals = Refusals()
         self._sending: asyncio.Task[None] | None = None
-        self._topic_is_known = self._options.topic_timeout_s is None
+        self._topic_exists = self._options.topic_timeout_s is None
         self._stopped = False
         self._exhausted = False
         self._started_at: float | None = None
@@ -267,9 +267,9 @@ class Loader:
 
     async def _wait_for_topic(self) -> None:
         timeout_s = self._options.topic_timeout_s
-        if not self._topic_is_known and timeout_s is not None:
+        if not self._topic_exists and timeout_s is not None:
             await wait_for_topic(self._producer, self._topic, timeout_s)
-            self._topic_is_known = True
+            self._topic_exists = True
 
     async def _send_or_fail(
         self, batch: RowBatch, records: Sequence[MappedRecord | BadRow]
@@ -285,7 +285,7 @@ class Loader:
         except (LoaderError, *ROW_ERRORS):
             raise  # One row's own fault; what follows it was not lost.
         except KafkaError as error:
-            if self._topic_is_known and not self._options.unsent_fail:
+            if self._topic_exists and not self._options.unsent_fail:
                 raise
             first = self._progress.read - read_before
             for index in range(first, len(records)):

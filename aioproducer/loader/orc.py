@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from aioproducer.loader.arrow_rows import chunks_behind, import_pyarrow, rows_at_once
+from aioproducer.loader.arrow_rows import chunks_after, import_pyarrow, rows_at_once
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats import Chunk
 from aioproducer.loader.streams import seekable
@@ -32,7 +32,7 @@ class OrcFormat:
         try:
             file = orc.ORCFile(seekable(stream, stack))
             _check(file)
-            yield from chunks_behind(skip, _batches(file))
+            yield from chunks_after(skip, _batches(file))
         except (pyarrow.ArrowException, pyarrow.ArrowInvalid) as error:
             raise SourceError(f"not readable as ORC: {error}") from error
 

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from aioproducer.loader.arrow_rows import chunks_behind, import_pyarrow, rows_at_once
+from aioproducer.loader.arrow_rows import chunks_after, import_pyarrow, rows_at_once
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats import Chunk, too_few_rows
 from aioproducer.loader.streams import seekable
@@ -56,7 +56,7 @@ def _rows(file: Any, skip: int) -> Iterator[Chunk]:
         for group in wanted
         for batch in file.iter_batches(batch_size=batch_rows, row_groups=[group])
     )
-    yield from chunks_behind(skip, batches, first_row)
+    yield from chunks_after(skip, batches, first_row)
 
 
 def _check(schema: Any, group: Any) -> None:

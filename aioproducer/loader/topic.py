@@ -12,7 +12,7 @@ from typing import Protocol
 from aioproducer.errors import KafkaError, MetadataTimeoutError
 
 
-class KnowsTopics(Protocol):
+class TopicSource(Protocol):
     """The part of a producer that the wait needs."""
 
     async def partitions_for(self, topic: str) -> Sequence[object]:
@@ -20,7 +20,7 @@ class KnowsTopics(Protocol):
         ...
 
 
-async def wait_for_topic(producer: KnowsTopics, topic: str, within_s: float) -> None:
+async def wait_for_topic(producer: TopicSource, topic: str, within_s: float) -> None:
     """Return once the topic exists in the cluster.
 
     Raises:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from aioproducer.metrics import Metric
 
-PATIENCE_S = 5.0
+TIMEOUT_S = 5.0
 """How long an exporter waits for a busy loop."""
 
 
@@ -45,13 +45,13 @@ def read(producer: Measured) -> Sequence[Metric]:
         return producer.all_metrics()
     answer: Future[Sequence[Metric]] = Future()
 
-    def look() -> None:
+    def collect() -> None:
         if answer.set_running_or_notify_cancel():
             _settle(answer, producer.all_metrics)
 
     with suppress(RuntimeError, TimeoutError):  # the loop was closed meanwhile, or is too busy
-        loop.call_soon_threadsafe(look)
-        return answer.result(PATIENCE_S)
+        loop.call_soon_threadsafe(collect)
+        return answer.result(TIMEOUT_S)
     answer.cancel()
     return ()
 

@@ -62,7 +62,7 @@ _log = log.get("spark")
 
 _FEATURE = "transaction.version"
 _IDLE = "Empty"
-_LOOK_AGAIN_S = 0.2
+_RETRY_S = 0.2
 _SHUT_OUT = (InvalidProducerEpochError, InvalidProducerIdMappingError, ProducerFencedError)
 
 
@@ -92,12 +92,12 @@ class Ledger(TransactionAdmin):
         self.names: TransactionNames = TransactionNames(prefix)
         self.used_once: bool = used_once
         self._topic = marker_topic
-        self._lent = client
+        self._shared_client = client
         self._topic_timeout_s = topic_timeout_s
 
     async def close(self) -> None:
         """Close the ledger's own connections; safe to call again."""
-        if self._lent is None:
+        if self._shared_client is None:
             await super().close()
         self._client = None
 
@@ -153,7 +153,7 @@ class Ledger(TransactionAdmin):
         while not (count := await self._asks().ask(replace(question, read=read))):
             if asyncio.get_running_loop().time() - began >= self._topic_timeout_s:
                 raise missing_topic(self._topic, began)
-            await asyncio.sleep(_LOOK_AGAIN_S)
+            await asyncio.sleep(_RETRY_S)
         return count
 
     async def open_attempts(
@@ -279,12 +279,12 @@ class Ledger(TransactionAdmin):
     # -- private ---------------------------------------------------------------------------------
 
     def _new_client(self) -> CoordinatorClient:
-        if self._lent is None:
+        if self._shared_client is None:
             return super()._new_client()
         # The coordinator is looked up in each call: a cached one may be a broker that was cut off,
         # and has not noticed yet that another broker coordinates.
-        self._lent.forget_coordinators()
-        return self._lent
+        self._shared_client.forget_coordinators()
+        return self._shared_client
 
     @property
     def _settled_group(self) -> str:

@@ -29,7 +29,7 @@ _log = log.get("testing")
 
 _BACKLOG = 128
 _READ_AHEAD_BYTES = 1024 * 1024
-_TLS_FAREWELL_S = 1.0
+_TLS_CLOSE_S = 1.0
 
 
 class PartitionWatch:
@@ -108,7 +108,7 @@ class BrokerServer:
             limit=_READ_AHEAD_BYTES,
             backlog=_BACKLOG,
             ssl=context,
-            ssl_shutdown_timeout=None if context is None else _TLS_FAREWELL_S,
+            ssl_shutdown_timeout=None if context is None else _TLS_CLOSE_S,
         )
         return int(listener.getsockname()[1])
 

@@ -56,7 +56,7 @@ _ACKS_TIMEOUT = Struct(">hi")
 _INDEX = Struct(">i")
 _INDEX_SIZE = Struct(">ii")
 
-_NO_RECORDS, _TAGS_BEHIND = b"\x01", bytes(3)
+_NO_RECORDS, _TAGS_AFTER = b"\x01", bytes(3)
 """What ends a request for one partition: no bytes of records, tags of partition, topic, request."""
 _NO_RECORDS_CLASSIC = bytes(_INDEX.size)
 
@@ -72,7 +72,7 @@ _LONGEST_IN_A_BYTE = 0x7F
 _ACKNOWLEDGED = Struct(">ihqqqHB")
 """Of one partition: index, error, offsets and times, no record errors nor message, tags."""
 _NOTHING_MORE = 1 << 8
-_BEHIND = Struct(">BiB")
+_AFTER = Struct(">BiB")
 """Tags of the topic, throttle time, tags."""
 _START = Struct(">iIi")
 """Size of the frame, request and version, correlation id."""
@@ -179,7 +179,7 @@ class ProduceForm:
         self._partition = partition
         (frame,) = self.filled(0, ())
         self.is_flexible: bool = version >= _FIRST_FLEXIBLE
-        self.back: bytes = _TAGS_BEHIND if self.is_flexible else b""
+        self.back: bytes = _TAGS_AFTER if self.is_flexible else b""
         nothing = _NO_RECORDS if self.is_flexible else _NO_RECORDS_CLASSIC
         _, self._kind, _ = _START.unpack_from(frame)
         self._begin = bytes(frame[_START.size : -len(nothing + self.back)])
@@ -256,13 +256,13 @@ def decode_acknowledgement(
         at = _TOPIC_AT + frame[_TOPIC_AT]
     else:
         return None
-    end = len(frame) - _BEHIND.size
+    end = len(frame) - _AFTER.size
     if at >= end or frame[at] > _LONGEST_IN_A_BYTE:
         return None
     count = frame[at] - 1  # a compact length
     if count < 1 or at + 1 + count * _ACKNOWLEDGED.size != end:
         return None
-    tags, throttle_ms, more_tags = _BEHIND.unpack_from(frame, end)
+    tags, throttle_ms, more_tags = _AFTER.unpack_from(frame, end)
     if _BEGIN.unpack_from(frame) != (correlation_id, 0, _ONE) or tags or more_tags:
         return None
     places: dict[int, tuple[int, int, int]] = {}

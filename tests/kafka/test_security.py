@@ -21,7 +21,7 @@ from support.security.certificates import Authority
 from support.security.leaks import Evidence, collected, secret
 
 from aioproducer import Producer, ProducerConfig, RecordMetadata
-from aioproducer.cli.checkup import Checkup, Status, Wishes
+from aioproducer.cli.checkup import Checkup, Scope, Status
 from aioproducer.errors import (
     AuthenticationError,
     BootstrapError,
@@ -178,7 +178,7 @@ async def test_a_mechanism_the_broker_lacks_is_told_with_those_it_has(
 
 async def failures(evidence: Evidence, **options: Any) -> list[str]:
     """The codes of what the doctor finds wrong."""
-    checkup = Checkup(ProducerConfig(**options), Wishes(), evidence.add)
+    checkup = Checkup(ProducerConfig(**options), Scope(), evidence.add)
     await checkup.run()
     return [each.code for each in checkup.findings if each.status is Status.FAIL]
 

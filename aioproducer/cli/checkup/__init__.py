@@ -4,7 +4,7 @@ Owns: the entry point. `checkup` has the order of steps, `probe` the steps to on
 `clock` and `advertised` the rules, `findings` the results.
 """
 
-from aioproducer.cli.checkup.checkup import Checkup, Wishes
+from aioproducer.cli.checkup.checkup import Checkup, Scope
 from aioproducer.cli.checkup.findings import Finding, Status, verdict
 
-__all__ = ["Checkup", "Finding", "Status", "Wishes", "verdict"]
+__all__ = ["Checkup", "Finding", "Scope", "Status", "verdict"]

@@ -40,7 +40,7 @@ _MOST_PARTITIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class Scope:
     """The scope of an examination.
 
     Attributes:
@@ -60,11 +60,11 @@ class Checkup:
     """One examination; `findings` grows as it goes on."""
 
     def __init__(
-        self, config: ProducerConfig, wishes: Wishes, on_finding: Callable[[Finding], None]
+        self, config: ProducerConfig, scope: Scope, on_finding: Callable[[Finding], None]
     ) -> None:
         self.findings: list[Finding] = []
         self._config = config
-        self._wishes = wishes
+        self._scope = scope
         self._on_finding = on_finding
         self._probes: list[BrokerProbe] = []
         self._brokers: dict[int, BrokerProbe] = {}
@@ -76,17 +76,17 @@ class Checkup:
             trouble = CheckFailedError("native-core-missing", missing, status=Status.WARN)
             self._report_trouble("package", "aioproducer", trouble)
         try:
-            context = ProbeContext.of(self._config, self._wishes.step_s)
+            context = ProbeContext.of(self._config, self._scope.step_s)
         except ConfigError as error:
             self._report_trouble("options", "", _refused_options(error))
             return
         try:
-            async with asyncio.timeout(self._wishes.total_s):
+            async with asyncio.timeout(self._scope.total_s):
                 await self._examine(context)
         except TimeoutError:
             late = CheckFailedError(
                 "out-of-time",
-                f"not done within {self._wishes.total_s:g} s",
+                f"not done within {self._scope.total_s:g} s",
                 exit_code=ExitCode.UNREACHABLE,
             )
             self._report_trouble("time", "", late)
@@ -102,8 +102,8 @@ class Checkup:
             return
         await self._probe_advertised(context, cluster, {each.place: each for each in reached})
         guide = next(iter(self._brokers.values()), reached[0])
-        if self._wishes.topic is not None:
-            await self._examine_topic(guide, self._wishes.topic, cluster)
+        if self._scope.topic is not None:
+            await self._examine_topic(guide, self._scope.topic, cluster)
         else:
             self._report(
                 Finding.skipped("topic", "", "none was named", "name one with --topic"),
@@ -133,9 +133,9 @@ class Checkup:
         first: MetadataResponse | None = None
         for probe in list(reached):
             try:
-                told = await probe.ask(requests.cluster_and_topic(self._wishes.topic))
-                self._report(_cluster(probe.place, told, first))
-                first = first or told
+                answer = await probe.ask(requests.cluster_and_topic(self._scope.topic))
+                self._report(_cluster(probe.place, answer, first))
+                first = first or answer
             except CheckFailedError as trouble:
                 self._report_trouble("cluster", probe.place, await self._why_mute(probe, trouble))
                 reached.remove(probe)
@@ -194,16 +194,16 @@ class Checkup:
     ) -> None:
         found = next((each for each in cluster.topics if each.name == name), None)
         configs = await self._topic_configs(guide, name) if found is not None else None
-        who = principal_of(self._config)()
+        principal = principal_of(self._config)()
         acks = str(self._config.acks)
-        findings = list(topic.topic_findings(name, found, configs, acks=acks, principal=who))
+        findings = list(topic.topic_findings(name, found, configs, acks=acks, principal=principal))
         self._report(*findings)
         if found is None or found.error_code or not found.partitions:
             return
-        self._report(topic.write_permission(name, found, who))
+        self._report(topic.write_permission(name, found, principal))
         written = []
-        if self._wishes.write:
-            written = await trial.write_one(self._config, name, self._wishes.step_s)
+        if self._scope.write:
+            written = await trial.write_one(self._config, name, self._scope.step_s)
             self._report(*written)
         if not any(each.check == "clock" for each in written):
             await self._compare_clocks(name, found)
@@ -223,8 +223,8 @@ class Checkup:
                 continue
             try:
                 question = requests.newest_timestamp(name, partition.partition_index)
-                told = await leader.ask(question)
-                newest = told if newest is None else max(newest, told)
+                answer = await leader.ask(question)
+                newest = answer if newest is None else max(newest, answer)
             except (CheckFailedError, KafkaError):
                 continue
         self._report(clock.by_newest_record(name, time.time_ns() // 1_000_000, newest))
@@ -291,19 +291,19 @@ def _is_well(findings: Iterable[Finding]) -> bool:
     return all(each.status is not Status.FAIL for each in findings)
 
 
-def _cluster(place: str, told: MetadataResponse, first: MetadataResponse | None) -> Finding:
-    if first is not None and told.cluster_id != first.cluster_id:
-        found = f"cluster {told.cluster_id}, but the server before is of {first.cluster_id}"
+def _cluster(place: str, answer: MetadataResponse, first: MetadataResponse | None) -> Finding:
+    if first is not None and answer.cluster_id != first.cluster_id:
+        found = f"cluster {answer.cluster_id}, but the server before is of {first.cluster_id}"
         return CheckFailedError("clusters-differ", found).finding("cluster", place)
-    if not told.brokers:
+    if not answer.brokers:
         trouble = CheckFailedError(
             "no-brokers",
             "it has no broker in its metadata, not even itself",
             exit_code=ExitCode.UNREACHABLE,
         )
         return trouble.finding("cluster", place)
-    count = f"{len(told.brokers)} broker{'s' if len(told.brokers) > 1 else ''}"
-    return Finding.good("cluster", place, f"cluster {told.cluster_id}, {count}")
+    count = f"{len(answer.brokers)} broker{'s' if len(answer.brokers) > 1 else ''}"
+    return Finding.good("cluster", place, f"cluster {answer.cluster_id}, {count}")
 
 
 def _reachable(node: Node, place: str, how: str) -> Finding:

@@ -88,16 +88,16 @@ class BrokerProbe:
         reasons = dict(zip(self._addresses, outcomes, strict=True))
         accepting = [address for address, error in reasons.items() if error is None]
         failed = {address: error for address, error in reasons.items() if error is not None}
-        told = "; ".join(f"{at}: {_reason(error)}" for at, error in failed.items())
+        failures = "; ".join(f"{at}: {_reason(error)}" for at, error in failed.items())
         if not accepting:
-            raise self._unreachable(_port_code(list(failed.values())), told)
+            raise self._unreachable(_port_code(list(failed.values())), failures)
         self._addresses = accepting
         silent = [error for error in failed.values() if isinstance(error, TimeoutError)]
         if silent:
             raise CheckFailedError(
-                "address-silent", f"{accepting[0]} accepts, but {told}", status=Status.WARN
+                "address-silent", f"{accepting[0]} accepts, but {failures}", status=Status.WARN
             )
-        return self._good("port", f"{accepting[0]} accepts" + (f" ({told})" if told else ""))
+        return self._good("port", f"{accepting[0]} accepts" + (failures and f" ({failures})"))
 
     async def encrypt(self) -> Finding:
         """TLS as the producer does it, certificates and host name verified."""

@@ -16,7 +16,7 @@ from typing import Any
 from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.serializers.protocol import SerializationContext, refusal, type_refusal
-from aioproducer.serializers.registry.avro_leaves import Misfit
+from aioproducer.serializers.registry.avro_leaves import SchemaMismatch
 from aioproducer.serializers.registry.avro_schema import AvroSchemaError, resolve, without_defaults
 from aioproducer.serializers.registry.avro_values import Typed, class_of
 from aioproducer.serializers.registry.avro_writer import AvroWriter
@@ -132,8 +132,8 @@ class AvroSerializer(RegistrySerializer):
         def encode(data: Any, context: SerializationContext) -> bytes:
             try:
                 return writer.encode(data if self._to_dict is None else self._made_dict(data))
-            except Misfit as misfit:
-                raise refusal(context, misfit.reason, path=misfit.path or None) from None
+            except SchemaMismatch as mismatch:
+                raise refusal(context, mismatch.reason, path=mismatch.path or None) from None
 
         return encode
 

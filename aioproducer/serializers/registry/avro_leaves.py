@@ -1,4 +1,4 @@
-"""Avro's types without parts: primitive and logical types, enums, fixed; `Misfit`.
+"""Avro's types without parts: primitive and logical types, enums, fixed; `SchemaMismatch`.
 
 fastavro converts dates and times, and whatever logical types are registered with it.
 """
@@ -18,7 +18,7 @@ from uuid import UUID
 from aioproducer._util.varints import varint, zigzag
 
 Write = Callable[[bytearray, Any], None]
-"""Appends a value's encoding; raises `Misfit`."""
+"""Appends a value's encoding; raises `SchemaMismatch`."""
 
 BYTES: Final = (bytes, bytearray, memoryview)
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -27,7 +27,7 @@ _FLOAT, _DOUBLE = Struct("<f"), Struct("<d")
 _RANGES: Final = {"int": 1 << 31, "long": 1 << 63}
 
 
-class Misfit(Exception):  # noqa: N818 - it never leaves the serializers
+class SchemaMismatch(Exception):  # noqa: N818 - it never leaves the serializers
     """A value that does not fit the schema.
 
     Attributes:
@@ -87,7 +87,7 @@ def base_of(schema: Any, kind: str, expected: str) -> Write:
 def _null(expected: str) -> Write:
     def write(out: bytearray, data: Any) -> None:
         if data is not None:
-            raise Misfit(f"must be {expected}, not {type_name(data)}")
+            raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
 
     return write
 
@@ -101,7 +101,7 @@ def _boolean(expected: str) -> Write:
         elif type(data).__module__ == "numpy" and type(data).__name__ in ("bool", "bool_"):
             out.append(bool(data))
         else:
-            raise Misfit(f"must be {expected}, not {type_name(data)}")
+            raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
 
     return write
 
@@ -113,10 +113,10 @@ def _integer(limit: int, expected: str) -> Write:
                 write(out, data.value)
                 return
             if not isinstance(data, Integral) or isinstance(data, bool):
-                raise Misfit(f"must be {expected}, not {type_name(data)}")
+                raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
             data = int(data)
         if not -limit <= data < limit:
-            raise Misfit(f"must be {expected}, not {type_name(data)} out of its range")
+            raise SchemaMismatch(f"must be {expected}, not {type_name(data)} out of its range")
         out += varint(zigzag(data))
 
     return write
@@ -129,11 +129,13 @@ def _floating(form: Struct, expected: str) -> Write:
                 write(out, data.value)
                 return
             if not isinstance(data, Real | Decimal) or isinstance(data, bool):
-                raise Misfit(f"must be {expected}, not {type_name(data)}")
+                raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
         try:
             out += form.pack(float(data))
         except (OverflowError, StructError, ValueError):
-            raise Misfit(f"must be {expected}, not {type_name(data)} out of its range") from None
+            raise SchemaMismatch(
+                f"must be {expected}, not {type_name(data)} out of its range"
+            ) from None
 
     return write
 
@@ -144,11 +146,11 @@ def _string(expected: str) -> Write:
             if isinstance(data, Enum):
                 write(out, data.value)
                 return
-            raise Misfit(f"must be {expected}, not {type_name(data)}")
+            raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
         try:
             text = str.encode(data, "utf-8")
         except UnicodeEncodeError:
-            raise Misfit(f"must be {expected}, not str with a lone surrogate") from None
+            raise SchemaMismatch(f"must be {expected}, not str with a lone surrogate") from None
         out += varint(zigzag(len(text)))
         out += text
 
@@ -161,7 +163,7 @@ def _bytes(expected: str) -> Write:
             if isinstance(data, Enum):
                 write(out, data.value)
                 return
-            raise Misfit(f"must be {expected}, not {type_name(data)}")
+            raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
         content = bytes(data)
         out += varint(zigzag(len(content)))
         out += content
@@ -174,10 +176,10 @@ def _fixed(size: int, expected: str) -> Write:
         if isinstance(data, Enum):
             data = data.value
         if not isinstance(data, BYTES):
-            raise Misfit(f"must be {expected}, not {type_name(data)}")
+            raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
         content = bytes(data)
         if len(content) != size:
-            raise Misfit(f"must be {expected}, not {len(content)} bytes")
+            raise SchemaMismatch(f"must be {expected}, not {len(content)} bytes")
         out += content
 
     return write
@@ -192,11 +194,13 @@ def _enum(symbols: Sequence[str], expected: str) -> Write:
                 if isinstance(symbol, str) and symbol in places:
                     out += places[symbol]
                     return
-            raise Misfit(f"must be {expected}, not a member of {type_name(data)} that is none")
+            raise SchemaMismatch(
+                f"must be {expected}, not a member of {type_name(data)} that is none"
+            )
         if not isinstance(data, str):
-            raise Misfit(f"must be {expected}, not {type_name(data)}")
+            raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
         if data not in places:
-            raise Misfit(f"must be {expected}, not a str that is none of them")
+            raise SchemaMismatch(f"must be {expected}, not a str that is none of them")
         out += places[data]
 
     return write
@@ -222,14 +226,16 @@ def _decimal(schema: Mapping[str, Any], expected: str) -> Callable[[Any], bytes]
         if isinstance(data, BYTES):
             content = bytes(data)
             if not content or abs(int.from_bytes(content, "big", signed=True)) >= 10**precision:
-                raise Misfit(f"must be {expected}, not bytes of more digits")
+                raise SchemaMismatch(f"must be {expected}, not bytes of more digits")
             return content
         if not isinstance(data, Decimal):
-            raise Misfit(f"must be {expected}, not {type_name(data)}")
+            raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
         if not data.is_finite():
-            raise Misfit(f"must be {expected}, not a Decimal that is no number")
+            raise SchemaMismatch(f"must be {expected}, not a Decimal that is no number")
         if data and data.adjusted() >= precision - scale:
-            raise Misfit(f"must be {expected}, not a Decimal with more digits before the point")
+            raise SchemaMismatch(
+                f"must be {expected}, not a Decimal with more digits before the point"
+            )
         try:
             scaled = _EXACT.scaleb(data, scale)
             whole = int(scaled)
@@ -237,13 +243,15 @@ def _decimal(schema: Mapping[str, Any], expected: str) -> Callable[[Any], bytes]
         except (InvalidOperation, OverflowError, ValueError):
             is_exact = False
         if not is_exact:
-            raise Misfit(f"must be {expected}, not a Decimal with more digits after the point")
+            raise SchemaMismatch(
+                f"must be {expected}, not a Decimal with more digits after the point"
+            )
         if size is None:
             return whole.to_bytes(((whole + (whole < 0)).bit_length() >> 3) + 1, "big", signed=True)
         try:
             return whole.to_bytes(size, "big", signed=True)
         except OverflowError:
-            raise Misfit(f"must be {expected}, not a Decimal with more digits") from None
+            raise SchemaMismatch(f"must be {expected}, not a Decimal with more digits") from None
 
     return prepare
 
@@ -253,7 +261,7 @@ def _uuid(kind: str, expected: str) -> Callable[[Any], Any]:
         if isinstance(data, UUID):
             return str(data) if kind == "string" else data.bytes
         if kind == "string" and isinstance(data, str) and not _UUID.fullmatch(data):
-            raise Misfit(f"must be {expected}, not a str that is no UUID")
+            raise SchemaMismatch(f"must be {expected}, not a str that is no UUID")
         return data
 
     return prepare
@@ -269,7 +277,9 @@ def _by_fastavro(schema: Any, name: str, expected: str) -> Callable[[Any], Any]:
         try:
             return convert(data, schema)
         except Exception:
-            raise Misfit(f"must be {expected}, not {type_name(data)} of another form") from None
+            raise SchemaMismatch(
+                f"must be {expected}, not {type_name(data)} of another form"
+            ) from None
 
     return prepare
 

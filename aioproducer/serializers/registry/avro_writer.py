@@ -17,7 +17,7 @@ from uuid import UUID
 from aioproducer._util.varints import varint, zigzag
 from aioproducer.serializers.registry.avro_leaves import (
     BYTES,
-    Misfit,
+    SchemaMismatch,
     Write,
     base_of,
     leaf,
@@ -49,13 +49,13 @@ class AvroWriter:
         """Return a value's encoding.
 
         Raises:
-            Misfit: The value does not fit the schema.
+            SchemaMismatch: The value does not fit the schema.
         """
         out = bytearray()
         try:
             self._write(out, dumped(data) if is_model(data) else data)
         except RecursionError:
-            raise Misfit("is nested too deeply, or contains itself") from None
+            raise SchemaMismatch("is nested too deeply, or contains itself") from None
         return bytes(out)
 
     def _compiled(self, schema: Any) -> Write:
@@ -111,28 +111,30 @@ class _Record:
     def __call__(self, out: bytearray, data: Any) -> None:
         fields = data if data.__class__ is dict else as_fields(data)
         if not isinstance(fields, Mapping):
-            raise Misfit(f"must be record {self.name}, not {_given(data, [self.name])}")
+            raise SchemaMismatch(f"must be record {self.name}, not {_given(data, [self.name])}")
         given = fields.get("-type")
         if given is not None and "-type" not in self._names and not is_named(self.name, given):
-            raise Misfit(f"must be record {self.name}, not one whose `-type` is another")
+            raise SchemaMismatch(f"must be record {self.name}, not one whose `-type` is another")
         used = 0
         for name, write, default, kind in self._fields:
             if name in fields:
                 used += 1
                 try:
                     write(out, fields[name])
-                except Misfit as misfit:
-                    misfit.steps.append(f".{name}")
+                except SchemaMismatch as mismatch:
+                    mismatch.steps.append(f".{name}")
                     raise
             elif default is None:
-                raise Misfit(f"is missing and has no default; it must be {words(kind)}", f".{name}")
+                raise SchemaMismatch(
+                    f"is missing and has no default; it must be {words(kind)}", f".{name}"
+                )
             else:
                 out += default
         if self._strict and used < len(fields):
             for name in fields:
                 if name not in self._names and name != "-type":
                     known = ", ".join(self._names_in_order())
-                    raise Misfit(
+                    raise SchemaMismatch(
                         f"is no field of {self.name}, which has {known or 'none'}", f".{name}"
                     )
 
@@ -159,14 +161,14 @@ def _array(write: Write) -> Write:
         if data.__class__ is not list and (
             not isinstance(data, Collection | array) or isinstance(data, (str, Mapping, *BYTES))
         ):
-            raise Misfit(f"must be array, not {type_name(data)}")
+            raise SchemaMismatch(f"must be array, not {type_name(data)}")
         if len(data):
             out += varint(zigzag(len(data)))
             for index, item in enumerate(data):
                 try:
                     write(out, item)
-                except Misfit as misfit:
-                    misfit.steps.append(f"[{index}]")
+                except SchemaMismatch as mismatch:
+                    mismatch.steps.append(f"[{index}]")
                     raise
         out.append(0)
 
@@ -179,18 +181,20 @@ def _map(write: Write) -> Write:
     def write_map(out: bytearray, data: Any) -> None:
         entries = data if data.__class__ is dict else as_fields(data)
         if not isinstance(entries, Mapping):
-            raise Misfit(f"must be map, not {type_name(data)}")
+            raise SchemaMismatch(f"must be map, not {type_name(data)}")
         if entries:
             out += varint(zigzag(len(entries)))
             for key, item in entries.items():
                 try:
                     write_key(out, key)
-                except Misfit:
-                    raise Misfit(f"must have keys of type string, not {type_name(key)}") from None
+                except SchemaMismatch:
+                    raise SchemaMismatch(
+                        f"must have keys of type string, not {type_name(key)}"
+                    ) from None
                 try:
                     write(out, item)
-                except Misfit as misfit:
-                    misfit.steps.append(f"[{key!r}]")
+                except SchemaMismatch as mismatch:
+                    mismatch.steps.append(f"[{key!r}]")
                     raise
         out.append(0)
 
@@ -247,8 +251,8 @@ class _Union:
         for branch in order:
             try:
                 branch.put(out, data)
-            except Misfit as misfit:
-                if misfit.ambiguous:
+            except SchemaMismatch as mismatch:
+                if mismatch.ambiguous:
                     raise
                 del out[mark:]
             else:
@@ -283,7 +287,7 @@ class _Union:
                 fitting = _closest(fitting, data)
             if len(fitting) > 1:
                 names = " and ".join(branch.name for branch, _ in fitting)
-                raise Misfit(
+                raise SchemaMismatch(
                     f"fits {names} equally, so it is ambiguous; give (name, value), or an object "
                     "whose class has the name",
                     ambiguous=True,
@@ -320,12 +324,12 @@ class _Union:
         for branch in likely if fields is not None else ():
             try:
                 branch.put(bytearray(), data)
-            except Misfit as misfit:
-                if misfit.steps:
-                    details.append(f"{branch.name}: {misfit.path} {misfit.reason}")
+            except SchemaMismatch as mismatch:
+                if mismatch.steps:
+                    details.append(f"{branch.name}: {mismatch.path} {mismatch.reason}")
         expected = ", ".join(words(branch.schema) for branch in self._branches)
         names = [branch.name for branch in self._branches if branch.kind in ("record", "enum")]
-        raise Misfit(
+        raise SchemaMismatch(
             f"must be one of {expected}, not {_given(data, names)}"
             + (f" ({'; '.join(details)})" if details else "")
         )
@@ -353,8 +357,8 @@ def _fitting(branches: Sequence[_Branch], data: Any) -> list[tuple[_Branch, byte
         made = bytearray()
         try:
             branch.write(made, data)
-        except Misfit as misfit:
-            if misfit.ambiguous:
+        except SchemaMismatch as mismatch:
+            if mismatch.ambiguous:
                 raise
         else:
             found.append((branch, bytes(made)))
@@ -423,9 +427,9 @@ def default_bytes(schema: Any, default: Any) -> bytes:
     out = bytearray()
     try:
         _put_default(out, schema, default, _Budget())
-    except Misfit as misfit:
-        where = f" at {misfit.path}" if misfit.steps else ""
-        raise AvroSchemaError(f"{misfit.reason}{where}") from None
+    except SchemaMismatch as mismatch:
+        where = f" at {mismatch.path}" if mismatch.steps else ""
+        raise AvroSchemaError(f"{mismatch.reason}{where}") from None
     except RecursionError:
         raise AvroSchemaError("is nested too deeply, or contains itself") from None
     return bytes(out)
@@ -458,11 +462,11 @@ def _put_default(out: bytearray, schema: Any, default: Any, budget: _Budget) -> 
             made = bytearray(varint(zigzag(index)))
             try:
                 _put_default(made, branch, default, budget)
-            except Misfit:
+            except SchemaMismatch:
                 continue
             out += made
             return
-        raise Misfit(f"must be {words(schema)}, not {type_name(default)}")
+        raise SchemaMismatch(f"must be {words(schema)}, not {type_name(default)}")
     kind = schema["type"] if isinstance(schema, dict) else schema
     if kind in ("record", "error"):
         _put_default_record(out, schema, default, budget)
@@ -479,12 +483,14 @@ def _put_default(out: bytearray, schema: Any, default: Any, budget: _Budget) -> 
             try:
                 default = default.encode("latin-1")  # Avro: code points 0 to 255 are the bytes
             except UnicodeEncodeError:
-                raise Misfit(f"must be {words(schema)}, not characters above U+00FF") from None
+                raise SchemaMismatch(
+                    f"must be {words(schema)}, not characters above U+00FF"
+                ) from None
         elif kind in ("float", "double") and isinstance(default, str):
             try:
                 default = float(default)
             except ValueError:
-                raise Misfit(f"must be {words(schema)}, not str") from None
+                raise SchemaMismatch(f"must be {words(schema)}, not str") from None
         # The default of a logical type is one of the type below it.
         base_of(schema, kind, words(schema))(out, default)
 
@@ -493,13 +499,13 @@ def _put_default_record(
     out: bytearray, schema: Mapping[str, Any], default: Any, budget: _Budget
 ) -> None:
     if not isinstance(default, Mapping):
-        raise Misfit(f"must be {words(schema)}, not {type_name(default)}")
+        raise SchemaMismatch(f"must be {words(schema)}, not {type_name(default)}")
     for field in schema["fields"]:
         name = field["name"]
         if name not in default and "default" not in field:
-            raise Misfit("is missing and has no default", f".{name}")
+            raise SchemaMismatch("is missing and has no default", f".{name}")
         try:
             _put_default(out, field["type"], default.get(name, field.get("default")), budget)
-        except Misfit as misfit:
-            misfit.steps.append(f".{name}")
+        except SchemaMismatch as mismatch:
+            mismatch.steps.append(f".{name}")
             raise

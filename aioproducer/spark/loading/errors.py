@@ -31,7 +31,7 @@ def error_of(error: Exception) -> KafkaError:
     text = str(error)
     found = _OURS.findall(text)
     if not found:
-        return SparkLoadError(_told(text) or type(error).__name__)
+        return SparkLoadError(_message_in(text) or type(error).__name__)
     name, words = found[-1]
     kind = next((each for home in _HOMES if (each := getattr(home, name, None))), SparkLoadError)
     message, _, advice = words.partition(" -> ")
@@ -40,7 +40,7 @@ def error_of(error: Exception) -> KafkaError:
     return kind(message, advice=advice or None)
 
 
-def _told(text: str) -> str | None:
+def _message_in(text: str) -> str | None:
     """Return the first line with a message, and the exception of a traceback in it."""
     lines = (line.strip(" :") for line in text.splitlines())
     first = next((line for line in lines if line and not line.startswith(_NOTHING)), None)

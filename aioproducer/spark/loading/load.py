@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from aioproducer.config import ProducerConfig
 
-_LOOK_S: Final = 0.5
+_REPORT_INTERVAL_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class SparkLoad:
         else:
             self._load(step, to_records, dead_letter)
         self._progress = replace(self._progress, input_bytes=self._progress.input_bytes + step.size)
-        self._tell()
+        self._report()
 
     def _load(
         self, step: Step, to_records: RowsToRecords, dead_letter: DeadLetterFile | None
@@ -169,7 +169,7 @@ class SparkLoad:
         to_records.check(rows.columns)
         records = rows.mapInArrow(to_records, to_records.schema)
         rejected = 0
-        with self._looking_on(step):
+        with self._reporting(step):
             if dead_letter is None:
                 sent, size = self._write_once(records, step)
             else:
@@ -240,18 +240,20 @@ class SparkLoad:
             file.close()
 
     @contextmanager
-    def _looking_on(self, step: Step) -> Iterator[None]:
+    def _reporting(self, step: Step) -> Iterator[None]:
         """Report now and then how much of a step's tasks is done."""
         over = threading.Event()
 
-        def look() -> None:
-            while not over.wait(_LOOK_S):
-                self._tell(step.size * _share_done(self._spark))
+        def report_until_over() -> None:
+            while not over.wait(_REPORT_INTERVAL_S):
+                self._report(step.size * _share_done(self._spark))
 
         if self._options.on_progress is None or _is_connect(self._spark):
             yield
             return
-        thread = threading.Thread(target=look, name="aioproducer load progress", daemon=True)
+        thread = threading.Thread(
+            target=report_until_over, name="aioproducer load progress", daemon=True
+        )
         thread.start()
         try:
             yield
@@ -259,7 +261,7 @@ class SparkLoad:
             over.set()
             thread.join()
 
-    def _tell(self, more_bytes: float = 0) -> None:
+    def _report(self, more_bytes: float = 0) -> None:
         if self._options.on_progress is not None:
             now = self.result.progress
             self._options.on_progress(replace(now, input_bytes=now.input_bytes + int(more_bytes)))

@@ -96,7 +96,7 @@ class ClusterState:
         self._transaction_version = self.settings.transaction_version
         self._features_epoch = 0
         self._wakeup_listeners: list[Callable[[int | None], None]] = []
-        self._told_wakeup_ms: int | None = None
+        self._notified_wakeup_ms: int | None = None
         self.shards: CoordinatorShards = CoordinatorShards(self)
         self.transactions: TransactionCoordinators = TransactionCoordinators(self, self.shards)
         self.groups: GroupCoordinators = GroupCoordinators(self, self.shards, self.transactions)
@@ -151,8 +151,8 @@ class ClusterState:
         """
         self.transactions.advance(now_ms)
         due_ms = self.next_wakeup_ms
-        if due_ms != self._told_wakeup_ms:
-            self._told_wakeup_ms = due_ms
+        if due_ms != self._notified_wakeup_ms:
+            self._notified_wakeup_ms = due_ms
             for listener in self._wakeup_listeners:
                 listener(due_ms)
 

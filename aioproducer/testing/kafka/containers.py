@@ -43,7 +43,7 @@ def docker_answers() -> bool:
     except ImportError:
         return False
     # The library leaves its socket unclosed when no engine listens, so we check first.
-    if not _somebody_listens(os.environ.get("DOCKER_HOST") or _DEFAULT_ENGINE):
+    if not _engine_listens(os.environ.get("DOCKER_HOST") or _DEFAULT_ENGINE):
         return False
     try:
         client = docker.from_env(timeout=_PING_TIMEOUT_S)
@@ -55,7 +55,7 @@ def docker_answers() -> bool:
         return False
 
 
-def _somebody_listens(engine: str) -> bool:
+def _engine_listens(engine: str) -> bool:
     url = urlsplit(engine)
     try:
         if url.scheme == "unix":

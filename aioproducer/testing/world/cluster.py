@@ -135,7 +135,7 @@ class SimCluster(ClusterState):
         self._registered.add(node_id)
         for partition in self._replicated():
             if partition.regain_replica(node_id, self._live):
-                self._tell_leader(partition)
+                self._notify_leader(partition)
             self.notify(partition.topic, partition.index)
 
     def _plan_fencing(self, node_id: int) -> None:
@@ -165,7 +165,7 @@ class SimCluster(ClusterState):
             if partition.lose_replica(node_id):
                 if partition.leader == NO_LEADER and self.unclean_elections:
                     self._elect_unclean(partition)
-                self._tell_leader(partition)
+                self._notify_leader(partition)
             self.notify(partition.topic, partition.index)
 
     def _elect_unclean(self, partition: ReplicatedPartition) -> None:
@@ -174,7 +174,7 @@ class SimCluster(ClusterState):
                 partition.elect_unclean(node_id)
                 return
 
-    def _tell_leader(self, partition: ReplicatedPartition) -> None:
+    def _notify_leader(self, partition: ReplicatedPartition) -> None:
         self.trace(
             f"{partition.topic}-{partition.index} led by b{partition.leader} "
             f"epoch {partition.leader_epoch} from {partition.log.end_offset}"
@@ -235,7 +235,7 @@ class SimCluster(ClusterState):
         chosen = super().move_leader(topic, partition, node_id)
         for each in self._replicated():
             if (each.topic, each.index) == (topic, partition):
-                self._tell_leader(each)
+                self._notify_leader(each)
         return chosen
 
     def _send_followers(self, partition: ReplicatedPartition) -> None:

@@ -146,7 +146,7 @@ class SimConnection:
 
     def leave(self, *, orderly: bool) -> None:
         """Close the producer's socket; what the window held may arrive after that or not."""
-        self._tell_end()
+        self._signal_end()
         if orderly or self._network.lingers():
             self._to_broker.send(Signal.END)
         else:
@@ -184,9 +184,9 @@ class SimConnection:
             self.tap.received(content)
         transport.arrived(content)
         if transport.is_lost:
-            self._tell_end()
+            self._signal_end()
 
-    def _tell_end(self) -> None:
+    def _signal_end(self) -> None:
         tap, self.tap = self.tap, None
         if tap is not None:
             tap.ended()

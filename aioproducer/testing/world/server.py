@@ -141,7 +141,7 @@ class SimBroker:
 
     def _changed(self, where: TopicPartition) -> None:
         for session in self._waiting.get(where, {}):
-            session.look_again_soon()
+            session.check_again_soon()
 
 
 class Session:
@@ -158,7 +158,7 @@ class Session:
         self._header: RequestHeader | None = None
         self._wait: RequestWait | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._looking = False
+        self._checking = False
 
     # -- from the network -------------------------------------------------------------------------
 
@@ -190,11 +190,11 @@ class Session:
         """End the process."""
         self._end()
 
-    def look_again_soon(self) -> None:
+    def check_again_soon(self) -> None:
         """Check again soon a response that waits for a partition: it has changed."""
-        if not self._looking:
-            self._looking = True
-            self._broker.loop.call_soon(self._when_running, self._look_again)
+        if not self._checking:
+            self._checking = True
+            self._broker.loop.call_soon(self._when_running, self._check_again)
 
     # -- one request ------------------------------------------------------------------------------
 
@@ -253,14 +253,14 @@ class Session:
             self._wait = reply.wait
             broker.wait_for(self, reply.wait.poll.watching)
             left = (reply.wait.deadline_ms - broker.clock_ms()) / 1000
-            self._later(max(0.0, left), self._look_again)
+            self._later(max(0.0, left), self._check_again)
             return
         if reply.close is not None and not reply.close.endswith(_EXPECTED_CLOSES):
             self._complain(reply.close)
         self._later(reply.delay_ms / 1000, lambda: self._answer(reply))
 
-    def _look_again(self) -> None:
-        self._looking = False
+    def _check_again(self) -> None:
+        self._checking = False
         wait, header = self._wait, self._header
         if wait is None or header is None or self._dead:
             return

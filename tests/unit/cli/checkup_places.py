@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from aioproducer import ProducerConfig
-from aioproducer.cli.checkup import Checkup, Finding, Status, Wishes
+from aioproducer.cli.checkup import Checkup, Finding, Scope, Status
 from aioproducer.cli.checkup.probe import BrokerProbe
 from aioproducer.cli.checkup.probe_context import ProbeContext
 from aioproducer.net.dialer import Address
@@ -31,8 +31,8 @@ async def examined(
 ) -> list[Finding]:
     """All findings about a cluster."""
     config = ProducerConfig(bootstrap_servers=servers, **given)
-    wishes = Wishes(topic, write=write, step_s=step_s, total_s=total_s)
-    checkup = Checkup(config, wishes, lambda _: None)
+    scope = Scope(topic, write=write, step_s=step_s, total_s=total_s)
+    checkup = Checkup(config, scope, lambda _: None)
     await checkup.run()
     return checkup.findings
 

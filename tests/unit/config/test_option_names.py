@@ -20,7 +20,7 @@ import pytest
 from aioproducer.config import OPTIONS, ROWS, ProducerConfig
 from aioproducer.config.aliases import ALIASES
 from aioproducer.config.jaas import parse_jaas
-from aioproducer.config.legacy_aliases import WORDS
+from aioproducer.config.legacy_aliases import LEGACY_PROPERTIES
 from aioproducer.config.names import VERDICTS, verdict_on
 from aioproducer.config.other_clients import FOR_PRODUCERS, PREFIXES
 from aioproducer.config.reading import options_of
@@ -132,7 +132,7 @@ def test_the_lists_have_what_the_installed_clients_document(tmp_path: Path) -> N
         assert set(parameters) - {"self", "topics"} <= set(names_in("aiokafka"))
     for client in (kafka.KafkaProducer, kafka.KafkaConsumer, kafka.KafkaAdminClient):
         assert set(client.DEFAULT_CONFIG) <= set(names_in("kafka_python"))
-    assert set(names_in("kafka_0_8")) == set(WORDS)
+    assert set(names_in("kafka_0_8")) == set(LEGACY_PROPERTIES)
 
 
 def test_the_table_has_no_name_of_ours_and_none_twice() -> None:

@@ -24,7 +24,7 @@ from aioproducer.serializers import (
     SerializationContext,
 )
 from aioproducer.serializers.registry.avro_schema import AvroSchemaError, resolve
-from aioproducer.serializers.registry.avro_writer import AvroWriter, Misfit
+from aioproducer.serializers.registry.avro_writer import AvroWriter, SchemaMismatch
 from aioproducer.testing import StubSchemaRegistry
 
 VALUE = SerializationContext("pets", "value")
@@ -44,7 +44,7 @@ def encoded(schema: Any, data: Any, **options: Any) -> bytes:
 
 
 def refused(schema: Any, data: Any) -> tuple[str, str]:
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(SchemaMismatch) as caught:
         encoded(schema, data)
     return caught.value.path, caught.value.reason
 
@@ -515,7 +515,7 @@ def test_data_that_contains_itself_is_refused() -> None:
     schema = record("Node", ("next", ["null", "Node"]))
     data: dict[str, Any] = {}
     data["next"] = data
-    with pytest.raises(Misfit):
+    with pytest.raises(SchemaMismatch):
         encoded(schema, data)
 
 

@@ -150,7 +150,7 @@ def _settle(ctx: RequestContext, deadline_ms: int, each: _Unreplicated) -> bool:
         answer.error_code, answer.base_offset = failed.error_code, failed.base_offset
         answer.current_leader = failed.current_leader
         answer.log_append_time_ms = failed.log_append_time_ms
-        answer.log_start_offset = _told_log_start(partition, error.code)
+        answer.log_start_offset = _log_start_for(partition, error.code)
     return True
 
 
@@ -178,7 +178,7 @@ def _produce_partition(
             return answer
     answer = _failed(ctx, topic, data.index, scripted.code, scripted.message)
     if (partition := topic.partition(data.index)) is not None:
-        answer.log_start_offset = _told_log_start(partition, scripted.code)
+        answer.log_start_offset = _log_start_for(partition, scripted.code)
     return answer
 
 
@@ -208,7 +208,7 @@ def _append(
         appended = partition.append(data.records or b"", batch, topic.config, ctx.now_ms)
     except RefusedError as refusal:
         if ctx.cluster.settings.unknown_producers is not UnknownProducers.OUT_OF_ORDER:
-            refusal.log_start_offset = _told_log_start(partition, refusal.code)
+            refusal.log_start_offset = _log_start_for(partition, refusal.code)
         raise
     if appended.is_new:
         ctx.cluster.notify(topic.name, data.index)
@@ -308,7 +308,7 @@ def _admission(version: int) -> Admission:
     return Admission.CHECK
 
 
-def _told_log_start(partition: Partition, code: int) -> int:
+def _log_start_for(partition: Partition, code: int) -> int:
     return _NOT_WRITTEN if code in _ERRORS_WITHOUT_LOG_START else partition.log.start_offset
 
 
