@@ -152,10 +152,12 @@ def _raw(data: Any, context: SerializationContext) -> bytes:
 
 def _text(schema: str | Mapping[str, Any] | Sequence[Any]) -> str:
     """Return the schema as JSON, as the user wrote it where it was given as text."""
-    if not isinstance(schema, str):
-        return json.dumps(schema)
     try:
+        if not isinstance(schema, str):
+            return json.dumps(schema)
         json.loads(schema)
     except ValueError:
         return json.dumps(schema)  # a bare name such as `string`
+    except RecursionError:
+        raise ConfigError("this is no Avro schema: it is nested too deeply") from None
     return schema

@@ -18,9 +18,18 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import DescriptorProto
 
 _TOKEN: Final = re.compile(
-    r"""//[^\n]* | /\*.*?\*/ | "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*' | [\w.]+ | [^\s\w]""",
+    r"""
+    //[^\n]* | /\*.*?(?:\*/|\Z)
+    | "(?:\\.|[^"\\])*+(?:"|\\?\Z) | '(?:\\.|[^'\\])*+(?:'|\\?\Z)
+    | [\w.]+ | [^\s\w]
+    """,
     re.VERBOSE | re.DOTALL,
 )
+"""Comments and strings without an end go to the end: so each text takes linear time."""
+
+_LONGEST_NAME: Final = 500
+_DEEPEST: Final = 100
+"""As Protobuf's own parsers; deeper types and longer names are left out."""
 
 
 def paths_in(text: str) -> dict[str, list[int]]:
@@ -45,16 +54,24 @@ def _add(
     found: dict[str, list[int]], types: Iterable[DescriptorProto], outer: str, path: list[int]
 ) -> None:
     for number, each in enumerate(types):
-        name = f"{outer}.{each.name}" if outer else each.name
-        found[name] = [*path, number]
-        _add(found, each.nested_type, name, found[name])
+        name = _joined(outer, each.name)
+        if name is not None:
+            found[name] = [*path, number]
+            _add(found, each.nested_type, name, found[name])
+
+
+def _joined(outer: str | None, name: str) -> str | None:
+    """Return the full name of a type, None where it is too long or that of the outer type is."""
+    if outer is None or len(outer) + len(name) > _LONGEST_NAME:
+        return None
+    return f"{outer}.{name}" if outer else name
 
 
 @dataclass(slots=True)
 class _Scope:
     """A scope in braces: a message or the file; anything else counts for what it is in."""
 
-    name: str
+    name: str | None
     path: list[int]
     count: int = 0
 
@@ -67,10 +84,12 @@ def _paths_in_source(text: str) -> dict[str, list[int]]:
 
     def enter(name: str) -> _Scope:
         outer = scopes[-1]
-        made = _Scope(f"{outer.name}.{name}" if outer.name else name, [*outer.path, outer.count])
-        outer.count += 1
-        found[made.name] = made.path
-        return made
+        full = None if len(scopes) > _DEEPEST else _joined(outer.name, name)
+        number, outer.count = outer.count, outer.count + 1
+        if full is None:
+            return _Scope(None, [])
+        found[full] = [*outer.path, number]
+        return _Scope(full, found[full])
 
     for place, token in enumerate(tokens):
         after: Any = tokens[place + 1 : place + 9]

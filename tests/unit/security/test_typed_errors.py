@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+import tracemalloc
 from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from aioproducer.net.security.pem import parse_pem
 from aioproducer.net.security.sasl.msk_iam import MskIam
 from aioproducer.net.security.sasl.oauthbearer import OAuthBearer
 from aioproducer.net.security.tokens import CachedTokens, RefreshPolicy, as_token, claims_of
-from aioproducer.serializers import SchemaRegistry
+from aioproducer.serializers import AvroSerializer, SchemaReference, SchemaRegistry
+from aioproducer.serializers.registry.protobuf_names import paths_in
 from aioproducer.serializers.registry.schema import Schema
 from aioproducer.types import OAuthToken, SaslCredentials
 
@@ -251,3 +253,41 @@ def test_properties_are_parsed_in_linear_time(text: str) -> None:
     except ConfigError:
         pass
     assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    "text", ['"\\' * 500_000, "/* " * 400_000, "'a\\" * 300_000, "\"'" * 400_000, "map<" * 200_000]
+)
+def test_a_protobuf_schema_is_read_in_linear_time(text: str) -> None:
+    began = time.process_time()
+    paths_in(text)
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "message a{" * 100_000,
+        f"message {'a' * 1_000_000} {{" + "message b{} " * 50_000,
+        f"package {'a' * 1_000_000}; " + "message b{} " * 50_000,
+    ],
+)
+def test_names_in_a_protobuf_schema_take_no_more_than_their_text(text: str) -> None:
+    tracemalloc.start()
+    try:
+        paths_in(text)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 150_000_000
+
+
+@pytest.mark.parametrize("references", [(), (SchemaReference("a", "s", 1),)])
+def test_an_avro_schema_that_is_nested_too_deeply_is_an_error_of_ours(references: Any) -> None:
+    deep: Any = "int"
+    for _ in range(20_000):
+        deep = {"type": "array", "items": deep}
+    text = '{"type":"array","items":' * 20_000 + '"int"' + "}" * 20_000
+    for schema in (text, deep):
+        with pytest.raises(ConfigError, match="nested too deeply"):
+            AvroSerializer(SchemaRegistry("http://r"), schema, references=references)
