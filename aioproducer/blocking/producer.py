@@ -182,12 +182,20 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         self.start()
         return self
 
+    def _close_soon(self) -> bool:
+        """Close without waiting, in any thread; return whether it was running."""
+        if getattr(self, "_state", None) is not _State.RUNNING or self._thread.forked:
+            return False
+        self._state = _State.CLOSED
+        if self._started is not None:
+            self._started.close_soon()
+        return True
+
     def __del__(self) -> None:
-        if getattr(self, "_state", None) is _State.RUNNING and not self._thread.forked:
-            if self._started is not None:
-                self._started.close_soon()
+        text = repr(self)
+        if self._close_soon():
             warnings.warn(
-                f"unclosed {self!r}: call close() or use `with`; "
+                f"unclosed {text}: call close() or use `with`; "
                 "it delivers what was handed over and is closed now",
                 ResourceWarning,
                 source=self,

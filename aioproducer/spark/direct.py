@@ -77,6 +77,11 @@ class DirectEpochs:
         if producer is not None:
             producer.close(0)
 
+    def __del__(self) -> None:
+        # Spark drops the function of a query that has ended, and does not call it before.
+        if self._producer is not None:
+            self._producer._close_soon()
+
     # -- private -----------------------------------------------------------------------------------
 
     def _written(

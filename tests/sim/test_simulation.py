@@ -22,8 +22,8 @@ from aioproducer.testing.sim.themes import (
 from aioproducer.testing.sim.transactions.plan import draw_plan
 from aioproducer.testing.world.spec import Chance
 
-SEEDS = 500
-"""About 0.2 s CPU each: a minute on two cores."""
+SEEDS = 300
+"""About 0.2 s of CPU each: half a minute on two cores."""
 
 _REGRESSIONS = Path(__file__).with_name("regressions.txt")
 _DIGESTS = """

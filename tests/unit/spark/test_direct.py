@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -217,6 +218,22 @@ def test_small_batches_are_written_by_the_driver_and_reported(
     assert kafka.numbers(topic) == sorted([*range(20), *(range(10, 20) if again else ())])
     if writer._direct is not None:
         writer._direct.leave()
+
+
+def test_a_writer_that_is_dropped_closes_its_producer(kafka: EmbeddedKafka) -> None:
+    topic = kafka.topic()
+    options = {
+        "kafka.bootstrap.servers": kafka.servers,
+        "topic": topic,
+        "delivery.guarantee": "exactly-once",
+    }
+    writer: Any = batch_writer(options, query=topic)
+    writer(Frame(rows(0)), 0)
+    producer = writer._direct._producer
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        del writer
+    assert "closed" in repr(producer)
 
 
 def test_large_batches_are_written_by_tasks_and_the_driver_tries_again_later(
