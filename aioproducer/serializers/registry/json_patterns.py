@@ -111,6 +111,9 @@ def with_bounded_patterns(kind: Any) -> Any:
     evolve = made.evolve
 
     def evolve_bounded(self: Any, **changes: Any) -> Any:
+        left = _left.get()
+        if left is not None:
+            left.take_step()  # what is unevaluated is found through references without keywords
         other = evolve(self, **changes)
         if type(other) is made:
             return other

@@ -216,6 +216,25 @@ async def test_what_is_left_unevaluated_within_bounds(word: str) -> None:
     assert encode({}, CONTEXT) == b"{}"
 
 
+@pytest.mark.parametrize("draft", ["2019-09", "2020-12"])
+async def test_references_to_what_is_evaluated_are_followed_within_bounds(draft: str) -> None:
+    levels: dict[str, Any] = {}
+    for level in range(40):
+        deeper = {"$ref": f"#/$defs/d{level + 1}"}
+        levels[f"d{level}"] = {"dependentSchemas": {"p": deeper, "q": deeper}}
+    schema = {
+        "$schema": f"https://json-schema.org/draft/{draft}/schema",
+        "unevaluatedProperties": False,
+        "$ref": "#/$defs/d0",
+        "$defs": {**levels, "d40": {}},
+    }
+    encode = await encoder(schema)
+    began = time.process_time()
+    with pytest.raises(SerializationError, match="cannot be checked: the schema takes too"):
+        encode({"p": 1, "q": 1}, CONTEXT)
+    assert time.process_time() - began < 4
+
+
 async def test_many_errors_with_long_texts_take_bounded_time() -> None:
     encode = await encoder({"allOf": [{"type": "string"}] * 100_000})
     began = time.process_time()
