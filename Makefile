@@ -20,7 +20,7 @@ TEST_JOBS   ?= 2
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless valgrind
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants interrupts fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs package reproducible audit quickstart screenshots clean system-deps compat
+.PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants explore interrupts fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs package reproducible audit quickstart screenshots clean system-deps compat
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -75,6 +75,12 @@ sim: $(STAMP) ## Simulate clusters and faults on virtual time (SEED=n, or SEEDS=
 
 mutants: $(STAMP) ## Plant defects one by one; the simulation has to find each
 	$(BIN)/python tests/sim/mutants.py $(MUTANTS_ARGS)
+
+# explore: for how long on each processor; EXPLORE_ARGS: --small, --mutants, names.
+EXPLORE_MINUTES ?= 30
+EXPLORE_ARGS    ?=
+explore: $(STAMP) ## Explore every interleaving of small configurations of the core (EXPLORE_MINUTES=30 EXPLORE_ARGS=--mutants)
+	PYTHONPATH=tests $(BIN)/python -m exploration --minutes $(EXPLORE_MINUTES) $(EXPLORE_ARGS)
 
 # interrupts: how many points, and which.
 POINTS ?= 1000

@@ -1,0 +1,54 @@
+"""What is explored: small configurations in a test, large ones by `make explore`."""
+
+from __future__ import annotations
+
+from exploration.world import Config
+
+_NET = frozenset({"close", "refuse", "after"})
+_NO_CONNECTION = frozenset({"unreachable", "identity_failure", "metadata_failure"})
+
+_TURN = frozenset({"turn"})
+
+SMALL_STATES = 6000
+"""So many states of each small configuration are explored in a test."""
+
+SMALL = (
+    Config("one partition", (0, 0), 2, _NET | {"expire", "forget"}),
+    Config("single records", (0, 0, 0), 1, _NET | {"expire"}, direct=True),
+    Config(
+        "forgotten",
+        (0, 0, 0),
+        3,
+        frozenset({"forget", "pause", "refuse"}),
+        direct=True,
+        lossless=True,
+    ),
+    Config("single records in order", (0, 0), 2, _NET, direct=True, idempotent=False, ordered=True),
+    Config("beginning", (0,), 1, _NO_CONNECTION | {"close"}, known=False, at_once=_TURN),
+    Config("leader moves", (0, 0), 1, frozenset({"move"}), nodes=2, at_once=_TURN),
+    Config("leader hints", (0, 0), 2, frozenset({"move", "refuse"}), nodes=2, hints=True),
+    Config("large batches", (0, 0, 0), 2, frozenset({"large", "blame", "close"}), batch=2),
+    Config("little memory", (0, 0, 0), 1, frozenset({"give_up", "close"}), batches=1, repeats=True),
+    Config("topic created anew", (0, 0), 1, frozenset({"recreate"}), at_once=_TURN),
+    Config(
+        "prepared in a thread",
+        (0, 0),
+        1,
+        frozenset({"unprepared", "close", "expire"}),
+        slow=True,
+        at_once=frozenset({"metadata", "dialed"}),
+    ),
+    Config("two partitions", (0, 1), 2, _NET | {"omit"}, lossless=True),
+    Config("linger", (0, 0), 1, frozenset({"refuse", "close"}), batch=2, linger=0.125),
+    Config("without idempotence", (0, 0), 2, _NET | {"expire"}, idempotent=False, ordered=True),
+)
+
+LARGE = tuple(
+    config._replace(
+        name=f"{config.name}, more",
+        sends=(*config.sends, 0),
+        faults=config.faults + 1,
+        at_once=frozenset(),
+    )
+    for config in SMALL
+)

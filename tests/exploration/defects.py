@@ -1,0 +1,193 @@
+"""Planted defects: each must be found by the small configurations, or is listed as out of reach."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+TESTS = Path(__file__).parents[1]
+PACKAGE = TESTS.parent / "aioproducer"
+
+
+class Defect(NamedTuple):
+    """In `file`, `old` (which is there once) becomes `new`."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+OWN = (
+    Defect(
+        "past a waiting batch",
+        "core/accumulator.py",
+        "            if not other.holds:\n                return False\n",
+        "            pass\n",
+    ),
+    Defect(
+        "against the sequence",
+        "core/accumulator.py",
+        "        if queue.muted or not self.sequencer.may_drain(batch, now, leader_epoch):\n",
+        "        if queue.muted:\n",
+    ),
+    Defect(
+        "skip a sequence after each batch",
+        "core/idempotence.py",
+        "sequence_after(partition.next_sequence, batch.count)",
+        "sequence_after(partition.next_sequence, batch.count + 1)",
+    ),
+    Defect(
+        "give the parts of a batch the same sequence",
+        "core/idempotence.py",
+        "            sequence = sequence_after(sequence, part.count)\n",
+        "",
+    ),
+    Defect(
+        "sleep until the next expiry",
+        "core/sender.py",
+        "        deadline = min(self._readiness.next_at, self.accumulator.next_expiry_at)\n",
+        "        deadline = self.accumulator.next_expiry_at\n",
+    ),
+    Defect(
+        "sleep over the end of a node's backoff",
+        "core/sender.py",
+        "now if ready else nodes.ready_at(node_id, now))",
+        "now if ready else inf)",
+    ),
+    Defect(
+        "sleep over a response",
+        "core/sender.py",
+        "            return now\n        return self.next_deadline(now, nodes)\n",
+        "            return now\n        return inf\n",
+    ),
+    Defect(
+        "set the timer of a retry too late",
+        "core/readiness.py",
+        "        heappush(self._heap, (ready_at, self._ticket, queue))\n",
+        "        queue.ready_at = ready_at = ready_at + 60 * bool(queue.batches[0].attempts)\n"
+        "        heappush(self._heap, (ready_at, self._ticket, queue))\n",
+    ),
+    Defect(
+        "do not ask for metadata after a refusal",
+        "core/sender.py",
+        "        if error.refreshes_metadata and not hinted:\n",
+        "        if hinted:\n",
+    ),
+    Defect(
+        "keep leaders that have moved",
+        "core/accumulator.py",
+        "        self.readiness.on_leaders_changed(queues)\n",
+        "",
+    ),
+    Defect(
+        "several in flight to a leader that has acknowledged nothing",
+        "core/idempotence.py",
+        "            and partition.acknowledged_epoch == leader_epoch\n",
+        "",
+    ),
+    Defect(
+        "number anew what is out of order in any case",
+        "core/idempotence.py",
+        "        return not (is_first and batch.possibly_persisted"
+        " and partition.unknown_gap is not None)\n",
+        "        return True\n",
+    ),
+    Defect(
+        "keep the node of a request that was not made",
+        "core/sender.py",
+        '"""The request never reached a transport: nothing of it can have been written."""\n'
+        "        self._preparing.discard(node_id)\n",
+        '"""The request never reached a transport: nothing of it can have been written."""\n',
+    ),
+    Defect(
+        "keep the node when every batch of a request has ended",
+        "core/sender.py",
+        "        if not live:\n            self._preparing.discard(node_id)\n",
+        "",
+    ),
+    Defect(
+        "keep a metadata request that has failed",
+        "core/metadata.py",
+        '"""The request failed, or none could be made: another may follow after the backoff."""\n'
+        "        self._fetch = None\n",
+        '"""The request failed, or none could be made: another may follow after the backoff."""\n',
+    ),
+    Defect(
+        "keep the first of a topic's logs",
+        "core/idempotence.py",
+        "            if topic_partition.topic == topic:\n",
+        "            if topic_partition.topic == topic and partition.log_is_new:\n",
+    ),
+    Defect(
+        "do not wake up for a producer id",
+        "core/sender.py",
+        "        if self.producer_id.on_identity(identity):\n",
+        "        if not self.producer_id.on_identity(identity):\n",
+    ),
+    Defect(
+        "serve only the first of those that wait for memory",
+        "core/buffer_pool.py",
+        "        self._available += request.granted\n",
+        "        self._available += 0 * request.granted\n",
+    ),
+    Defect(
+        "leave an expired batch in its queue",
+        "core/accumulator.py",
+        "                queue.batches.remove(batch)\n",
+        "                pass\n",
+    ),
+    Defect(
+        "give memory back while parts of the batch are sent",
+        "core/accumulator.py",
+        "            if not left:\n                batch.complete(BatchOutcome())\n",
+        "            if left:\n                batch.complete(BatchOutcome())\n",
+    ),
+)
+
+
+def _of_the_simulation() -> tuple[Defect, ...]:
+    """Those defects of `tests/sim/mutants.py` that are in the core."""
+    spec = importlib.util.spec_from_file_location("mutants", TESTS / "sim" / "mutants.py")
+    assert spec is not None
+    assert spec.loader is not None
+    mutants = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(mutants)
+    return tuple(
+        Defect(*mutant[:4])
+        for mutant in mutants.MUTANTS + mutants.TRANSACTIONAL_MUTANTS
+        if mutant.file.startswith("core/")
+    )
+
+
+DEFECTS = OWN + _of_the_simulation()
+
+
+def hunt(defect: Defect, timeout: float = 1800) -> str | None:
+    """What the small configurations find with the defect; None if they find nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "aioproducer"
+        shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        source = copy / defect.file
+        text = source.read_text(encoding="utf-8")
+        if text.count(defect.old) != 1:
+            raise LookupError(f"{defect.name}: the place in {defect.file} is not there once")
+        source.write_text(text.replace(defect.old, defect.new), encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-m", "exploration", "--small", "--quiet"],
+            env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{TESTS}"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+            cwd=folder,
+        )
+    if done.returncode:
+        raise RuntimeError(f"{defect.name}: {done.stderr[-2000:]}")
+    return done.stdout.strip() or None
