@@ -19,19 +19,15 @@ from itertools import repeat
 
 from exploration.configs import LARGE, SMALL, SMALL_STATES
 from exploration.defects import DEFECTS, hunt
-from exploration.explorer import Explorer, Result
+from exploration.explorer import Explorer, Result, explore_for
 from exploration.world import Config
-
-
-def _explore(config: Config, seconds: float) -> Result:
-    return Explorer(config).run(seconds=seconds)
 
 
 def explore(configs: Sequence[Config], seconds: float, jobs: int) -> int:
     """Explore the configurations, each for that long at most; how many violations there are."""
     results: list[Result] = []
-    with ProcessPoolExecutor(jobs, max_tasks_per_child=1) as pool:
-        for result in pool.map(_explore, configs, repeat(seconds)):
+    with ProcessPoolExecutor(jobs) as pool:
+        for result in pool.map(explore_for, configs, repeat(seconds)):
             print(result, flush=True)
             results.append(result)
     states, transitions = sum(r.states for r in results), sum(r.transitions for r in results)

@@ -56,12 +56,6 @@ OWN = (
         "        deadline = self.accumulator.next_expiry_at\n",
     ),
     Defect(
-        "sleep over the end of a node's backoff",
-        "core/sender.py",
-        "now if ready else nodes.ready_at(node_id, now))",
-        "now if ready else inf)",
-    ),
-    Defect(
         "sleep over a response",
         "core/sender.py",
         "            return now\n        return self.next_deadline(now, nodes)\n",
@@ -84,12 +78,6 @@ OWN = (
         "keep leaders that have moved",
         "core/accumulator.py",
         "        self.readiness.on_leaders_changed(queues)\n",
-        "",
-    ),
-    Defect(
-        "several in flight to a leader that has acknowledged nothing",
-        "core/idempotence.py",
-        "            and partition.acknowledged_epoch == leader_epoch\n",
         "",
     ),
     Defect(

@@ -202,6 +202,11 @@ class Explorer:
                 return
 
 
+def explore_for(config: Config, seconds: float) -> Result:
+    """Explore one configuration for so many seconds of CPU time at most."""
+    return Explorer(config).run(seconds=seconds)
+
+
 def replay(config: Config, schedule: Sequence[Event], make: type[World] = World) -> str | None:
     """Follow a schedule, then let all come to a fair end; what is wrong, if anything.
 

@@ -56,6 +56,7 @@ RECONNECT_S = 0.25
 PAUSE_S = 2.0
 LONGEST_WAIT_S = 4.0
 """No backoff and no linger takes that long."""
+LEADER_NOT_AVAILABLE = 5
 NOT_ENOUGH_REPLICAS = 19
 NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
 MESSAGE_TOO_LARGE = 10
@@ -309,6 +310,7 @@ class World:
             events.append(("metadata",))
         events += [("answer", node) for node, link in links.items() if link.answers]
         events += [("execute", node) for node, link in links.items() if link.requests]
+        events += [("elect", p) for p, log in self.logs.items() if log.leader < 0]
         if self.to_send and self.may_send:
             events.append(("send",))
         if self._may_tick:
@@ -346,7 +348,9 @@ class World:
                         continue
                     yield kind, node
         for partition, log in self.logs.items():
-            if "move" in kinds and self.config.nodes > 1:
+            if "leaderless" in kinds and log.leader >= 0:
+                yield "leaderless", partition
+            if "move" in kinds and log.leader >= 0 and self.config.nodes > 1:
                 yield "move", partition
             if "forget" in kinds and log.producers and self._may_forget(partition):
                 yield "forget", partition
@@ -725,7 +729,7 @@ class World:
             topic_id=self.topic_id,
             partitions=[
                 MetadataResponsePartition(
-                    error_code=0,
+                    error_code=0 if log.leader >= 0 else LEADER_NOT_AVAILABLE,
                     partition_index=partition,
                     leader_id=log.leader,
                     leader_epoch=log.leader_epoch,
@@ -849,6 +853,16 @@ class World:
         log = self.logs[partition]
         log.leader = (log.leader + 1) % self.config.nodes
         log.leader_epoch += 1
+
+    def on_leaderless(self, partition: int) -> None:
+        self.faults += 1
+        log = self.logs[partition]
+        log.leader, log.leader_epoch = -1, log.leader_epoch + 1
+
+    def on_elect(self, partition: int) -> None:
+        """A partition without a leader gets one."""
+        log = self.logs[partition]
+        log.leader, log.leader_epoch = self.config.nodes - 1, log.leader_epoch + 1
 
     def on_forget(self, partition: int) -> None:
         self.faults += 1
