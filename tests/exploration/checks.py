@@ -65,16 +65,8 @@ def _check_wake_ups(world: World) -> None:
     """Work that is pending has a request in flight, a dial in progress or a timer set."""
     if world.is_woken:
         return
-    deadline = world.sender.next_deadline(world.now, world.net)
-    if deadline < world.until:
-        raise ViolationError(
-            f"the sender sleeps for {world.until - world.now} s, "
-            f"but is needed in {deadline - world.now} s"
-        )
-    for batch, wait in world.sender.unattended(world.net, world.now):
-        raise ViolationError(f"nothing attends to a batch of {batch.topic_partition}, {wait}")
-    if not world.fetching and world.metadata.next_update_at(world.now) < world.metadata_until:
-        raise ViolationError("metadata is wanted, but its task sleeps")
+    for broken in world.driver.broken_rules(world.now, world.net, world.timers):
+        raise ViolationError(broken)
 
 
 def _check_end(world: World) -> None:

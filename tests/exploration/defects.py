@@ -58,8 +58,14 @@ OWN = (
     Defect(
         "sleep over a response",
         "core/sender.py",
-        "            return now\n        return self.next_deadline(now, nodes)\n",
-        "            return now\n        return inf\n",
+        "        return min(self._readiness.next_at, accumulator.next_expiry_at)\n",
+        "        return accumulator.next_expiry_at\n",
+    ),
+    Defect(
+        "sleep although metadata is wanted",
+        "core/metadata_requests.py",
+        "        return self._metadata.next_update_at(now)\n\n    def next_deadline",
+        "        return now + 60\n\n    def next_deadline",
     ),
     Defect(
         "set the timer of a retry too late",

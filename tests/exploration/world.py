@@ -15,8 +15,15 @@ from uuid import UUID
 from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.core.accumulator import AccumulatorSettings, RecordAccumulator
 from aioproducer.core.acknowledged import ForgottenProducer, LostRecords
-from aioproducer.core.actions import Connect, Dispatch, RequestIdentity
+from aioproducer.core.actions import (
+    Connect,
+    Dispatch,
+    NoBrokerReady,
+    RequestIdentity,
+    RequestMetadata,
+)
 from aioproducer.core.buffer_pool import BufferPool, MemoryRequest
+from aioproducer.core.driver import Driver, Turns
 from aioproducer.core.idempotence import (
     REMEMBERED_S,
     IdempotentSequencer,
@@ -24,6 +31,7 @@ from aioproducer.core.idempotence import (
     Sequencer,
 )
 from aioproducer.core.metadata import Metadata
+from aioproducer.core.metadata_requests import MetadataRequests
 from aioproducer.core.outgoing import OutgoingRecord
 from aioproducer.core.partitioners import NodeLatencies
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
@@ -159,6 +167,9 @@ class Net:
         self.links = {node: Link() for node in range(nodes)}
         self.asking = -1
         """The node that is asked for a producer id."""
+        self.describing = -1
+        """The node that is asked for metadata."""
+        self.rebootstrap_required: KafkaError | None = None
 
     def is_ready(self, node_id: int, now: float) -> bool:
         link = self.links[node_id]
@@ -193,6 +204,14 @@ class Net:
     def in_flight(self, node_id: int) -> int:
         return self.links[node_id].in_flight
 
+    def any_connected(self) -> bool:
+        return any(link.state == "ready" for link in self.links.values())
+
+    def connect(self, node_id: int, now: float) -> None:
+        link = self.links[node_id]
+        if link.state == "idle" and link.retry_at <= now:
+            link.state = "dialing"
+
     def is_dialing(self, node_id: int) -> bool:
         return self.links[node_id].state == "dialing"
 
@@ -224,7 +243,6 @@ class World:
         self.until = -inf
         self.routes: dict[int, tuple[int, int, UUID]] = {}
         self.routes_version = -1
-        self.fetching = False
         self.metadata_woken = True
         self.metadata_until = -inf
         self._make_core(config)
@@ -262,6 +280,7 @@ class World:
             on_forgotten=self.on_forgotten,
             transactions=self._transactions(),
         )
+        self.driver = Driver(self.sender, MetadataRequests(self.metadata, None))
         for shared in (settings, self.sender._settings, STATS, LATENCIES, BACKOFF):
             share(shared)
 
@@ -306,7 +325,7 @@ class World:
         events += [("dialed", node) for node, link in links.items() if link.state == "dialing"]
         if self.net.asking >= 0:
             events.append(("identity",))
-        if self.fetching:
+        if self.net.describing >= 0:
             events.append(("metadata",))
         events += [("answer", node) for node, link in links.items() if link.answers]
         events += [("execute", node) for node, link in links.items() if link.requests]
@@ -354,7 +373,7 @@ class World:
                 yield "move", partition
             if "forget" in kinds and log.producers and self._may_forget(partition):
                 yield "forget", partition
-        if self.fetching and "metadata_failure" in kinds:
+        if self.net.describing >= 0 and "metadata_failure" in kinds:
             yield ("metadata_failure",)
         if self.net.asking >= 0 and "identity_failure" in kinds:
             yield ("identity_failure",)
@@ -383,10 +402,7 @@ class World:
     @property
     def next_timer(self) -> float:
         """When the next task wakes by itself."""
-        due = [self.until]
-        if not self.fetching:
-            due.append(self.metadata_until)
-        return min(due)
+        return min(self.until, self.metadata_until)
 
     @property
     def next_expiry(self) -> float:
@@ -411,14 +427,30 @@ class World:
         self.settle()
 
     def settle(self) -> None:
-        """The metadata task, which needs no connection here, has its turn at once."""
-        if self.fetching or not (self.metadata_woken or self.metadata_until <= self.now):
-            return
-        self.metadata_woken = False
-        self.metadata_until = self.metadata.next_update_at(self.now)
-        if self.metadata_until <= self.now:
-            self.metadata.start_request(self.now)
-            self.fetching, self.metadata_until = True, inf
+        """The metadata task has its turns at once."""
+        while self.metadata_woken or self.metadata_until <= self.now:
+            self.metadata_woken = False
+            for action in self.driver.metadata.poll(self.now, self.net):
+                match action:
+                    case RequestMetadata(node):
+                        self.metadata.start_request(self.now)
+                        self.net.describing = node
+                    case NoBrokerReady(int(node)):
+                        self.net.connect(node, self.now)
+            self.metadata_until = self.driver.metadata.next_deadline(self.now, self.net)
+
+    def on_event(self) -> None:
+        """Something has happened: the tasks' next turns are when the driver says."""
+        turns = self.driver.after_event(self.now, self.net)
+        self.turn_at(turns.sender)
+        if turns.metadata <= self.now:
+            self.metadata_woken = True
+        self.metadata_until = min(self.metadata_until, turns.metadata)
+
+    @property
+    def timers(self) -> Turns:
+        """Until when the tasks sleep."""
+        return Turns(self.until, self.metadata_until)
 
     def on_metadata_event(self) -> None:
         self.metadata_woken = True
@@ -591,9 +623,7 @@ class World:
         for action in self.sender.poll(self.now, self.net):
             match action:
                 case Connect(node):
-                    link = self.net.links[node]
-                    if link.state == "idle" and link.retry_at <= self.now:
-                        link.state = "dialing"
+                    self.net.connect(node, self.now)
                 case Dispatch(node, batches) if self.config.slow:
                     self.net.links[node].preparing = tuple(batches)
                 case Dispatch(node, batches):
@@ -660,12 +690,12 @@ class World:
     def on_dialed(self, node: int) -> None:
         link = self.net.links[node]
         link.state, link.error = "ready", None
-        self._on_connection_change()
+        self.on_event()
 
     def on_unreachable(self, node: int) -> None:
         self.faults += 1
         self._disconnect(self.net.links[node])
-        self._on_connection_change()
+        self.on_event()
 
     def _disconnect(self, link: Link) -> None:
         link.state, link.retry_at = "idle", self.now + RECONNECT_S
@@ -686,16 +716,12 @@ class World:
             self.sender.on_failure(
                 node, request.batches, NodeDisconnectedError("disconnected"), self.now
             )
-            self._look_ahead()
+            self.on_event()
         if self.net.asking == node:
             self.on_identity_failure(is_fault=False)
-        self._on_connection_change()
-
-    def _on_connection_change(self) -> None:
-        self.turn_at(self.sender.next_turn_after_connection_change(self.now))
-
-    def _look_ahead(self) -> None:
-        self.turn_at(self.sender.next_turn_after_response(self.now, self.net))
+        if self.net.describing == node:
+            self.on_metadata_failure(is_fault=False)
+        self.on_event()
 
     def on_identity(self) -> None:
         self.net.asking = -1
@@ -713,13 +739,13 @@ class World:
     # -- metadata --------------------------------------------------------------------------------
 
     def on_metadata(self) -> None:
-        self.fetching = False
+        self.net.describing = -1
         self._take_metadata()
         if self.metadata.last_answer_is_full:
             self.accumulator.forget_topics()
         self.accumulator.on_metadata_update(self.now)
         self.metadata_woken = True
-        self.wake()
+        self.on_event()
 
     def _take_metadata(self) -> None:
         nodes = range(self.config.nodes)
@@ -742,10 +768,11 @@ class World:
             brokers=brokers, cluster_id="cluster", controller_id=0, topics=[topic]
         )
         self.metadata.on_response(response, self.now)
+        self.driver.metadata.on_answer()
 
-    def on_metadata_failure(self) -> None:
-        self.faults += 1
-        self.fetching = False
+    def on_metadata_failure(self, *, is_fault: bool = True) -> None:
+        self.faults += is_fault
+        self.net.describing = -1
         self.metadata.on_failure(NodeDisconnectedError("no answer"), self.now)
         self.metadata_woken = True
 
@@ -817,8 +844,6 @@ class World:
         if is_usual and request.direct:
             outcome = BatchOutcome(answers[0][2], log_start_offset=0)
             self.sender.on_acknowledged(batches[0], outcome, self.now)
-            if self.accumulator.quiet:
-                return
         elif is_usual:
             places = {partition: (offset, -1, 0) for partition, _, offset, _ in answers}
             answer = Acknowledgement("", batches[0].topic_id, places, 0)
@@ -826,7 +851,7 @@ class World:
         else:
             response = self._response(batches[0].topic_id, answers)
             self.sender.on_response(node, batches, response, self.now)
-        self._look_ahead()
+        self.on_event()
 
     def _response(self, topic_id: UUID, answers: tuple[Answer, ...]) -> ProduceResponse:
         partitions = []
