@@ -3,8 +3,8 @@
 Owns: a task for Starlette's and FastAPI's background tasks. Not here: requests.
 
 An event that must not be lost is awaited before the response. Where its loss may be logged, the
-handler can as well `await producer.send(...)` and answer: that waits for room only, and the
-producer's `on_delivery_error` hears of what failed.
+handler can as well `await producer.send(...)` and answer: that waits for buffer memory only, and
+the producer's `on_delivery_error` is called for what failed.
 """
 
 from __future__ import annotations

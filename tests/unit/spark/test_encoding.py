@@ -196,6 +196,7 @@ def test_the_login_comes_from_the_environment(
         "schema__registry__url": url,
         "schema__registry__user__info__env": "REGISTRY_LOGIN",
     }
+    monkeypatch.setenv("AIOPRODUCER_ALLOW", "env:REGISTRY_LOGIN")
     with pytest.raises(ConfigError, match="user:password"):
         write(kafka, FIELDS, [batch], **options)
     monkeypatch.setenv("REGISTRY_LOGIN", "alice:hush")
