@@ -37,6 +37,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     # The directory of discovery is what a wheel makes of it: a top-level module.
     discovery = ROOT / "aioproducer/spark/discovery"
     os.environ["PYTHONPATH"] = environment(discovery)["PYTHONPATH"]
+    os.environ["AIOPRODUCER_ALLOW"] = "env:AIOPRODUCER_TEST_*"  # of the workers, too
     home = tmp_path_factory.mktemp("spark")
     settings = {
         "spark.driver.memory": "1g",
