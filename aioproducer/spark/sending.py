@@ -62,7 +62,7 @@ class Target:
         columns: what makes up a record.
         dead_letter_topic: of rows that are refused; None to fail.
         spark_partition: named in errors as their origin.
-        topic_timeout_s: how long `topic` is waited for while it does not exist.
+        topic_timeout_s: how long a topic is waited for while it does not exist.
     """
 
     topic: str | None
@@ -98,6 +98,22 @@ async def send_batches(
     return await _Sending(producer, batches, target).run()
 
 
+def topics_of(batch: pa.RecordBatch, target: Target) -> list[str]:
+    """Return the topics that rows of a batch name, or the one for all."""
+    if target.topic is not None:
+        return [target.topic]
+    if target.columns.topic is None or target.columns.topic not in batch.schema.names:
+        return []
+    import pyarrow as pa
+
+    column = batch.column(target.columns.topic)
+    try:
+        names = column.unique().to_pylist()
+    except pa.ArrowNotImplementedError:  # such as of string views
+        names = list(dict.fromkeys(column.to_pylist()))
+    return [name for name in names if isinstance(name, str)]
+
+
 class _StoppedError(Exception):
     """Enough rows have failed."""
 
@@ -114,6 +130,7 @@ class _Sending:
         self._sent = Sent()
         self._run = BulkRun(self._engine)
         self._ended = False
+        self._topics: set[str] = set()  # that exist
 
     async def run(self) -> Sent:
         while not self._ended:
@@ -148,9 +165,7 @@ class _Sending:
             if batch is None:
                 self._ended = True
                 return
-            if self._target.topic is not None and not self._sent.rows:
-                limit_s = self._target.topic_timeout_s
-                await wait_for_topic(self._producer, self._target.topic, limit_s)
+            await self._wait_for_topics(batch)
             size = batch.nbytes
             waiting += size
             self._window.add(self._sent.rows, batch, size)
@@ -162,6 +177,19 @@ class _Sending:
             self._sent.bytes += size
             if self._run.result.failed and self._target.dead_letter_topic is None:
                 raise _StoppedError
+
+    async def _wait_for_topics(self, batch: pa.RecordBatch) -> None:
+        """Wait for the topics of a batch that were not written to before, each for its time."""
+        for topic in topics_of(batch, self._target):
+            if topic not in self._topics:
+                await self._wait_for(topic)
+
+    async def _wait_for(self, topic: str) -> None:
+        try:
+            await wait_for_topic(self._producer, topic, self._target.topic_timeout_s)
+        except InvalidTopicError:
+            pass  # a failure of its rows, which are named or go elsewhere
+        self._topics.add(topic)
 
     async def _append(self, batch: pa.RecordBatch) -> None:
         source = ArrowSource(batch, self._target.columns)
@@ -191,6 +219,8 @@ class _Sending:
         if not all(isinstance(each.error, _THE_ROWS_OWN) for each in result.failed):
             raise self._failure(result)
         topic = self._target.dead_letter_topic or ""
+        if topic not in self._topics:
+            await self._wait_for(topic)
         deliveries = []
         for each in result.failed:
             row = self._window.row(each.index)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 from support.spark import EmbeddedKafka, embedded_kafka
 
-from aioproducer.errors import BootstrapError
+from aioproducer.errors import BootstrapError, UnknownTopicOrPartitionError
 from aioproducer.spark import rows
 from aioproducer.spark.options import SourceOptions
 from aioproducer.spark.plan import JOB, SinkPlan, TaskPlace
@@ -280,3 +281,47 @@ def test_a_worker_that_is_used_again_is_spared_the_collector(
         write(kafka, topic, batches(["1"]))
         counts.append(len(frozen))
     assert counts == [0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())]
+)
+def test_a_topic_that_only_rows_name_is_waited_for_its_time(
+    kafka: EmbeddedKafka, kind: pa.DataType
+) -> None:
+    known = kafka.topic(1)
+    given = {
+        "kafka.bootstrap.servers": kafka.servers,
+        "kafka.allow.auto.create.topics": "false",
+        "topic.timeout.ms": "300",
+    }
+    fields = [("value", "binary"), ("topic", "string")]
+    plan = SinkPlan.of_batch(given, fields, overwrite=False)
+
+    def rows_for(*topics: str) -> pa.RecordBatch:
+        values = [b"v"] * len(topics)
+        return pa.RecordBatch.from_pydict({"value": values, "topic": pa.array(topics).cast(kind)})
+
+    began = time.monotonic()
+    with pytest.raises(UnknownTopicOrPartitionError, match="'nowhere' does not exist") as caught:
+        write_task(plan, PLACE, JOB, iter([rows_for(known, known), rows_for(known, "nowhere")]))
+    assert time.monotonic() - began < 5
+    assert "topic.timeout.ms" in str(caught.value)
+    assert write_task(plan, PLACE, JOB, iter([rows_for(known)])).rows == 1
+
+
+def test_a_dead_letter_topic_that_does_not_exist_is_waited_for_its_time(
+    kafka: EmbeddedKafka,
+) -> None:
+    topic = kafka.topic(1, max_message_bytes="1000")
+    began = time.monotonic()
+    with pytest.raises(UnknownTopicOrPartitionError, match="'nowhere' does not exist"):
+        write(
+            kafka,
+            topic,
+            batches(["v" * 5000]),
+            dead__letter__topic="nowhere",
+            topic__timeout__ms="300",
+            kafka__allow__auto__create__topics="false",
+        )
+    assert time.monotonic() - began < 5
