@@ -143,5 +143,5 @@ def _server_advice(server: str) -> str:
     if server.startswith("[") or server.count(":") > 1:
         return "an IPv6 address is in brackets and followed by the port: [::1]:9092"
     if ":" not in server:
-        return f"add the port of the broker's listener: {server}:9092"
+        return "add the port of the broker's listener, as in kafka:9092"
     return "give a host name or address and the number of a port: broker.example:9092"

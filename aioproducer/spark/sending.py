@@ -25,6 +25,7 @@ from aioproducer.errors import (
     RecordListTooLargeError,
     RecordTooLargeError,
     SerializationError,
+    UnknownTopicOrPartitionError,
 )
 from aioproducer.records.arrow import ArrowColumns, ArrowSource
 from aioproducer.runtime.bulk_run import BulkRun
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
     from aioproducer.types import TopicPartition
 
 _ROWS_AT_ONCE: Final = 32_768
+_ADVICE_AMONG_OTHERS: Final = (
+    "create it, or correct the rows that name it. Rows for other topics may have been written; "
+    "with exactly-once they are not committed. If it is about to be created, raise topic.timeout.ms"
+)
 _THE_ROWS_OWN: Final = (
     InvalidPartitionError,
     InvalidRecordError,
@@ -189,6 +194,10 @@ class _Sending:
             await wait_for_topic(self._producer, topic, self._target.topic_timeout_s)
         except InvalidTopicError:
             pass  # a failure of its rows, which are named or go elsewhere
+        except UnknownTopicOrPartitionError as error:
+            if topic == self._target.topic:
+                raise
+            raise error.with_context(advice=_ADVICE_AMONG_OTHERS) from None
         self._topics.add(topic)
 
     async def _append(self, batch: pa.RecordBatch) -> None:

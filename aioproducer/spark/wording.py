@@ -99,16 +99,29 @@ def _values(kafka: Mapping[str, str]) -> list[str]:
     ]
 
 
+_SEPARATORS: Final = re.compile(
+    r"[\s,;=:\"'\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]+"
+)
+_BEGINNING: Final = 32
+_BEFORE: Final = (
+    r"(?:(?<![\w.])|(?<=\\[nrtfv])|(?<=\\x[0-9a-f]{2})|(?<=\\u[0-9a-f]{4})|"
+    r"(?<=\\U[0-9a-f]{8}))"
+)
+"""What is before a word: texts of errors have escapes for line ends and the like."""
+
+
 def without_values(text: str, values: Iterable[str]) -> str:
     """Return the text without these values of options and without the words they consist of."""
     for value in sorted(set(values), key=len, reverse=True):
-        for part in (value, value.strip(), *re.split(r"[\s,;=:\"']+", value)):
+        for part in (value, value.strip(), *_SEPARATORS.split(value)):
             if not part or part.lower() in _vocabulary():
                 continue
             text = text.replace(f", not {part!r}", "").replace(repr(part), _HIDDEN)
             text = re.sub(rf", not {re.escape(part)}$", "", text)
             if len(part) >= _SHORTEST:
-                text = re.sub(rf"(?<![\w.]){re.escape(part)}(?!\w)", _HIDDEN, text)
+                text = re.sub(rf"{_BEFORE}{re.escape(part)}(?!\w)", _HIDDEN, text)
+            if len(part) > _BEGINNING:  # a long one may have been shortened
+                text = re.sub(rf"{_BEFORE}{re.escape(part[:_BEGINNING])}\S*", _HIDDEN, text)
     return text
 
 

@@ -139,7 +139,7 @@ def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
     if location is None and settings.truststore_certificates is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         return
-    if location is not None and Path(location).is_dir():
+    if location is not None and os.path.isdir(location):  # noqa: PTH112 - no error of long names
         _check_directory(location)
         context.load_verify_locations(capath=location)
         return

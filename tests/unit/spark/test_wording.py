@@ -9,17 +9,28 @@ import pytest
 from aioproducer.config import ROWS
 from aioproducer.config.reading import all_names
 from aioproducer.errors import ConfigError, KafkaTimeoutError
+from aioproducer.runtime.security_settings import sasl_mechanism, tls_contexts
 from aioproducer.spark.options import OWN_OPTIONS, SourceOptions
 from aioproducer.spark.wording import in_users_words
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092", "topic": "t"}
 SASL = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "SCRAM-SHA-256"}
 SECRET = "hunter2-sEcret!"
+PEM = f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----"
 
 
 @pytest.mark.parametrize(
     "value",
-    [SECRET, f"a={SECRET};", f"org.x.PlainLoginModule required password='{SECRET}';", "-4711"],
+    [
+        SECRET,
+        f"a={SECRET};",
+        f"org.x.PlainLoginModule required password='{SECRET}';",
+        "-4711",
+        PEM,
+        f"/{SECRET}",
+        SECRET * 100,
+        f"\x1b{SECRET}\u202e{SECRET}",
+    ],
 )
 def test_no_error_about_options_quotes_a_value(
     value: str, caplog: pytest.LogCaptureFixture
@@ -40,6 +51,29 @@ def test_no_error_about_options_quotes_a_value(
                     assert SECRET not in text, name
                     assert "-4711" not in text, name
     assert refused > 500
+
+
+@pytest.mark.parametrize("value", [SECRET, PEM, f"/{SECRET}", SECRET * 100])
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+def test_no_error_of_a_file_or_login_quotes_a_value(value: str, protocol: str) -> None:
+    refused = 0
+    for name in all_names(ROWS, dotted=True):
+        if not name.startswith(("ssl.", "sasl.")):
+            continue
+        given = SERVERS | {"kafka.security.protocol": protocol, f"kafka.{name}": value}
+        if protocol == "SASL_SSL":
+            given |= {"kafka.sasl.username": "app", "kafka.sasl.password": "1" * 8} | SASL
+            given[f"kafka.{name}"] = value
+        try:
+            options = SourceOptions.parse(given, "write")
+            config = options.config()
+            with in_users_words(options.kafka):
+                tls_contexts(config)
+                sasl_mechanism(config)
+        except ConfigError as error:
+            refused += 1
+            assert SECRET not in "".join(traceback.format_exception(error)), name
+    assert refused > 20
 
 
 @pytest.mark.parametrize(
