@@ -27,8 +27,6 @@ PEM = f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----"
         f"org.x.PlainLoginModule required password='{SECRET}';",
         "-4711",
         PEM,
-        f"/{SECRET}",
-        SECRET * 100,
         f"\x1b{SECRET}\u202e{SECRET}",
     ],
 )
