@@ -355,7 +355,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         )
 
     def flush(self, timeout: float | None = None, *, raise_failures: bool = False) -> int:
-        """Send what was handed over so far without lingering, and waits for the outcomes.
+        """Send what was handed over so far without lingering, and wait for the outcomes.
 
         Args:
             timeout: seconds; None or infinity waits as long as the records' own time limits allow.

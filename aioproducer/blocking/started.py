@@ -42,7 +42,7 @@ class Started(Generic[AnyLoopSide]):
         live_producers.live.add(self)
 
     def close(self, timeout: float | None = None) -> None:
-        """Deliver what was handed over, and ends the thread; may be called again."""
+        """Deliver what was handed over, and end the thread; may be called again."""
         self.begin_close(timeout)()
 
     def begin_close(self, timeout: float | None) -> Callable[[], None]:

@@ -44,7 +44,7 @@ class TransactionalCalls:
         return self.run(self._producer.prepare_transaction)
 
     def commit_transaction(self) -> None:
-        """Send what is left without lingering, wait for every record, and commits.
+        """Send what is left without lingering, wait for every record, and commit.
 
         Called again it has the outcome of the earlier call, also while and after the producer is
         closed.

@@ -168,7 +168,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
         return await (await self._append(topic, value, key, headers, partition, timestamp_ms))
 
     async def flush(self, timeout: float | None = None, *, raise_failures: bool = False) -> int:
-        """Send what was accepted so far without lingering, and waits for the outcomes.
+        """Send what was accepted so far without lingering, and wait for the outcomes.
 
         Records accepted after the call are not waited for, so those that callbacks send do not
         hold it up. A callback cannot wait: it starts a task that flushes (KIP-1118).

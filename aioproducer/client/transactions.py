@@ -83,7 +83,7 @@ class TransactionalCalls(Life):
         await self._begin()
 
     async def prepare_transaction(self) -> PreparedTransaction:
-        """Send what is left, wait for every record, and leaves the transaction open.
+        """Send what is left, wait for every record, and leave the transaction open.
 
         What it returns ends the transaction from any process, by `finish_transaction`; so do
         `commit_transaction()` and `abort_transaction()` here. Nothing more can be sent, and
@@ -104,7 +104,7 @@ class TransactionalCalls(Life):
         return await self._transactions().prepare()
 
     async def commit_transaction(self) -> None:
-        """Send what is left without lingering, wait for every record, and commits.
+        """Send what is left without lingering, wait for every record, and commit.
 
         Raises:
             TransactionAbortableError: some record or offset failed, awaited or not: nothing of the

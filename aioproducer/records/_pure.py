@@ -67,7 +67,7 @@ def _encode_header_name(name: str) -> bytes:
 
 
 def _encode_headers(headers: object) -> bytes:
-    """Encode the header count and the headers; raises before anything is written."""
+    """Encode the header count and the headers; raise before anything is written."""
     if not isinstance(headers, tuple):
         raise headers_error(headers)
     parts = [_varint(len(headers))]

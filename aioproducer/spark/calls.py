@@ -48,7 +48,7 @@ class Caller:
         self._client: CoordinatorClient = self._thread.call(opened())
 
     def call(self, work: Callable[[CoordinatorClient], Coroutine[Any, Any, _T]]) -> _T:
-        """Do it in the thread, and waits for its end."""
+        """Run it in the thread, and wait for its end."""
         return self._thread.call(work(self._client))
 
     def close(self) -> None:

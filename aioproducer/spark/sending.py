@@ -216,7 +216,7 @@ class _Sending:
             source.close()
 
     async def _settle(self, result: SendManyResult) -> None:
-        """Account for rows that have their outcome, and sends refused ones where they go."""
+        """Account for rows that have their outcome, and send refused ones where they go."""
         for place, (low, high) in result.offsets.items():
             known = self._sent.offsets.get(place, (low, high))
             self._sent.offsets[place] = (min(known[0], low), max(known[1], high))

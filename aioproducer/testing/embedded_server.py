@@ -94,7 +94,7 @@ class BrokerServer:
         return len(self._writers)
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port, chosen by the system if `port` was 0."""
+        """Listen; return the port, chosen by the system if `port` was 0."""
         listener, self._kept_port = self._kept_port, None
         if listener is None or listener.getsockname()[1] != port:
             if listener is not None:

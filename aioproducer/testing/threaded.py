@@ -74,7 +74,7 @@ class ThreadedCluster:
             raise
 
     def stop(self) -> None:
-        """Close every connection and port, and ends the thread; may be called twice."""
+        """Close every connection and port, and end the thread; may be called twice."""
         if self._loop.is_closed():
             return
         try:

@@ -420,7 +420,7 @@ class Producer(ClosedOnLeaving):
         return flushed.done() or not self._reports.count
 
     def _serve(self, limit: float | None, enough: Callable[[], bool] | None = None) -> int:
-        """Call the callbacks that are due; waits for the first of them, or for statistics."""
+        """Call the callbacks that are due; wait for the first of them, or for statistics."""
         if not self._clock.is_on:
             return self._reports.serve(limit, enough)
         due = self._clock.left()

@@ -116,7 +116,7 @@ class ReplicatedPartition(Partition):
             self._truncate_to(self._ends[node_id])
 
     def _advance(self) -> bool:
-        """Recompute the high watermark; returns whether it grew."""
+        """Recompute the high watermark; return whether it grew."""
         reached = min(self._ends[node] for node in self.isr)
         if self.leader == NO_LEADER or reached <= self._high_watermark:
             return False

@@ -50,7 +50,7 @@ class KafkaBackend(ABC):
 
     @abstractmethod
     def open(self) -> Self:
-        """Start all brokers and wait until they are ready; closes again when that fails."""
+        """Start all brokers and wait until they are ready; close again when that fails."""
 
     @abstractmethod
     def close(self) -> None:

@@ -169,7 +169,7 @@ def _commit(
     *,
     by_id: bool,
 ) -> Iterator[int]:
-    """Commit what can be committed; yields the code of each partition in the request's order."""
+    """Commit what can be committed; yield the code of each partition in the request's order."""
     asked = [(topic, each) for topic in topics for each in topic.partitions]
     offsets: dict[TopicPartition, GroupOffset] = {}
     answers: list[TopicPartition | int] = []

@@ -57,7 +57,7 @@ class Ending:
         self._written.clear()
 
     def step(self, cluster: ClusterState, now_ms: int) -> bool:
-        """Write one marker, or see one through; returns whether anything got on."""
+        """Write one marker, or finish one; return whether there was progress."""
         return any(
             self._advance(cluster, where, now_ms) for where in sorted(self.transaction.unmarked)
         )
