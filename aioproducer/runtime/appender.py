@@ -400,11 +400,12 @@ class RecordAppender:
                 partition=partition,
                 advice=reason.advice,
             ) from absence
+        reason = self._metadata.explain_failures()
         raise WouldBlockError(
-            "the topic's metadata is not known yet",
+            "the topic's metadata is not known yet" + (f": {reason.text}" if reason.text else ""),
             topic=topic,
             partition=partition,
-            advice="await producer.warm_up([topic]) first, or use send()",
+            advice=reason.advice or "await producer.warm_up([topic]) first, or use send()",
         )
 
     async def _wait_for_metadata(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import subprocess
 import sys
 from typing import Any
@@ -313,3 +314,21 @@ def test_a_broker_that_appears_after_an_hour_gets_the_records() -> None:
         return [record.value for record in kafka.records("t")]
 
     assert run_virtual(late, topics={"t": 1}) == [b"%d" % i for i in range(50)]
+
+
+async def test_each_failure_of_a_bulk_call_says_why_the_topic_is_not_known() -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        producer = Producer(
+            bootstrap_servers=f"127.0.0.1:{held.getsockname()[1]}",
+            max_block_ms=300,
+            request_timeout_ms=300,
+            delivery_timeout_ms=400,
+        )
+        await producer.start(wait=False)
+        result = await producer.send_many("t", [b"1", b"2", b"3"])
+        assert len(result.failed) == 3
+        for each in result.failed:
+            assert "connection refused" in str(each.error)
+            assert "-> start the broker" in str(each.error)
+        await producer.close(0)
