@@ -1,4 +1,4 @@
-"""`AIOKafkaProducer.client`: what other programs read of aiokafka's client.
+"""`AIOKafkaProducer.client` and others: what programs read of aiokafka's private objects.
 
 OpenTelemetry, ddtrace, kstreams and faust use these members of aiokafka's private objects. They are
 views of the producer: nothing here changes it, and nothing else of aiokafka's client is offered.
@@ -14,6 +14,7 @@ from io import BytesIO
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from aioproducer.compat.aiokafka import errors
 from aioproducer.compat.aiokafka._error_base import kin
 from aioproducer.compat.aiokafka._translation import translated, translating
 from aioproducer.compat.aiokafka.errors import (
@@ -25,6 +26,7 @@ from aioproducer.compat.aiokafka.errors import (
 )
 from aioproducer.compat.aiokafka.structs import BrokerMetadata, TopicPartition, kin_struct
 from aioproducer.core import coordinator_questions as questions
+from aioproducer.core.transaction_states import TransactionState
 from aioproducer.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from aioproducer.net.answers import UndecodedAnswer
 from aioproducer.net.client import PreparedRequest
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from aioproducer.core.metadata import Metadata
     from aioproducer.types import Node
 
-__all__ = ["ClientView", "ClusterView"]
+__all__ = ["ClientView", "ClusterView", "SenderView", "TransactionView"]
 
 _T = TypeVar("_T")
 
@@ -59,6 +61,17 @@ class ClusterView:
     def __init__(self) -> None:
         self._metadata: Metadata | None = None
         self._seen: dict[str, TopicMetadata] = {}
+        self._client: ClientView | None = None
+
+    def request_update(self) -> asyncio.Future[ClusterView]:
+        """Fetch metadata.
+
+        Returns:
+            A future of this object, which fails if no broker answers within `request_timeout_ms`.
+        """
+        if self._client is None:
+            raise kin(IllegalStateError)("the producer is not started")
+        return asyncio.ensure_future(self._client._update_cluster())
 
     @property
     def controller(self) -> BrokerMetadata | None:
@@ -151,6 +164,7 @@ class ClientView:
 
     def __init__(self, config: ProducerConfig, bootstrap_servers: str | list[str]) -> None:
         self.cluster: ClusterView = ClusterView()
+        self.cluster._client = self
         self._config = config
         self._bootstrap_servers = bootstrap_servers
         self._client_id = config.client_id
@@ -175,6 +189,33 @@ class ClientView:
         """Return the id of one of the brokers, or None if none is known."""
         cluster = self.cluster._cluster
         return random.choice(list(cluster.nodes)) if cluster is not None and cluster.nodes else None
+
+    async def bootstrap(self) -> None:
+        """Ask a broker for metadata.
+
+        Raises:
+            KafkaConnectionError: None has answered within `request_timeout_ms`.
+        """
+        with translating():
+            has_answer = await self._running().refresh_metadata()
+        if not has_answer:
+            raise kin(errors.KafkaConnectionError)(
+                f"no broker has answered within {self._request_timeout_ms} ms"
+            )
+
+    async def fetch_all_metadata(self) -> ClusterView:
+        """Fetch the metadata of all topics of the cluster.
+
+        Raises:
+            KafkaError: No broker has answered within `request_timeout_ms`.
+        """
+        connection = self._running()
+        with translating():
+            names = await self._requester().ask(questions.topic_names())
+            self._listed.update(names)
+            connection.use_topics(names)
+        await self.bootstrap()
+        return self.cluster
 
     def force_metadata_update(self) -> asyncio.Future[bool]:
         """Fetch metadata; as with aiokafka, of all topics of the cluster while none is in use.
@@ -271,6 +312,10 @@ class ClientView:
             self._connection.check_running()
         return self._connection
 
+    async def _update_cluster(self) -> ClusterView:
+        await self.bootstrap()
+        return self.cluster
+
     def _requester(self) -> CoordinatorClient:
         if self._requests is None:
             self._requests = CoordinatorClient(self._config)
@@ -299,6 +344,42 @@ class ClientView:
             self._listed.update(names)
             connection.use_topics(names)
         return await connection.refresh_metadata()
+
+
+class SenderView:
+    """What health checks of programs ask aiokafka's sender."""
+
+    def __init__(self) -> None:
+        self._connection: Connection | None = None
+
+    @property
+    def sender_task(self) -> asyncio.Task[None] | None:
+        """The task that sends; None before the start. It is done once the producer has stopped."""
+        return None if self._connection is None else self._connection.sender_task
+
+
+class TransactionView:
+    """What programs ask aiokafka's transaction manager.
+
+    Attributes:
+        transactional_id: The option.
+    """
+
+    def __init__(self, transactional_id: str | None) -> None:
+        self.transactional_id: str | None = transactional_id
+        self._connection: Connection | None = None
+
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction is open and has not failed."""
+        return self._state is TransactionState.IN_TRANSACTION
+
+    def is_fatal_error(self) -> bool:
+        """Whether only `stop()` is left."""
+        return self._state is TransactionState.FATAL_ERROR
+
+    @property
+    def _state(self) -> TransactionState | None:
+        return None if self._connection is None else self._connection.transaction_state
 
 
 class _Exchange:

@@ -5,6 +5,7 @@ Owns: nothing; it looks. Must not know: aiokafka's names and errors.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,17 @@ class Connection(Producer):
             TransactionState.ABORTABLE_ERROR,
             TransactionState.FATAL_ERROR,
         }
+
+    @property
+    def transaction_state(self) -> TransactionState | None:
+        """The state of a transactional producer; None without an id, and before the start."""
+        transactions = None if self._engine is None else self._engine.transactions
+        return None if transactions is None else transactions.manager.state
+
+    @property
+    def sender_task(self) -> asyncio.Task[None] | None:
+        """The task that sends; None before the start."""
+        return None if self._engine is None else self._engine.sender_task._task
 
     async def partition_ids(self, topic: str) -> range:
         """The topic's partitions; waits for its metadata where that is not at hand."""

@@ -33,7 +33,12 @@ from aioproducer.compat.aiokafka._batch import (
     content_size,
     serialized,
 )
-from aioproducer.compat.aiokafka._client import ClientView, ClusterView
+from aioproducer.compat.aiokafka._client import (
+    ClientView,
+    ClusterView,
+    SenderView,
+    TransactionView,
+)
 from aioproducer.compat.aiokafka._connection import Connection
 from aioproducer.compat.aiokafka._error_base import kin
 from aioproducer.compat.aiokafka._outcomes import RecordFutures
@@ -170,6 +175,10 @@ class AIOKafkaProducer(TransactionalCalls):
         self.client: ClientView = ClientView(self._config, given)
         self.client._ssl_context = ssl_context  # also one that is not used
         self._metadata: ClusterView = self.client.cluster
+        self._sender: SenderView = SenderView()
+        self._txn_manager: TransactionView | None = (
+            TransactionView(transactional_id) if idempotent else None
+        )
         self._connection: Connection | None = None
         self._stopped = False
         self._closed = False
@@ -216,6 +225,9 @@ class AIOKafkaProducer(TransactionalCalls):
             raise
         self._futures = connection.futures
         self.client._attach(connection)
+        self._sender._connection = connection
+        if self._txn_manager is not None:
+            self._txn_manager._connection = connection
         self._closed = self._stopped
         self._lane = connection._lane  # which `stop()` in the meantime has closed
 

@@ -17,6 +17,7 @@ from aioproducer._checks.extras import required
 from aioproducer.client.producer import Producer
 from aioproducer.compat.aiokafka._batch import BatchBuilder
 from aioproducer.compat.aiokafka._connection import Connection
+from aioproducer.compat.aiokafka.producer import AIOKafkaProducer
 from aioproducer.compat.confluent._inside import Inside
 from aioproducer.compat.confluent._reports import Record, Reports
 from aioproducer.contrib.otel._spans import Carried, SendSpan, Tracing
@@ -129,10 +130,21 @@ def _finish(span: SendSpan, future: asyncio.Future[Any]) -> None:
         span.finish(metadata.topic, metadata.partition, metadata.offset)
 
 
+def _never_at_once(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
+    """Have each record of aiokafka's interface pass through `Producer.send`."""
+    del tracing, original
+
+    def accept_at_once(self: AIOKafkaProducer, *arguments: Any) -> None:
+        del self, arguments
+
+    return accept_at_once
+
+
 CALLS: Final[tuple[tuple[type, str, Callable[[Tracing, Callable[..., Any]], Wrapper]], ...]] = (
     (Inside, "put", _put),
     (Reports, "watch", _watch),
     (Reports, "failed", _failed),
+    (AIOKafkaProducer, "_accept_at_once", _never_at_once),
     (BatchBuilder, "append", _append),
     (Connection, "send_gathered", _send_gathered),
 )

@@ -440,3 +440,52 @@ async def test_marks_of_other_programs_stay_on_the_client(producer: AIOKafkaProd
     marked: Any = producer.client
     marked._dd_cluster_id = "c"
     assert getattr(producer.client, "_dd_cluster_id", None) == "c"
+
+
+async def test_health_checks_of_programs_find_the_sender_and_the_brokers(
+    cluster: EmbeddedCluster,
+) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    assert producer._sender.sender_task is None
+    assert producer._txn_manager is None
+    await producer.start()
+    task = producer._sender.sender_task
+    assert task is not None
+    assert not task.done()
+    await producer.client.bootstrap()
+    assert await producer.client.cluster.request_update() is producer.client.cluster
+    found = await producer.client.fetch_all_metadata()
+    assert {"t", "u"} <= found.topics()
+    assert len(found.brokers()) == 2
+    await producer.stop()
+    assert task.done()
+
+
+async def test_bootstrap_of_a_cluster_that_is_gone_raises(cluster: EmbeddedCluster) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=300)
+    with pytest.raises(aiokafka.errors.IllegalStateError):
+        await producer.client.bootstrap()
+    await producer.start()
+    await cluster.stop()
+    with pytest.raises(aiokafka.errors.KafkaConnectionError, match="300 ms"):
+        await producer.client.bootstrap()
+    with pytest.raises(aiokafka.errors.KafkaError):
+        await producer.client.fetch_all_metadata()
+    with pytest.raises(aiokafka.errors.KafkaError):
+        await producer.client.cluster.request_update()
+    await producer.stop()
+
+
+async def test_programs_ask_the_transaction_manager_for_its_state(
+    cluster: EmbeddedCluster,
+) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="one")
+    manager = producer._txn_manager
+    assert manager is not None
+    assert manager.transactional_id == "one"
+    assert (manager.is_in_transaction(), manager.is_fatal_error()) == (False, False)
+    await producer.start()
+    async with producer.transaction():
+        assert manager.is_in_transaction()
+    assert (manager.is_in_transaction(), manager.is_fatal_error()) == (False, False)
+    await producer.stop()
