@@ -229,7 +229,8 @@ class AIOKafkaProducer(TransactionalCalls):
         if self._txn_manager is not None:
             self._txn_manager._connection = connection
         self._closed = self._stopped
-        self._lane = connection._lane  # which `stop()` in the meantime has closed
+        if self._config.transactional_id is None:
+            self._lane = connection._lane  # which `stop()` in the meantime has closed
 
     async def stop(self) -> None:
         """Delivers what was accepted, then closes every connection; may be called again.
