@@ -13,6 +13,8 @@ from exploration.world import ViolationError, World
 def check(world: World) -> None:
     """Raise a `ViolationError` unless the state is a good one."""
     _check_logs(world)
+    if world.is_dead:
+        return
     _check_memory(world)
     _check_wake_ups(world)
     if world.is_over:

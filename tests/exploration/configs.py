@@ -9,7 +9,13 @@ _NO_CONNECTION = frozenset({"unreachable", "identity_failure", "metadata_failure
 
 _TURN = frozenset({"turn"})
 
-SMALL_STATES = 6000
+_TX = frozenset({"lose", "loading"})
+_TWO = ("init", "begin", "0", "commit", "begin", "1", "abort")
+_OFFSETS = ("init", "begin", "offsets", "0", "commit")
+
+_MORE = ("begin", "0", "commit")
+
+SMALL_STATES = 4100
 """So many states of each small configuration are explored in a test."""
 
 SMALL = (
@@ -50,12 +56,21 @@ SMALL = (
     Config("two partitions", (0, 1), 2, _NET | {"omit"}, lossless=True),
     Config("linger", (0, 0), 1, frozenset({"refuse", "close"}), batch=2, linger=0.125),
     Config("without idempotence", (0, 0), 2, _NET | {"expire"}, idempotent=False, ordered=True),
+    Config("transactions V1", (0, 1), 2, _TX, script=_TWO),
+    Config("transactions V2", (0, 1), 2, _TX, script=_TWO, v2=True),
+    Config("offsets V1", (0,), 1, _TX, script=_OFFSETS),
+    Config("offsets V2", (0,), 2, _TX, script=_OFFSETS, v2=True),
+    Config("failures V1", (0, 1), 1, _NET | {"expire"}, script=_TWO),
+    Config("failures V2", (0, 1), 1, _NET | {"expire"}, script=_TWO, v2=True),
+    Config("zombie V1", (0, 1), 1, frozenset({"fence", "lose"}), script=_TWO),
+    Config("zombie V2", (0, 1), 2, frozenset({"fence", "lose"}), script=_TWO, v2=True),
 )
 
 LARGE = tuple(
     config._replace(
         name=f"{config.name}, more",
         sends=(*config.sends, 0),
+        script=(*config.script, *_MORE) if config.script else (),
         faults=config.faults + 1,
         at_once=frozenset(),
     )

@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from exploration.configs import SMALL
+
 TESTS = Path(__file__).parents[1]
 PACKAGE = TESTS.parent / "aioproducer"
 
@@ -22,6 +24,12 @@ class Defect(NamedTuple):
     file: str
     old: str
     new: str
+    transactional: bool = False
+
+    @property
+    def configs(self) -> list[str]:
+        """The names of the small configurations that may find it."""
+        return [each.name for each in SMALL if bool(each.script) == self.transactional]
 
 
 OWN = (
@@ -154,7 +162,7 @@ def _of_the_simulation() -> tuple[Defect, ...]:
     mutants = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(mutants)
     return tuple(
-        Defect(*mutant[:4])
+        Defect(*mutant[:4], mutant.transactional)
         for mutant in mutants.MUTANTS + mutants.TRANSACTIONAL_MUTANTS
         if mutant.file.startswith("core/")
     )
@@ -174,7 +182,7 @@ def hunt(defect: Defect, timeout: float = 1800) -> str | None:
             raise LookupError(f"{defect.name}: the place in {defect.file} is not there once")
         source.write_text(text.replace(defect.old, defect.new), encoding="utf-8")
         done = subprocess.run(
-            [sys.executable, "-m", "exploration", "--small", "--quiet"],
+            [sys.executable, "-m", "exploration", "--small", "--quiet", *defect.configs],
             env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{TESTS}"},
             capture_output=True,
             text=True,

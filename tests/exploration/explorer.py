@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from exploration.checks import check
 from exploration.records import tiny_records
 from exploration.state import IGNORED, fingerprint, restore, snapshot
+from exploration.transactions import TransactionalWorld, check_transactions
 from exploration.world import Config, Event, ViolationError, World
 
 LONGEST_S = 12.0
 """After that long without a fault everything has ended."""
 
-IGNORED["World"] = frozenset(  # type: ignore[index]
+IGNORED["World"] = IGNORED["TransactionalWorld"] = frozenset(  # type: ignore[index]
     {"batches", "config", "faults", "now", "routes_version"}
 )
 
@@ -93,6 +94,8 @@ def step(world: World, event: Event) -> str | None:
     try:
         world.apply(event)
         check(world)
+        if isinstance(world, TransactionalWorld):
+            check_transactions(world)
     except ViolationError as violation:
         return str(violation)
     except Exception as error:
@@ -100,17 +103,20 @@ def step(world: World, event: Event) -> str | None:
     return None
 
 
+def make_world(config: Config) -> World:
+    """The first state."""
+    return TransactionalWorld(config) if config.script else World(config)
+
+
 class Explorer:
     """One exploration.
 
     Args:
         config: what is explored.
-        make: makes the first state.
     """
 
-    def __init__(self, config: Config, make: type[World] = World) -> None:
+    def __init__(self, config: Config) -> None:
         self.result = Result(config)
-        self._make = make
         self._parents: dict[int, tuple[int, Event] | None] = {}
         self._fair: dict[int, tuple[int, float]] = {}
 
@@ -124,7 +130,7 @@ class Explorer:
 
     def _run(self, end: float, most: int) -> None:
         result = self.result
-        world = self._make(result.config)
+        world = make_world(result.config)
         key = key_of(world)
         self._parents[key] = None
         level = [(key, snapshot(world))]
@@ -207,13 +213,13 @@ def explore_for(config: Config, seconds: float) -> Result:
     return Explorer(config).run(seconds=seconds)
 
 
-def replay(config: Config, schedule: Sequence[Event], make: type[World] = World) -> str | None:
+def replay(config: Config, schedule: Sequence[Event]) -> str | None:
     """Follow a schedule, then let all come to a fair end; what is wrong, if anything.
 
     An event that cannot happen any more is passed over: the core has changed since.
     """
     with tiny_records():
-        world = make(config)
+        world = make_world(config)
         for event in schedule:
             possible = [*options(world)[0], *world.fault_events()]
             if event not in possible:

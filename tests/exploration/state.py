@@ -144,6 +144,7 @@ IGNORED: Mapping[str, frozenset[str]] = {
     "Metadata": frozenset({"version", "_last_failure", "_max_age", "_max_idle", "_principal"}),
     "LiveTopic": frozenset({"used_at", "principal", "error"}),
     "ProducerIdRequests": frozenset({"last_error"}),
+    "TransactionManager": frozenset({"coordinator_error", "error", "on_work"}),
 }
 """By class: what decides nothing, or is a counter of events."""
 
@@ -230,6 +231,8 @@ class _Fingerprint:
             self._walk_all("=", thing.values())
         elif kind in (set, frozenset):
             self._walk_set(thing)
+        elif isinstance(thing, type):
+            out.append(thing.__name__)
         elif isinstance(thing, Enum):
             out.append(thing.name)
         elif isinstance(thing, BaseException):

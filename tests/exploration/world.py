@@ -98,6 +98,8 @@ class Config(NamedTuple):
         ordered: whether a partition has one batch in flight (no idempotence).
         repeats: whether a call that has timed out is repeated.
         lossless: whether every record is to be acknowledged, whatever the faults.
+        script: what an application does with transactions; digits are partitions it sends to.
+        v2: whether transactions follow KIP-890.
         at_once: events before which nothing else happens, once they are possible.
     """
 
@@ -119,6 +121,8 @@ class Config(NamedTuple):
     ordered: bool = False
     repeats: bool = False
     lossless: bool = False
+    script: tuple[str, ...] = ()
+    v2: bool = False
     at_once: frozenset[str] = frozenset({"turn", "metadata", "dialed", "identity"})
 
     @property
@@ -223,6 +227,8 @@ class World:
         self.config: Config = share(config)  # type: ignore[assignment]
         self.now = START
         self.faults = 0
+        self.is_dead = False
+        """Whether the producer has come to its end before the application's calls."""
         self.timed_out = False
         """Whether a delivery timeout has ended: other batches may be about to expire as well."""
         # What the brokers have.
@@ -231,7 +237,7 @@ class World:
         self.written: frozenset[int] = frozenset()
         self.next_producer_id = 7
         # What the application has done.
-        self.to_send = [(number, p) for number, p in enumerate(config.sends)]
+        self.to_send = [(n, p) for n, p in enumerate(config.sends) if not config.script]
         self.accepted: dict[int, tuple[int, ...]] = dict.fromkeys(range(config.partitions), ())
         self.line: list[tuple[int, int]] = []
         self.request: MemoryRequest | None = None
@@ -300,7 +306,7 @@ class World:
         self._take_metadata()
         for link in self.net.links.values():
             link.state = "ready"
-        if self.config.idempotent:
+        if self.config.idempotent and not self.config.script:
             self.sender.on_identity(ProducerIdentity(self.next_producer_id, 0))
         for partition, log in self.logs.items():
             known = self.metadata.leader_epoch(TOPIC, partition)

@@ -1,0 +1,388 @@
+"""A transactional producer: a script of calls, a coordinator, and answers that get lost."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from aioproducer.core.actions import Connect, CoordinatorUnreachable, RequestOfCoordinator
+from aioproducer.core.coordinator_requests import CoordinatorRequests
+from aioproducer.core.coordinators import CoordinatorDialogue
+from aioproducer.core.driver import Turns
+from aioproducer.core.idempotence import Sequencer
+from aioproducer.core.transaction_operations import Operation
+from aioproducer.core.transaction_requests import TransactionalRequest
+from aioproducer.core.transaction_rules import Rpc
+from aioproducer.core.transaction_states import TransactionState
+from aioproducer.core.transactional_sequencer import TransactionalSequencer
+from aioproducer.core.transactions import TransactionManager
+from aioproducer.errors import (
+    CommitOutcomeUnknownError,
+    KafkaError,
+    NodeDisconnectedError,
+    TransactionAbortableError,
+)
+from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from aioproducer.wire.messages import (
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+    EndTxnResponse,
+    FindCoordinatorResponse,
+    InitProducerIdResponse,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from exploration.broker import NOT_LEADER
+from exploration.coordinator import Coordinator
+from exploration.records import Encoded
+from exploration.world import BACKOFF, NO_RNG, TOPIC, Config, Event, ViolationError, World
+
+PRODUCER_ID = 7
+LOADING = 14
+_V1 = {Rpc.INIT_PRODUCER_ID: 5, Rpc.ADD_PARTITIONS: 3, Rpc.COMMIT_OFFSETS: 4, Rpc.END: 4}
+_V2 = _V1 | {Rpc.COMMIT_OFFSETS: 5, Rpc.END: 5}
+
+
+class TransactionalWorld(World):
+    """`config.script` is what the application does; it aborts what has failed."""
+
+    def __init__(self, config: Config) -> None:
+        self.coordinator = Coordinator()
+        self.script: tuple[str, ...] = config.script
+        self.operation: Operation | None = None
+        self.is_fenced = False
+        self.sent: frozenset[int] = frozenset()
+        """Records of the transaction that is open."""
+        self.next_number = 0
+        self.offsets_sent = 0
+        self.commits: list[tuple[str, frozenset[int]]] = []
+        """What calls have told of transactions: "yes", "no" or "maybe"."""
+        self.tx_request: TransactionalRequest | None = None
+        self.tx_reply: Any = None
+        self.tx_late: list[tuple[TransactionalRequest, Any]] = []
+        self.tx_woken = True
+        self.tx_until = -inf
+        super().__init__(config)
+
+    def _make_sequencer(self) -> Sequencer:
+        self.manager = TransactionManager("tx", 60_000)
+        self.manager.on_work = self.on_work
+        return TransactionalSequencer(self.config.in_flight, self.manager)
+
+    def _transactions(self) -> Any:
+        return self.manager
+
+    def _make_core(self, config: Config) -> None:
+        super()._make_core(config)
+        self.dialogue = CoordinatorDialogue(self.manager, BACKOFF, NO_RNG)
+        self.driver.transactions = CoordinatorRequests(
+            self.manager, self.dialogue, self.metadata, self.accumulator
+        )
+
+    # -- tasks -----------------------------------------------------------------------------------
+
+    def on_work(self) -> None:
+        self.tx_woken = True
+
+    def on_event(self) -> None:
+        super().on_event()
+        self._set_timer()
+
+    def after_turn(self) -> None:
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        at = self.driver.after_event(self.now, self.net).transactions
+        if at <= self.now:
+            self.tx_woken = True
+        self.tx_until = min(self.tx_until, at)
+
+    def settle(self) -> None:
+        super().settle()
+        requests = self.driver.transactions
+        if requests is None or self.is_dead:
+            return
+        while self.tx_woken or self.tx_until <= self.now:
+            self.tx_woken = False
+            if self.manager.state is TransactionState.FATAL_ERROR:
+                self._die()
+                return
+            for action in requests.poll(self.now, self.net):
+                match action:
+                    case RequestOfCoordinator(_, request):
+                        version = self._versions.get(request.rpc, 4)
+                        self.dialogue.on_sending(request)
+                        self.dialogue.on_sent(request, version)
+                        self.tx_request = request
+                    case CoordinatorUnreachable(request, error):
+                        self.dialogue.on_unreachable(request, error, self.now)
+                    case Connect(node):
+                        self.net.connect(node, self.now)
+            self.tx_until = requests.next_deadline(self.now, self.net)
+        self._look_at_call()
+
+    def _die(self) -> None:
+        """Only close() is left: for a reason, and without a false word about a commit."""
+        self.is_dead = True
+        if not self.is_fenced:
+            raise ViolationError(f"the producer has failed for good: {self.manager.error!r}")
+        if self.operation is not None:
+            self._on_outcome(self.operation)
+
+    @property
+    def _versions(self) -> dict[Rpc, int]:
+        return _V2 if self.config.v2 else _V1
+
+    @property
+    def timers(self) -> Turns:
+        return Turns(self.until, self.metadata_until, self.tx_until)
+
+    @property
+    def next_timer(self) -> float:
+        return min(super().next_timer, self.tx_until)
+
+    @property
+    def is_over(self) -> bool:
+        if self.is_dead:
+            return True
+        links = self.net.links.values()
+        under_way = any(link.in_flight or link.preparing for link in links)
+        is_done = not self.script and self.operation is None and self.tx_request is None
+        return is_done and not under_way and not self.places
+
+    # -- the application -------------------------------------------------------------------------
+
+    def _look_at_call(self) -> None:
+        if self.operation is not None and self.operation.done:
+            operation, self.operation = self.operation, None
+            self.manager.on_seen(operation)
+            self._on_outcome(operation)
+
+    def _on_outcome(self, operation: Operation) -> None:
+        """What a call tells about its transaction holds from now on."""
+        kind, error = operation.kind.name, operation.error
+        if kind == "COMMIT" and operation.done:
+            if error is None:
+                self._check_committed()
+                self._tell("yes")
+            elif isinstance(error, CommitOutcomeUnknownError):
+                self._tell("maybe")
+            else:
+                self._tell("no")
+        elif kind == "ABORT" and error is None:
+            self._tell("no")
+        if isinstance(error, TransactionAbortableError) and not self.is_dead:
+            self._abort_instead()
+
+    def _check_committed(self) -> None:
+        if not self.sent <= self.coordinator.committed:
+            missing = sorted(self.sent - self.coordinator.committed)
+            raise ViolationError(f"a commit is told, but records {missing} are not committed")
+        if self.offsets_sent > self.coordinator.offsets_committed:
+            raise ViolationError("a commit is told, but its offsets are not committed")
+
+    def _tell(self, answer: str) -> None:
+        self.commits.append((answer, self.sent))
+        self.sent = frozenset()
+        self.offsets_sent = self.coordinator.offsets_committed
+
+    def _abort_instead(self) -> None:
+        script = list(self.script)
+        while script and script[0] != "begin":
+            script.pop(0)
+        self.script = ("abort", *script)
+
+    def events(self) -> list[Event]:
+        events = [event for event in super().events() if event[0] not in {"send", "tick"}]
+        if self.tx_reply is not None:
+            events.append(("reply",))
+        elif self.tx_request is not None:
+            events.append(("coordinate",))
+        if self.script and self.operation is None:
+            events.append(("act",))
+        if self._may_tick:
+            events.append(("tick",))
+        return events
+
+    def on_act(self) -> None:
+        """The application makes its next call."""
+        call, self.script = self.script[0], self.script[1:]
+        try:
+            self._call(call)
+        except TransactionAbortableError:
+            self._abort_instead()
+        except KafkaError:
+            if not self.is_fenced:
+                raise
+            self.is_dead = True
+        self._set_timer()
+
+    def _call(self, call: str) -> None:
+        manager = self.manager
+        if call.isdigit():
+            manager.check_send()
+            number, self.next_number = self.next_number, self.next_number + 1
+            self.sent |= {number}
+            self.to_send.insert(0, (number, int(call)))
+            self.on_send()
+        elif call == "offsets":
+            offsets = {TopicPartition(TOPIC, 0): OffsetAndMetadata(5)}
+            self.operation = manager.send_offsets(offsets, ConsumerGroupMetadata("group"))
+            self.offsets_sent += 1
+        elif call == "begin":
+            self.operation = manager.begin(2 if self.config.v2 else 1)
+        else:
+            self.operation = getattr(manager, call)()
+        self.wake()
+
+    # -- the coordinator -------------------------------------------------------------------------
+
+    def side_events(self) -> list[Event]:
+        return super().side_events() + ([("late_request",)] if self.tx_late else [])
+
+    def fault_events(self) -> Any:
+        yield from super().fault_events()
+        kinds = self.config.kinds
+        if self.tx_request is not None:
+            if "lose" in kinds:
+                yield ("lose",)
+            if "loading" in kinds and self.tx_reply is None:
+                yield ("loading",)
+        if "fence" in kinds and not self.is_fenced and self.coordinator.epoch >= 0:
+            yield ("fence",)
+
+    def on_coordinate(self) -> None:
+        request = self.tx_request
+        assert request is not None
+        self.tx_reply = self._carry_out(request)
+
+    def on_loading(self) -> None:
+        """The coordinator refuses for now."""
+        self.faults += 1
+        request = self.tx_request
+        assert request is not None
+        self.tx_reply = self._reply(request, LOADING)
+
+    def on_reply(self) -> None:
+        request, reply = self.tx_request, self.tx_reply
+        self.tx_request = self.tx_reply = None
+        assert request is not None
+        self.dialogue.on_response(request, reply, self.now)
+        if request.rpc is Rpc.ADD_PARTITIONS:
+            self.accumulator.replan_all()
+        self.on_event()
+
+    def on_lose(self) -> None:
+        """The connection is closed: the request may arrive late, or its answer is lost."""
+        self.faults += 1
+        request = self.tx_request
+        assert request is not None
+        if self.tx_reply is None and request.rpc is not Rpc.INIT_PRODUCER_ID:
+            # A late InitProducerId fences whoever has asked again; no client can help that.
+            self.tx_late.append((request, None))
+        self.tx_request = self.tx_reply = None
+        self.dialogue.on_unreachable(request, NodeDisconnectedError("disconnected"), self.now)
+        self.on_event()
+
+    def on_late_request(self) -> None:
+        request, _ = self.tx_late.pop(0)
+        before = self.coordinator.state
+        self._carry_out(request)
+        if before != self.coordinator.state == "ongoing":
+            # A transaction that nobody knows of: the coordinator may fence who asks for an epoch.
+            self.is_fenced = True
+
+    def on_fence(self) -> None:
+        """Another producer takes over the transactional id."""
+        self.faults += 1
+        self.is_fenced = True
+        self.coordinator.init(-1)
+
+    def _carry_out(self, request: TransactionalRequest) -> Any:
+        coordinator, v2 = self.coordinator, self.config.v2
+        message: Any = request.make(self._versions.get(request.rpc, 4))
+        match request.rpc:
+            case Rpc.INIT_PRODUCER_ID:
+                code, epoch = coordinator.init(message.producer_epoch)
+                return InitProducerIdResponse(
+                    error_code=code, producer_id=PRODUCER_ID, producer_epoch=epoch
+                )
+            case Rpc.ADD_PARTITIONS:
+                partitions = frozenset(each.partition for each in request.partitions)
+                epoch = message.v3_and_below_producer_epoch
+                return self._reply(request, coordinator.add_partitions(epoch, partitions))
+            case Rpc.ADD_OFFSETS:
+                return self._reply(request, coordinator.add_group(message.producer_epoch))
+            case Rpc.COMMIT_OFFSETS:
+                code = coordinator.commit_offsets(message.producer_epoch, v2=v2)
+                return self._reply(request, code)
+            case Rpc.END:
+                code, epoch = coordinator.end(
+                    message.producer_epoch, commit=message.committed, v2=v2
+                )
+                producer_id = PRODUCER_ID if epoch >= 0 else -1
+                return EndTxnResponse(
+                    error_code=code, producer_id=producer_id, producer_epoch=epoch
+                )
+            case _:
+                return self._reply(request, 0)
+
+    @staticmethod
+    def _reply(request: TransactionalRequest, code: int) -> Any:
+        numbers = [each.partition for each in request.partitions]
+        match request.rpc:
+            case Rpc.FIND_COORDINATOR:
+                return FindCoordinatorResponse(error_code=code, node_id=0)
+            case Rpc.INIT_PRODUCER_ID:
+                return InitProducerIdResponse(error_code=code)
+            case Rpc.ADD_PARTITIONS:
+                results = [AddPartitionsToTxnPartitionResult(number, code) for number in numbers]
+                topics = [AddPartitionsToTxnTopicResult(TOPIC, results)]
+                return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
+            case Rpc.ADD_OFFSETS:
+                return AddOffsetsToTxnResponse(error_code=code)
+            case Rpc.COMMIT_OFFSETS:
+                parts = [TxnOffsetCommitResponsePartition(number, code) for number in numbers]
+                return TxnOffsetCommitResponse(
+                    topics=[TxnOffsetCommitResponseTopic(name=TOPIC, partitions=parts)]
+                )
+            case _:
+                return EndTxnResponse(error_code=code)
+
+    def _append(self, node: int, partition: int, incarnation: int, batch: Encoded) -> Any:
+        if self.logs[partition].leader != node:
+            return NOT_LEADER, -1
+        log = self.logs[partition]
+        known = log.producers.get(batch.producer_id)
+        is_again = (
+            known is not None
+            and known.epoch == batch.epoch
+            and any(before[0] == batch.sequence for before in known.batches)
+        )
+        if not is_again:
+            code = self.coordinator.append(batch.epoch, partition, v2=self.config.v2)
+            if code:
+                return code, -1
+        code, offset = super()._append(node, partition, incarnation, batch)
+        if not code and not is_again:
+            self.coordinator.open |= set(batch.ids)
+        return code, offset
+
+    def _know_all(self) -> None:
+        super()._know_all()
+        self.routes.clear()
+
+
+def check_transactions(world: TransactionalWorld) -> None:
+    """What calls have told of transactions holds in every later state."""
+    for answer, ids in world.commits:
+        if answer == "no" and ids & world.coordinator.committed:
+            raise ViolationError(f"records {sorted(ids)} are committed, but a call told otherwise")
+    broken = world.coordinator.committed & frozenset(
+        number for number, outcome in world.outcomes.items() if outcome == "no"
+    )
+    if broken:
+        raise ViolationError(f"records {sorted(broken)} failed and are committed")
