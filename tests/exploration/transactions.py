@@ -364,6 +364,8 @@ class TransactionalWorld(World):
         )
         if not is_again:
             code = self.coordinator.append(batch.epoch, partition, v2=self.config.v2)
+            if code and not self.faults:
+                raise ViolationError(f"error code {code} is answered although nothing went wrong")
             if code:
                 return code, -1
         code, offset = super()._append(node, partition, incarnation, batch)
