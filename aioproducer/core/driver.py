@@ -105,5 +105,9 @@ class Driver:
         for who, until, deadline in zip(Turns._fields, timers, deadlines, strict=True):
             if until > deadline:
                 yield f"{who}: sleeps until {until:.3f}, is due at {deadline:.3f}"
+        due = self.after_event(now, nodes)
+        for who, at, deadline in list(zip(Turns._fields, due, deadlines, strict=True))[1:]:
+            if at <= now and deadline == inf:  # the sender's batches are looked at one by one
+                yield f"{who}: something is due and has no timer"
         if self.transactions is not None and self.transactions.waits_for_nothing(now, nodes):
             yield "transactions: a call waits for nothing"

@@ -160,6 +160,18 @@ def test_timers_that_are_set_too_late_break_the_rule() -> None:
     assert [each.split(":")[0] for each in found] == ["sender", "metadata"]
 
 
+def test_metadata_that_are_due_without_a_timer_break_the_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = Stage().begun()
+    driver, core = stage.driver(), stage.core
+    core.now += 400
+    assert broken_rules(stage, driver, Turns(-inf, -inf, -inf)) == []
+    monkeypatch.setattr(driver.metadata, "next_deadline", lambda now, nodes: inf)
+    (found,) = broken_rules(stage, driver, Turns(-inf, -inf, -inf))
+    assert found.startswith("metadata: something is due")
+
+
 def test_a_call_that_waits_for_nothing_breaks_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage().begun()
     driver = stage.driver()
