@@ -58,6 +58,7 @@ SMALL = (
     Config("without idempotence", (0, 0), 2, _NET | {"expire"}, idempotent=False, ordered=True),
     Config("transactions V1", (0, 1), 2, _TX, script=_TWO),
     Config("transactions V2", (0, 1), 2, _TX, script=_TWO, v2=True),
+    Config("again V1", (0, 0), 0, frozenset(), script=("init", *_MORE, *_MORE)),
     Config("offsets V1", (0,), 1, _TX, script=_OFFSETS),
     Config("offsets V2", (0,), 2, _TX, script=_OFFSETS, v2=True),
     Config("failures V1", (0, 1), 1, _NET | {"expire"}, script=_TWO),
