@@ -655,7 +655,7 @@ class ProducerEngine:
             if self.accumulator.quiet and self.pool.available == self.pool.total:
                 return
             cause = ProducerFailedError("an exception came in the middle of something")
-            _log.error("batches or memory were left when the producer was closed: %s", cause)
+            _log.error("batches or memory were left when the producer was closed", exc_info=cause)
         self.sender_task.end_all(cause)
 
     def _flush_logs(self) -> None:
