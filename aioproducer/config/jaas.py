@@ -18,7 +18,7 @@ from aioproducer._util.secrets import Unpicklable, hides_arguments
 from aioproducer.errors import ConfigError
 
 _TOKEN: Final = re.compile(
-    r"""\s*(?://[^\n]*|/\*.*?\*/|"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s=;"']+))""",
+    r"""\s*(?://[^\n]*|/\*.*?(?:\*/|\Z)|"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s=;"']+))""",
     re.DOTALL,
 )
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)

@@ -125,10 +125,11 @@ def _variables(pattern: str, permissions: Permissions) -> _Lookup:
         if path:
             raise ValueError("variables have no path")
         permissions.check_variable(name)
-        if allowed.fullmatch(name) is None:
-            raise ValueError("allowlist.pattern leaves it out")
+        # First: a name of the properties' choice could keep their pattern busy for ever.
         if name not in os.environ:
             raise LookupError("there is no such variable")
+        if allowed.fullmatch(name) is None:
+            raise ValueError("allowlist.pattern leaves it out")
         return os.environ[name]
 
     return lookup

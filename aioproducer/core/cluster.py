@@ -12,17 +12,22 @@ response leaves holes.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
+from aioproducer._util.hosts import is_host
 from aioproducer.errors import InvalidTopicError, ProtocolError
 from aioproducer.types import Node, PartitionInfo
 
 if TYPE_CHECKING:
-    from aioproducer.wire.messages import MetadataResponsePartition
+    from aioproducer.wire.messages import (
+        MetadataResponseBroker,
+        MetadataResponsePartition,
+        NodeEndpoint,
+    )
 
 NO_LEADER = -1
 NO_EPOCH = -1
@@ -35,8 +40,30 @@ _MOST_HOLES = 1024
 _MOST_PARTITIONS = 100_000
 """More of one topic are taken for an attack on our memory: none is forgotten while it is used."""
 
+MAX_BROKERS = 10_000
+"""More in one cluster are taken for an attack on our memory: each known broker costs some."""
+
 _LONGEST_TOPIC_NAME = 249
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def usable_nodes(
+    described: Iterable[MetadataResponseBroker | NodeEndpoint],
+) -> dict[int, Node]:
+    """Return the brokers that can be dialled; negative ids are ours, for bootstrap servers.
+
+    Host names are ASCII on the wire. The IDNA encoding of other text takes quadratic time.
+    """
+    return {
+        b.node_id: Node(b.node_id, b.host, b.port, b.rack)
+        for b in described
+        if b.node_id >= 0 and b.host.isascii() and is_host(b.host) and 0 < b.port < 65536
+    }
+
+
+def too_many_brokers(described: int) -> ProtocolError:
+    """Return the error for an answer with more than `MAX_BROKERS` brokers."""
+    return ProtocolError(f"a broker answered with {described} brokers, more than {MAX_BROKERS}")
 
 
 class PartitionMetadata(NamedTuple):

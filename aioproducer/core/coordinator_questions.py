@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
 from aioproducer.core import transaction_requests as requests
+from aioproducer.core.cluster import MAX_BROKERS, too_many_brokers, usable_nodes
 from aioproducer.core.idempotence import ProducerIdentity
 from aioproducer.core.transaction_requests import (
     CoordinatorKey,
@@ -96,7 +97,9 @@ def brokers() -> Question[dict[int, Node]]:
 
     def read(answer: Message) -> dict[int, Node]:
         found = cast(MetadataResponse, answer).brokers
-        return {each.node_id: Node(each.node_id, each.host, each.port) for each in found}
+        if len(found) > MAX_BROKERS:
+            raise too_many_brokers(len(found))
+        return usable_nodes(found)
 
     return Question(
         MetadataRequest,

@@ -17,14 +17,16 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from aioproducer._util.hosts import is_host
 from aioproducer.core.cluster import (
+    MAX_BROKERS,
     NO_EPOCH,
     ZERO_ID,
     Cluster,
     PartitionMetadata,
     TopicMetadata,
     check_topic_name,
+    too_many_brokers,
+    usable_nodes,
 )
 from aioproducer.core.live_topic import LiveTopic
 from aioproducer.core.reasons import NO_REASON, Reason, all_of
@@ -32,7 +34,6 @@ from aioproducer.errors import (
     AuthenticationError,
     InvalidPartitionError,
     KafkaError,
-    ProtocolError,
     UnsupportedVersionError,
     error_from_code,
 )
@@ -46,13 +47,9 @@ if TYPE_CHECKING:
     from aioproducer._util.backoff import ExponentialBackoff
     from aioproducer.wire.messages import (
         MetadataResponse,
-        MetadataResponseBroker,
         MetadataResponseTopic,
         NodeEndpoint,
     )
-
-MAX_BROKERS = 10_000
-"""More in one cluster are taken for an attack on our memory: each known broker costs some."""
 
 _NOT_ASKED_FOR = "the topic is not among those asked for"
 _FATAL = (AuthenticationError, UnsupportedVersionError)
@@ -305,7 +302,7 @@ class Metadata:
             reliable_epochs: False for answers below v9, whose leader epochs may be stale
                 (KAFKA-9212).
         """
-        nodes = _usable_nodes(response.brokers[:MAX_BROKERS])
+        nodes = usable_nodes(response.brokers[:MAX_BROKERS])
         refusal = _refusal(response, nodes)
         if refusal is not None:
             self.on_failure(with_access(refusal, "Metadata", self._principal), now)
@@ -353,7 +350,8 @@ class Metadata:
         A hint counts only with a newer epoch than the known one and with a node that is known or
         described beside it: one that names the current leader again would make a hot loop.
         """
-        described = _usable_nodes(nodes)
+        leaders = {leader for leader, _ in hints.values()}
+        described = usable_nodes(each for each in nodes if each.node_id in leaders)
         all_nodes = dict(self.cluster.nodes)
         moved: dict[str, dict[int, PartitionMetadata]] = {}
         for topic_partition, (leader, epoch) in hints.items():
@@ -478,24 +476,13 @@ class Metadata:
         return live.explain_partition(topic, partition, self.cluster.nodes)
 
 
-def _usable_nodes(
-    described: Iterable[MetadataResponseBroker | NodeEndpoint],
-) -> dict[int, Node]:
-    """The brokers that can be dialled; negative ids are ours, for bootstrap servers."""
-    return {
-        b.node_id: Node(b.node_id, b.host, b.port, b.rack)
-        for b in described
-        if b.node_id >= 0 and is_host(b.host) and 0 < b.port < 65536
-    }
-
-
 def _refusal(response: MetadataResponse, nodes: Mapping[int, Node]) -> KafkaError | None:
     """Why an answer as a whole says nothing; None for one that does."""
     if response.error_code:
         return error_from_code(response.error_code)
     described = len(response.brokers)
     if described > MAX_BROKERS:
-        return ProtocolError(f"a broker answered with {described} brokers, more than {MAX_BROKERS}")
+        return too_many_brokers(described)
     if not nodes and described:
         return KafkaError(f"none of the {described} brokers in an answer has a valid address")
     return None if nodes else KafkaError("a broker answered with an empty broker list")

@@ -209,6 +209,10 @@ def _enum(symbols: Sequence[str], expected: str) -> Write:
 # -- logical types ---------------------------------------------------------------------------------
 
 
+_MOST_DIGITS: Final = 1_000
+"""Decimals with more are refused: a value costs time and memory by the schema's scale."""
+
+
 def _is_decimal(schema: Mapping[str, Any]) -> bool:
     """Return whether precision and scale are valid; if not, Avro ignores the logical type."""
     precision, scale = schema.get("precision"), schema.get("scale", 0)
@@ -223,6 +227,11 @@ def _decimal(schema: Mapping[str, Any], expected: str) -> Callable[[Any], bytes]
     precision, scale, size = schema["precision"], schema.get("scale", 0), schema.get("size")
 
     def prepare(data: Any) -> bytes:
+        if precision > _MOST_DIGITS:
+            raise SchemaMismatch(
+                f"cannot be written: decimals of up to {_MOST_DIGITS} digits are supported, "
+                f"the schema has {precision}"
+            )
         if isinstance(data, BYTES):
             content = bytes(data)
             if not content or abs(int.from_bytes(content, "big", signed=True)) >= 10**precision:

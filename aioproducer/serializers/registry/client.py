@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MOST_REFERENCES: Final = 500
+_MOST_REFERENCED: Final = 4 * 1024 * 1024
 _UNSAID: Final = ("the registry does not say how they differ",)
 _TYPES: Final[dict[str, SchemaType]] = {"AVRO": "AVRO", "JSON": "JSON", "PROTOBUF": "PROTOBUF"}
 
@@ -300,7 +301,7 @@ class SchemaRegistry:
             SchemaRegistryError: one is missing, or there are too many.
         """
         found: dict[tuple[str, int], tuple[SchemaReference, Schema]] = {}
-        await self._collect(schema, found, set())
+        await self._collect(schema, found, {})
         return list(found.values())
 
     def in_background(self, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
@@ -363,17 +364,22 @@ class SchemaRegistry:
         self,
         schema: Schema,
         found: dict[tuple[str, int], tuple[SchemaReference, Schema]],
-        begun: set[tuple[str, int]],
+        lengths: dict[tuple[str, int], int],
     ) -> None:
         for reference in schema.references:
             place = (reference.subject, reference.version)
-            if place in begun:
+            if place in lengths:
                 continue
-            if len(begun) >= _MOST_REFERENCES:
+            if len(lengths) >= _MOST_REFERENCES:
                 raise SchemaRegistryError(f"a schema refers to more than {_MOST_REFERENCES} others")
-            begun.add(place)
+            lengths[place] = 0
             version = await self.version(*place)
-            await self._collect(version.schema, found, begun)
+            lengths[place] = len(version.schema.text)
+            if sum(lengths.values()) > _MOST_REFERENCED:
+                raise SchemaRegistryError(
+                    f"a schema refers to others of more than {_MOST_REFERENCED} characters"
+                )
+            await self._collect(version.schema, found, lengths)
             found[place] = (reference, version.schema)
 
     async def _version(self, subject: str, version: str) -> RegisteredSchema:

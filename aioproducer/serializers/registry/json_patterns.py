@@ -174,6 +174,13 @@ def _pattern(validator: Any, text: Any, instance: Any, schema: Any) -> Iterator[
         yield _error(f"does not match {text!r}")
 
 
+def _is_found(text: str, name: str) -> bool:
+    left = _left.get()
+    if left is not None:
+        left.take_step()
+    return pattern(text).is_found_in(name)
+
+
 def _pattern_properties(
     validator: Any, properties: Any, instance: Any, schema: Any
 ) -> Iterator[Any]:
@@ -181,7 +188,7 @@ def _pattern_properties(
         return
     for text, inner in properties.items():
         for name, value in instance.items():
-            if pattern(text).is_found_in(name):
+            if _is_found(text, name):
                 yield from validator.descend(value, inner, path=name, schema_path=text)
 
 
@@ -195,7 +202,7 @@ def _additional_properties(
     others = [
         name
         for name in instance
-        if name not in known and not any(pattern(text).is_found_in(name) for text in patterns)
+        if name not in known and not any(_is_found(text, name) for text in patterns)
     ]
     if validator.is_type(allowed, "object"):
         for name in others:

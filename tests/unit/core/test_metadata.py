@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from math import inf
 from random import Random
 from uuid import UUID
@@ -10,13 +11,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from aioproducer._util.backoff import ExponentialBackoff
-from aioproducer.core.cluster import ZERO_ID
-from aioproducer.core.metadata import MAX_BROKERS, Metadata
+from aioproducer.core import coordinator_questions
+from aioproducer.core.cluster import MAX_BROKERS, ZERO_ID
+from aioproducer.core.metadata import Metadata
 from aioproducer.core.reasons import Reason
 from aioproducer.errors import (
     AuthenticationError,
     InvalidTopicError,
     NodeDisconnectedError,
+    ProtocolError,
     RequestTimeoutError,
     TopicAuthorizationFailedError,
     UnsupportedVersionError,
@@ -344,6 +347,26 @@ def test_an_answer_with_more_brokers_than_any_cluster_has_is_a_failed_update():
     assert not metadata.on_response(response(nodes=range(MAX_BROKERS + 1)), 1)
     assert metadata.cluster.nodes is known
     assert "10001 brokers, more than 10000" in metadata.explain_failures().text
+
+
+def test_a_list_of_brokers_for_another_purpose_has_the_same_bound():
+    answered = response(nodes=range(MAX_BROKERS + 1))
+    with pytest.raises(ProtocolError, match="10001 brokers, more than 10000"):
+        coordinator_questions.brokers().read(answered)
+
+
+@pytest.mark.parametrize("host", ["\ufdfa" * 250, "b\u00fccher.example"])
+def test_host_names_of_brokers_are_ascii(host):
+    metadata = ready()
+    metadata.request_update(1)
+    metadata.start_request(1)
+    hostile = response(nodes=())
+    hostile.brokers = [
+        MetadataResponseBroker(node_id=n, host=host, port=9092, rack=None) for n in range(9000)
+    ]
+    began = time.process_time()
+    assert not metadata.on_response(hostile, 1)
+    assert time.process_time() - began < 1
 
 
 def test_an_error_for_the_whole_answer_is_a_failed_update():

@@ -184,6 +184,16 @@ async def test_no_schema_in_a_schema_is_checked_by_other_code(draft: str, place:
     assert encode(["aaa"], CONTEXT) == b'["aaa"]'
 
 
+@pytest.mark.parametrize("others", [True, {"type": "string"}])
+async def test_many_patterns_of_names_hold_the_loop_up_for_a_bounded_time(others: Any) -> None:
+    patterns = {f"^({n}(a|b|c?){{1,30}}){{1,30}}([a-z]|d){{1,500}}$": True for n in range(200)}
+    encode = await encoder({"patternProperties": patterns, "additionalProperties": others})
+    began = time.process_time()
+    with pytest.raises(SerializationError, match="takes too long"):
+        encode({"z": 1}, CONTEXT)
+    assert time.process_time() - began < 4
+
+
 @pytest.mark.parametrize("word", ["allOf", "anyOf", "oneOf"])
 async def test_references_that_multiply_are_bounded(word: str) -> None:
     levels: dict[str, Any] = {

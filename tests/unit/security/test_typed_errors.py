@@ -13,6 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
+from aioproducer.config import ProducerConfig
+from aioproducer.config.jaas import parse_jaas
 from aioproducer.config.properties import parse_properties
 from aioproducer.errors import AuthenticationError, ConfigError, KafkaError, SchemaRegistryError
 from aioproducer.loader.errors import StateError
@@ -253,6 +255,24 @@ def test_properties_are_parsed_in_linear_time(text: str) -> None:
     except ConfigError:
         pass
     assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("text", ["/* " * 100_000, '" ' * 100_001, "a=" * 100_000])
+def test_a_jaas_line_is_parsed_in_linear_time(text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(ConfigError):
+        parse_jaas(f"PlainLoginModule required {text};", "PLAIN")
+    assert time.process_time() - began < 2
+
+
+def test_the_pattern_of_a_provider_sees_no_name_that_is_no_variable() -> None:
+    properties = {
+        "config.providers": "env",
+        "config.providers.env.param.allowlist.pattern": "(.+)+!",
+        "client.id": f"${{env:KAFKA_{'a' * 200}}}",
+    }
+    with pytest.raises(ConfigError, match="no such variable"):
+        ProducerConfig.from_properties(properties, allow=["env:KAFKA_*"])
 
 
 @pytest.mark.parametrize(

@@ -386,6 +386,13 @@ def test_a_decimal_with_too_many_digits_is_refused(kind: Any, text: str) -> None
     assert "(decimal(4,2)), not a Decimal" in reason
 
 
+@pytest.mark.parametrize("value", [Decimal("1.5"), b"\x01"])
+def test_a_decimal_of_more_than_a_thousand_digits_is_refused(value: Any) -> None:
+    huge = {**MONEY, "precision": 1_000_000, "scale": 400_000}
+    path, reason = refused(record("R", ("sum", huge)), {"sum": value})
+    assert (path, "up to 1000 digits" in reason) == ("sum", True)
+
+
 @pytest.mark.parametrize("text", ["99.99", "-99.99", "1", "1.500", "1E+1", "0", "0E-9"])
 def test_a_decimal_that_fits_is_written_exactly(text: str) -> None:
     made = encoded(MONEY, Decimal(text))

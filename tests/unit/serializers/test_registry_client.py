@@ -406,3 +406,19 @@ async def test_a_full_answer_to_a_registration_needs_no_second_request() -> None
     assert len(asked) == 1
     # Without this header Confluent's registry leaves fields out.
     assert asked[0].headers["Confluent-Accept-Unknown-Properties"] == "true"
+
+
+async def test_the_references_of_a_schema_have_a_bound_together() -> None:
+    stub = StubSchemaRegistry()
+    registry = rooted(stub)
+    async with registry:
+        wide = json.dumps({"type": "string", "doc": "x" * 1_000_000})
+        references = []
+        for number in range(5):
+            subject = f"part{number}"
+            await registry.register(subject, Schema(f"{wide} {' ' * number}"))
+            references.append(SchemaReference(f"p{number}", subject, 1))
+        few = Schema('"int"', references=tuple(references[:4]))
+        assert len(await registry.referenced(few)) == 4
+        with pytest.raises(SchemaRegistryError, match="more than 4194304 characters"):
+            await registry.referenced(Schema('"int"', references=tuple(references)))
