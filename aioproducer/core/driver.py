@@ -1,17 +1,17 @@
-"""Who has something to do when: the one place that knows every source of pending work.
+"""When the sender, metadata and transactions act: start with `Driver`.
 
-The liveness rule: *whoever owns pending work has a request in flight, a dial in progress or a timer
-set.* Each of the three deciders (`Sender`, `MetadataRequests`, `CoordinatorRequests`) keeps its
-part by three methods, which ask nothing but their own state, the loop time and the connections:
+The liveness rule: *pending work always has a request in flight, a dial in progress or a timer set.*
+Each of the three deciders (`Sender`, `MetadataRequests`, `CoordinatorRequests`) keeps its part with
+three methods, which use only their own state, the loop time and the connections:
 
-- `poll`: what to do now. Whoever calls it performs the actions, and then sleeps until
-- `next_deadline`: the next turn, if nothing happens before. It is finite while work is pending that
-  has neither a request in flight nor a dial in progress.
-- `due_at`: the next turn, now that something has happened. Work that could not go on had to wait
-  for just that and is due at once, whatever `next_deadline` said.
+- `poll` returns the actions that are due now. The caller performs them, and then sleeps.
+- `next_deadline` returns the next turn if no event comes before it. It is finite while work is
+  pending that has neither a request in flight nor a dial in progress.
+- `due_at` returns the next turn after an event. Work that was blocked may be able to continue, so
+  it is due at once, whatever `next_deadline` returned.
 
-After every event the runtime asks `Driver.after_event` and moves its timers to what that says. Only
-a decider's own turn is no event to itself: what it could not do it cannot do now.
+After every event the runtime calls `Driver.after_event` and moves its timers. A decider's own turn
+is not an event for itself: what it could not do then, it cannot do now.
 
     event (response, connection, call, metadata) --after_event--> timers --> turn: poll, perform
       ^                                                             ^               |
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Network(Connections, MetadataNodes, Protocol):
-    """What all deciders together may ask about connections."""
+    """The facts about connections that the deciders need."""
 
 
 class Turns(NamedTuple):
@@ -69,14 +69,14 @@ class Driver:
         self.transactions: CoordinatorRequests | None = transactions
 
     def poll(self, now: float, nodes: Network) -> list[Action]:
-        """What there is to do now, of everybody; the runtime asks each one in its turn."""
+        """Return the actions of all deciders; the runtime polls each decider in its own turn."""
         actions = self.sender.poll(now, nodes) + self.metadata.poll(now, nodes)
         if self.transactions is not None:
             actions += self.transactions.poll(now, nodes)
         return actions
 
     def after_event(self, now: float, nodes: Network) -> Turns:
-        """The next turns now that something has happened."""
+        """Return the next turns after an event."""
         return Turns(
             self.sender.due_at(now, nodes),
             self.metadata.due_at(now, nodes),
@@ -84,7 +84,7 @@ class Driver:
         )
 
     def after_turn(self, now: float, nodes: Network) -> Turns:
-        """The next turns if nothing happens from now on, when all that is due has been done."""
+        """Return the next turns if no event comes, once all that is due has been done."""
         return Turns(
             self.sender.next_deadline(now, nodes),
             self.metadata.next_deadline(now, nodes),
@@ -92,12 +92,12 @@ class Driver:
         )
 
     def broken_rules(self, now: float, nodes: Network, timers: Turns) -> Iterator[str]:
-        """What breaks the liveness rule, when nobody has anything to do but to wait.
+        """Yield what breaks the liveness rule while all deciders wait.
 
         Args:
             now: loop time.
             nodes: the connections.
-            timers: until when each one sleeps.
+            timers: the loop time until which each decider sleeps.
         """
         for batch, wait in self.sender.unattended(nodes, now):
             yield f"{batch.topic_partition} is {wait.obstacle.value}, which nothing ends"
