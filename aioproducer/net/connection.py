@@ -302,15 +302,21 @@ class Connection:
 
     async def flush(self) -> None:
         """Waits until the transport has handed all bytes to the operating system."""
+        await self._flush_all_but(lambda: 0)
+
+    async def _flush_all_but(self, rest: Callable[[], int]) -> None:
         transport = self._transport
-        while self.error is None and transport.get_write_buffer_size():
+        while self.error is None and transport.get_write_buffer_size() > rest():
             # Setting the limits makes the transport look at its buffer again: the `writelines` of
             # 3.12.0 to 3.12.7 and 3.13.0 grew it without pausing anyone (CVE-2024-12254). With
-            # these marks `drain` waits until the buffer is empty.
-            transport.set_write_buffer_limits(high=1, low=0)
+            # these marks `drain` waits until no more than the rest is in the buffer.
+            self._set_marks(rest())
             await self._writer.drain()
-            if transport.get_write_buffer_size():
+            if transport.get_write_buffer_size() > rest():
                 await asyncio.sleep(_FLUSH_RETRY_S)
+
+    def _set_marks(self, rest: int) -> None:
+        self._transport.set_write_buffer_limits(high=max(rest, 1), low=rest)
 
     async def finish(self) -> None:
         """Waits until what was written has left the process; nothing may be written any more."""
@@ -459,16 +465,28 @@ class Connection:
         return request.end <= self._bytes_written - self._transport.get_write_buffer_size()
 
     def _watch_flush(self) -> None:
-        if self._flush_task is None and self.error is None:
+        if self.error is not None:
+            return
+        if self._flush_task is None:
             self._flush_task = self._loop.create_task(
                 self._report_flush(), name=f"aioproducer-flush-{self.node_id}"
             )
+        elif not self._transport.is_closing():
+            self._set_marks(self._behind_first())
+
+    def _behind_first(self) -> int:
+        """How many bytes were written after the oldest request that has not left."""
+        return self._bytes_written - self._unflushed[0].end if self._unflushed else 0
 
     async def _report_flush(self) -> None:
-        """Ends the requests without answer, and tells when there is room again."""
+        """Ends the requests without answer as each has left, and tells when there is room again.
+
+        Each, since who sends it may have to know: a broker that refuses a request with acks=0
+        closes the connection, and what had left by then is not sent again.
+        """
         try:
             with suppress(OSError):  # the reader finds the same error and ends the connection
-                await self.flush()
+                await self._flush_all_but(self._behind_first)
         finally:
             self._flush_task = None
         while self._unflushed and self._is_flushed(self._unflushed[0]):

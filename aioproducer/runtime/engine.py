@@ -119,6 +119,8 @@ class ProducerEngine:
         self.started_at_ms: int = wall_ms()
         self.failure: KafkaError | None = None
         self.closing: bool = False
+        self.memory_left: int = 0
+        """Bytes that had not come back when everything had ended, before they were written off."""
         self._started_at = loop.time()
         self._closer: asyncio.Task[None] | None = None
         self._close_task: asyncio.Task[None] | None = None
@@ -652,10 +654,15 @@ class ProducerEngine:
         """Ends what an exception has left in the middle of something: no transport is open."""
         cause = self.sender_task.interrupt or self.failure
         if cause is None or not _is_interrupt(cause):
-            if self.accumulator.quiet and self.pool.available == self.pool.total:
+            self.memory_left = self.pool.total - self.pool.available
+            if self.accumulator.quiet and not self.memory_left:
                 return
             cause = ProducerFailedError("an exception came in the middle of something")
-            _log.error("batches or memory were left when the producer was closed", exc_info=cause)
+            _log.error(
+                "batches, or %d bytes of memory, were left when the producer was closed",
+                self.memory_left,
+                exc_info=cause,
+            )
         self.sender_task.end_all(cause)
 
     def _flush_logs(self) -> None:

@@ -77,6 +77,7 @@ class RecoveryBound(NamedTuple):
     backoffs: float
     cluster: float
     backlog: float
+    refusals: float
 
     @property
     def seconds(self) -> float:
@@ -88,13 +89,16 @@ class RecoveryBound(NamedTuple):
         return f"{self.seconds:.1f} s ({parts})"
 
 
-def _backlog(config: ProducerConfig, scenario: Scenario) -> float:
-    """Round trips until all have had memory that wait for it when the cluster is healed."""
+def _turns(config: ProducerConfig, scenario: Scenario) -> float:
+    """How often all of `buffer_max_records` is used until all that wait have had their turn."""
     at_once = config.buffer_max_records
-    if at_once is None:
-        return _ROUND_TRIPS
-    waiting = scenario.tasks * LARGEST_BURST
-    return max(_ROUND_TRIPS, _ROUND_TRIPS_EACH * waiting / at_once)
+    return 0 if at_once is None else scenario.tasks * LARGEST_BURST / at_once
+
+
+def _refusals(config: ProducerConfig, scenario: Scenario) -> float:
+    """Connections that brokers may close meanwhile: all they can say to acks=0."""
+    may_refuse = any("max.message.bytes" in spec.configs for spec in scenario.topics.values())
+    return _turns(config, scenario) if config.acks_value == 0 and may_refuse else 0
 
 
 def recovery_bound(config: ProducerConfig, scenario: Scenario) -> RecoveryBound:
@@ -107,7 +111,7 @@ def recovery_bound(config: ProducerConfig, scenario: Scenario) -> RecoveryBound:
     setup = config.socket_connection_setup_timeout_max_ms / 1000
     reconnect = config.reconnect_backoff_max_ms / 1000
     retry = config.retry_backoff_max_ms / 1000
-    round_trip = 2 * scenario.base_latency_s
+    round_trips = max(_ROUND_TRIPS, _ROUND_TRIPS_EACH * _turns(config, scenario))
     plan = scenario.transactions
     return RecoveryBound(
         dials=_JITTER * (setup + reconnect),
@@ -116,5 +120,6 @@ def recovery_bound(config: ProducerConfig, scenario: Scenario) -> RecoveryBound:
         cluster=scenario.timing.session_timeout
         + scenario.timing.longest_lag
         + (0 if plan is None else (plan.load_ms + 10 * plan.marker_delay_ms) / 1000),
-        backlog=_backlog(config, scenario) * round_trip,
+        backlog=round_trips * 2 * scenario.base_latency_s,
+        refusals=_refusals(config, scenario) * _JITTER * reconnect,
     )

@@ -405,7 +405,9 @@ class Simulation:
             world.cluster,
             [engine.stats for engine in engines],
             may_lose=self.scenario.unclean_elections or config.acks_value == 1,
-            memory_missing=sum(each.pool.total - each.pool.available for each in engines),
+            memory_missing=sum(
+                each.memory_left + each.pool.total - each.pool.available for each in engines
+            ),
             places_missing=sum(map(_places_missing, engines)),
             calm=calm_times(world.disturbances, world.healed_at or 0.0, self.loop.time()),
             early_speakers=[

@@ -303,6 +303,23 @@ async def test_a_request_without_answer_is_done_when_its_bytes_are_out() -> None
 
 
 @virtual_time
+async def test_each_request_without_answer_is_done_when_its_own_bytes_are_out() -> None:
+    async with connected() as it:
+        it.transport.stall()
+        first = it.tell([b"\0\0\0\x02", b"hi"])
+        await asyncio.sleep(0)  # the task that watches the buffer waits by now
+        second = it.tell([b"\0\0\0\x02", b"ho"])
+        it.transport.let_out(7)
+        await asyncio.sleep(0.1)
+        assert first.done()
+        assert not second.done()
+        it.transport.break_off(ConnectionResetError("refused"))
+        with pytest.raises(NodeDisconnectedError):
+            await second
+        assert first.result() is None
+
+
+@virtual_time
 async def test_a_request_without_answer_times_out_while_its_bytes_are_stuck() -> None:
     async with connected() as it:
         it.transport.stall()

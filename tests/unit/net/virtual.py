@@ -85,6 +85,19 @@ class MemoryTransport(asyncio.Transport):
         """What is written from now on stays in this transport's buffer."""
         self._stalled = True
 
+    def let_out(self, size: int) -> None:
+        """The first bytes of a stalled buffer leave; the others stay."""
+        data = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        self._update_flow()
+        if self.peer is not None:
+            self.peer._protocol.data_received(data)
+
+    def break_off(self, error: OSError) -> None:
+        """The connection is reset: what has not left never will, as with asyncio's transports."""
+        self._buffer.clear()
+        self._lose(error)
+
     def resume(self) -> None:
         """Lets the buffer flow again."""
         self._stalled = False
