@@ -14,6 +14,8 @@ from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from aioproducer._checks.extras import SCHEMA_REGISTRY as EXTRA
+from aioproducer._checks.extras import needed
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.errors import ConfigError, SerializationError
 from aioproducer.spark.rows import RowError
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from aioproducer.serializers import SchemaRegistry, Serializer
     from aioproducer.serializers.protocol import SerializationContext
+    from aioproducer.serializers.registry.subjects import SubjectStrategy
     from aioproducer.spark.options import SourceOptions
 
 _PARTS: Final[tuple[Literal["key", "value"], ...]] = ("key", "value")
@@ -37,10 +40,11 @@ class EncodedPart:
 
     Attributes:
         part: Which of the two, and the name of the column that is made.
-        format: `avro` or `json-schema`.
+        format: `avro`, `json-schema` or `protobuf`.
         subject: Where the registry has the schema; None for `<topic>-key` or `<topic>-value`.
         schema: The schema's text; None for the subject's newest one.
         columns: The columns it is made of; empty where that is the column `part`.
+        message: The full name of the message for Protobuf; None for the schema's first one.
     """
 
     part: Literal["key", "value"]
@@ -48,6 +52,7 @@ class EncodedPart:
     subject: str | None
     schema: str | None
     columns: tuple[str, ...] = ()
+    message: str | None = None
 
 
 def encoded_parts(
@@ -71,7 +76,8 @@ def encoded_parts(
                 fields = [*fields, (part, "binary")]
         fields = [(name, "binary") if name == part else (name, kind) for name, kind in fields]
         subject, schema = own.get(f"{part}.subject"), own.get(f"{part}.schema")
-        parts.append(EncodedPart(part, name.lower(), subject, schema, columns))
+        message = own.get(f"{part}.message")
+        parts.append(EncodedPart(part, name.lower(), subject, schema, columns, message))
     return list(fields), tuple(parts)
 
 
@@ -85,6 +91,7 @@ def encode_batches(
 
     Raises:
         RowError: A row does not fit the schema.
+        ConfigError: No row can fit, since a column does not.
         SchemaRegistryError: The schema is not in the registry, or the registry cannot be reached.
     """
     first = 0
@@ -102,14 +109,17 @@ def _encoded(
     import pyarrow as pa
 
     rows: list[Any]
+    kind: pa.DataType
     if part.columns:
-        rows = batch.select(list(part.columns)).to_pylist(maps_as_pydicts="strict")
+        packed = batch.select(list(part.columns))
+        rows, kind = packed.to_pylist(maps_as_pydicts="strict"), pa.struct(list(packed.schema))
     else:
-        rows = batch.column(part.part).to_pylist(maps_as_pydicts="strict")
+        column = batch.column(part.part)
+        rows, kind = column.to_pylist(maps_as_pydicts="strict"), column.type
     topics: Sequence[str | None] = [options.topic] * len(rows)
     if options.topic is None and "topic" in batch.schema.names:
         topics = batch.column("topic").to_pylist()
-    encoder = _encoder(part, options)
+    encoder = _encoder(part, options, kind)
     made = pa.array(encoder.encode(rows, topics, place), pa.binary())
     kept = [name for name in batch.schema.names if name not in (*part.columns, part.part)]
     return pa.RecordBatch.from_arrays(
@@ -120,8 +130,11 @@ def _encoded(
 class _Encoder:
     """Return a serializer and its registry client, in their own loop."""
 
-    def __init__(self, part: EncodedPart, registry: Mapping[str, Any]) -> None:
+    def __init__(
+        self, part: EncodedPart, registry: Mapping[str, Any], kind: pa.DataType | None
+    ) -> None:
         self._part = part
+        self._kind = kind
         self._thread = LoopThread("aioproducer encoder")
         self._thread.start()
         self._registry: SchemaRegistry | None = None
@@ -132,22 +145,22 @@ class _Encoder:
             raise
 
     async def _made(self, registry: Mapping[str, Any]) -> Serializer:
-        from aioproducer.serializers import (
-            AvroSerializer,
-            JsonSchemaSerializer,
-            SchemaRegistry,
-            topic_name,
-        )
+        from aioproducer.serializers import SchemaRegistry, topic_name
 
         part, settings = self._part, dict(registry)
         auto_register = settings.pop("auto_register")
         self._registry = SchemaRegistry(**settings)
-        make = AvroSerializer if part.format == "avro" else JsonSchemaSerializer
+        subject = topic_name if part.subject is None else partial(_named, part.subject)
         try:
+            if part.format == "protobuf":
+                return self._protobuf(self._registry, subject, auto_register)
+            from aioproducer.serializers import AvroSerializer, JsonSchemaSerializer
+
+            make = AvroSerializer if part.format == "avro" else JsonSchemaSerializer
             return make(
                 self._registry,
                 part.schema,
-                subject=topic_name if part.subject is None else partial(_named, part.subject),
+                subject=subject,
                 auto_register=auto_register,
                 use_latest_version=part.schema is None,
             )
@@ -156,6 +169,25 @@ class _Encoder:
                 raise
             message = without_values(error.message, [part.schema])
             raise ConfigError(f"{part.part}.schema: {message}", advice=error.advice) from None
+
+    def _protobuf(
+        self, registry: SchemaRegistry, subject: SubjectStrategy, auto_register: bool
+    ) -> Serializer:
+        with needed("protobuf", f"for {self._part.part}.format=protobuf", install=EXTRA):
+            from google.protobuf import message  # noqa: F401 - whether it is there
+        from aioproducer.spark.protobuf import RowProtobufSerializer
+
+        assert self._kind is not None
+        part = self._part
+        return RowProtobufSerializer(
+            registry,
+            self._kind,
+            column=None if part.columns else part.part,
+            schema=part.schema,
+            message=part.message,
+            subject=subject,
+            auto_register=auto_register and part.schema is not None,
+        )
 
     def encode(
         self, rows: Sequence[Any], topics: Sequence[str | None], place: tuple[int, int]
@@ -192,12 +224,13 @@ class _Encoder:
 _encoders: dict[tuple[Any, ...], _Encoder] = {}
 
 
-def _encoder(part: EncodedPart, options: SourceOptions) -> _Encoder:
-    """Return this process's encoder for a part and a registry."""
+def _encoder(part: EncodedPart, options: SourceOptions, kind: pa.DataType) -> _Encoder:
+    """Return this process's encoder for a part and a registry, and for columns of Protobuf."""
     registry = options.registry()
-    key = (part, *sorted(registry.items()))
+    columns = kind if part.format == "protobuf" else None
+    key = (part, columns, *sorted(registry.items()))
     if key not in _encoders:
-        _encoders[key] = _Encoder(part, registry)
+        _encoders[key] = _Encoder(part, registry, columns)
     return _encoders[key]
 
 

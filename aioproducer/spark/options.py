@@ -116,14 +116,23 @@ OWN_OPTIONS: Final = (
         "value.format",
         "write stream",
         "none: bytes or text",
-        "`avro` or `json-schema`: encodes the column `value`, or all columns that are no part of a "
-        "record.",
+        "`avro`, `json-schema` or `protobuf`: encodes the column `value`, or all columns that are "
+        "no part of a record.",
     ),
     OwnOption("value.subject", "write stream", "`<topic>-value`", "Subject of the schema."),
-    OwnOption("value.schema", "write stream", "the subject's newest", "The schema's text."),
+    OwnOption(
+        "value.schema",
+        "write stream",
+        "the subject's newest",
+        "The schema's text; for Protobuf a `FileDescriptorSet` in base64.",
+    ),
+    OwnOption(
+        "value.message", "write stream", "the schema's first", "Full name of the Protobuf message."
+    ),
     OwnOption("key.format", "write stream", "none", "As `value.format`, for the column `key`."),
     OwnOption("key.subject", "write stream", "`<topic>-key`", "Subject of the schema."),
-    OwnOption("key.schema", "write stream", "the subject's newest", "The schema's text."),
+    OwnOption("key.schema", "write stream", "the subject's newest", "As `value.schema`."),
+    OwnOption("key.message", "write stream", "the schema's first", "As `value.message`."),
     OwnOption(
         "schema.registry.url",
         "write stream",
@@ -186,7 +195,7 @@ _NAMES: Final = (
 )
 """Options of ours that name something."""
 
-_FORMATS: Final = ("avro", "json-schema")
+_FORMATS: Final = ("avro", "json-schema", "protobuf")
 _TOPICS: Final = ("topic", "dead.letter.topic", "marker.topic")
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 
@@ -351,6 +360,11 @@ class SourceOptions:
                     raise ConfigError(f"{part}.format must be one of {', '.join(_FORMATS)}")
             elif {f"{part}.subject", f"{part}.schema"} & set(self.own):
                 raise ConfigError(f"{part}.subject and {part}.schema go with {part}.format")
+            if (
+                f"{part}.message" in self.own
+                and self.own.get(f"{part}.format", "").lower() != "protobuf"
+            ):
+                raise ConfigError(f"{part}.message goes with {part}.format=protobuf")
         url = "schema.registry.url"
         if formats and url not in self.own:
             raise ConfigError(f"{formats[0]}.format needs {url}")

@@ -232,3 +232,44 @@ def test_program_in_the_guide_writes_its_rows(spark: Any, embedded: EmbeddedKafk
     exec(program.replace('"topic", "orders"', f'"topic", {topic!r}'), {})  # `spark` is its session
     found = {(record.key, record.value) for record in embedded.records(topic)}
     assert found == {(b"%d" % each, b'{"id":%d}' % each) for each in range(3)}
+
+
+def test_columns_of_every_type_become_protobuf(spark: Any, embedded: EmbeddedKafka) -> None:
+    pytest.importorskip("google.protobuf", reason="needs the extra `schema-registry`")
+    from unit.spark.protobuf_files import COMMON, ORDERS, file, serialized
+
+    from aioproducer.spark.protobuf_files import message_in
+
+    topic, stub = embedded.topic(1), StubSchemaRegistry()
+    stub.register("common", serialized(COMMON), schemaType="PROTOBUF")
+    reference = {"name": "shop/common.proto", "subject": "common", "version": 1}
+    more = {"schemaType": "PROTOBUF", "references": [reference]}
+    stub.register(f"{topic}-value", serialized(ORDERS), **more)
+    frame = spark.sql("""
+        SELECT 5L AS id, 6 AS small, 'n' AS note, CAST('r' AS BINARY) AS raw, true AS paid,
+               CAST(0.5 AS FLOAT) AS weight, 'PAID' AS state,
+               named_struct('city', 'Ulm') AS address, array('a', 'b') AS tags,
+               array(named_struct('city', 'Bonn')) AS stops, map('a', 1) AS counts,
+               TIMESTAMP '2026-01-02 03:04:05.678901Z' AS at, INTERVAL '1' SECOND AS took,
+               CAST(NULL AS STRING) AS comment, 1Y AS rank, -1.28 AS price,
+               map(3, named_struct('city', 'Kiel')) AS places
+    """)
+    with serve_registry(stub) as url:
+        options = {"topic": topic, "value.format": "protobuf", "schema.registry.url": url}
+        write(frame, embedded, options)
+        with pytest.raises(Exception, match=r"'note' is date, which field shop\.Order\.note"):
+            write(spark.sql("SELECT current_date() AS note"), embedded, options)
+    order: Any = message_in(file(ORDERS), {"shop/common.proto": file(COMMON)}, None)
+    ((found,),) = [embedded.records(topic)]
+    made = order.FromString((found.value or b"")[6:])
+    assert (made.id, made.small, made.note, made.raw, made.paid) == (5, 6, "n", b"r", True)
+    assert (made.weight, made.state, made.address.city, list(made.tags)) == (
+        0.5,
+        7,
+        "Ulm",
+        ["a", "b"],
+    )
+    assert ([each.city for each in made.stops], dict(made.counts)) == (["Bonn"], {"a": 1})
+    assert made.at.ToJsonString() == "2026-01-02T03:04:05.678901Z"
+    assert (made.took.seconds, made.HasField("comment"), made.rank.value) == (1, False, 1)
+    assert (made.price.value, made.price.scale, made.places[3].city) == (b"\x80", 2, "Kiel")

@@ -239,7 +239,7 @@ class SchemaRegistry:
             SchemaRegistryError: the registry refuses, or cannot be asked.
         """
         key = ("latest", subject, schema_format)
-        version = "latest" if schema_format is None else f"latest?format={_quoted(schema_format)}"
+        version = "latest" if schema_format is None else _in_format("latest", schema_format)
         known = self._known.get(key)
         if known is not None and time.monotonic() >= known[1]:
             del self._known[key]
@@ -250,15 +250,18 @@ class SchemaRegistry:
         found, _ = await self._once(key, ask)
         return found
 
-    async def version(self, subject: str, version: int) -> RegisteredSchema:
-        """Return one version of a subject.
+    async def version(
+        self, subject: str, version: int, *, schema_format: str | None = None
+    ) -> RegisteredSchema:
+        """Return one version of a subject; see `latest` for `schema_format`.
 
         Raises:
             SchemaNotFoundError: there is no such version.
             SchemaRegistryError: the registry refuses, or cannot be asked.
         """
+        number = str(version) if schema_format is None else _in_format(version, schema_format)
         return await self._once(
-            ("version", subject, version), lambda: self._version(subject, str(version))
+            ("version", subject, version, schema_format), lambda: self._version(subject, number)
         )
 
     async def schema(self, schema_id: int) -> Schema:
@@ -294,14 +297,18 @@ class SchemaRegistry:
         found = [detail for text in texts for detail in details_in(text)]
         return tuple(found) or _UNSAID
 
-    async def referenced(self, schema: Schema) -> list[tuple[SchemaReference, Schema]]:
+    async def referenced(
+        self, schema: Schema, *, schema_format: str | None = None
+    ) -> list[tuple[SchemaReference, Schema]]:
         """Return every schema this one builds on, each after those it builds on itself.
+
+        `schema_format` is that of `latest`.
 
         Raises:
             SchemaRegistryError: one is missing, or there are too many.
         """
         found: dict[tuple[str, int], tuple[SchemaReference, Schema]] = {}
-        await self._collect(schema, found, {})
+        await self._collect(schema, found, {}, schema_format)
         return list(found.values())
 
     def in_background(self, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
@@ -365,6 +372,7 @@ class SchemaRegistry:
         schema: Schema,
         found: dict[tuple[str, int], tuple[SchemaReference, Schema]],
         lengths: dict[tuple[str, int], int],
+        schema_format: str | None,
     ) -> None:
         for reference in schema.references:
             place = (reference.subject, reference.version)
@@ -373,13 +381,13 @@ class SchemaRegistry:
             if len(lengths) >= _MOST_REFERENCES:
                 raise SchemaRegistryError(f"a schema refers to more than {_MOST_REFERENCES} others")
             lengths[place] = 0
-            version = await self.version(*place)
+            version = await self.version(*place, schema_format=schema_format)
             lengths[place] = len(version.schema.text)
             if sum(lengths.values()) > _MOST_REFERENCED:
                 raise SchemaRegistryError(
                     f"a schema refers to others of more than {_MOST_REFERENCED} characters"
                 )
-            await self._collect(version.schema, found, lengths)
+            await self._collect(version.schema, found, lengths, schema_format)
             found[place] = (reference, version.schema)
 
     async def _version(self, subject: str, version: str) -> RegisteredSchema:
@@ -477,6 +485,10 @@ def _at_least(least: int, **options: int) -> None:
 
 def _quoted(subject: str) -> str:
     return quote(subject, safe="")
+
+
+def _in_format(version: int | str, schema_format: str) -> str:
+    return f"{version}?format={_quoted(schema_format)}"
 
 
 def _normalized(normalize: bool) -> str:

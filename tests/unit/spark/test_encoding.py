@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from support.registry_server import serve_registry
 from support.spark import EmbeddedKafka, embedded_kafka
+from unit.spark.protobuf_files import COMMON, ORDERS, descriptor_set, serialized
 
 from aioproducer.errors import ConfigError, SerializationError
 from aioproducer.spark import encoding
@@ -207,7 +208,7 @@ def test_the_login_comes_from_the_environment(
 @pytest.mark.parametrize(
     "schema", ['"hunter2-sEcret"', "hunter2-sEcret", '{"type": "hunter2-sEcret"}']
 )
-@pytest.mark.parametrize("name", ["avro", "json-schema"])
+@pytest.mark.parametrize("name", ["avro", "json-schema", "protobuf"])
 def test_what_is_no_schema_is_refused_and_not_quoted(
     kafka: EmbeddedKafka, url: str, schema: str, name: str
 ) -> None:
@@ -216,6 +217,103 @@ def test_what_is_no_schema_is_refused_and_not_quoted(
     with pytest.raises(ConfigError, match=r"^value\.schema: this is no ") as caught:
         write(kafka, FIELDS, [batch], topic=kafka.topic(1), **options)
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+ROWS_OF_MESSAGES = [{"id": 1, "address": {"city": "Ulm"}}, {"id": 2, "address": None}]
+MESSAGE = pa.struct([("id", pa.int64()), ("address", pa.struct([("city", pa.string())]))])
+MESSAGE_FIELDS = [("id", "bigint"), ("address", "struct<city:string>")]
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_columns_become_protobuf_by_the_schema_of_the_subject(
+    kafka: EmbeddedKafka, stub: StubSchemaRegistry, url: str, packed: bool, guarantee: str
+) -> None:
+    topic = kafka.topic(1)
+    stub.register("common", serialized(COMMON), schemaType="PROTOBUF")
+    references = [{"name": "shop/common.proto", "subject": "common", "version": 1}]
+    number = stub.register(
+        "orders", serialized(ORDERS), schemaType="PROTOBUF", references=references
+    )
+    options = {"value__format": "protobuf", "value__subject": "orders", "topic": topic}
+    if packed:
+        batch = pa.RecordBatch.from_struct_array(pa.array(ROWS_OF_MESSAGES, MESSAGE))
+        fields = MESSAGE_FIELDS
+    else:
+        values = pa.array([*ROWS_OF_MESSAGES, None], MESSAGE)
+        batch = pa.RecordBatch.from_arrays([values], ["value"])
+        fields = [("value", "struct<id:bigint,address:struct<city:string>>")]
+    more = {"schema__registry__url": url, "delivery__guarantee": guarantee}
+    write(kafka, fields, [batch], **options, **more)
+    found = [each.value for each in kafka.read(topic)[0]]
+    ulm = b"\x08\x01\x4a\x05\x0a\x03Ulm"
+    expected = [b"\0" + number.to_bytes(4, "big") + b"\0" + each for each in (ulm, b"\x08\x02")]
+    assert found == expected if packed else [*expected, None]
+    assert "GET /subjects/orders/versions/latest?format=serialized" in stub.requests
+    assert "GET /subjects/common/versions/1?format=serialized" in stub.requests
+
+
+def test_a_nested_message_of_a_given_schema_is_registered(
+    kafka: EmbeddedKafka, stub: StubSchemaRegistry, url: str
+) -> None:
+    topic = kafka.topic(1)
+    options = {
+        "value__format": "protobuf",
+        "value__schema": descriptor_set(COMMON, ORDERS),
+        "value__message": "shop.Refund.Item",
+        "schema__registry__url": url,
+        "topic": topic,
+    }
+    batch = pa.RecordBatch.from_arrays([pa.array([7], pa.int32())], ["id"])
+    with pytest.raises(RowError, match="SchemaNotFoundError"):
+        write(kafka, [("id", "int")], [batch], **options)
+    write(kafka, [("id", "int")], [batch], auto__register__schemas="true", **options)
+    (found,) = kafka.records(topic)
+    assert found.value is not None
+    assert found.value[5:] == b"\x04\x02\x00\x08\x07"  # the path [1, 0], then the message
+    assert stub.subjects() == ["shop/common.proto", f"{topic}-value"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "error", "reason"),
+    [
+        (
+            pa.string(),
+            "x",
+            ConfigError,
+            r"^column 'small' is string, which field shop\.Order\.small",
+        ),
+        (pa.int64(), -1, RowError, r"partition 3, row 1: .*field small: is out of range of uint32"),
+    ],
+)
+def test_a_refusal_names_the_column(
+    kafka: EmbeddedKafka,
+    url: str,
+    kind: pa.DataType,
+    value: Any,
+    error: type[Exception],
+    reason: str,
+) -> None:
+    options = {
+        "value__format": "protobuf",
+        "value__schema": descriptor_set(COMMON, ORDERS),
+        "auto__register__schemas": "true",
+        "schema__registry__url": url,
+    }
+    batch = pa.RecordBatch.from_arrays([pa.array([None, value], kind)], ["small"])
+    with pytest.raises(error, match=reason):
+        write(kafka, [("small", "bigint")], [batch], topic=kafka.topic(1), **options)
+
+
+def test_a_schema_of_another_format_is_refused(
+    kafka: EmbeddedKafka, stub: StubSchemaRegistry, url: str
+) -> None:
+    topic = kafka.topic(1)
+    stub.register(f"{topic}-value", ORDER)
+    batch = pa.RecordBatch.from_struct_array(pa.array([ROW], STRUCT))
+    options = {"value__format": "protobuf", "schema__registry__url": url}
+    with pytest.raises(RowError, match="the registered schema is AVRO, not PROTOBUF"):
+        write(kafka, FIELDS, [batch], topic=topic, **options)
 
 
 def test_headers_may_be_left_out(kafka: EmbeddedKafka) -> None:
@@ -232,7 +330,11 @@ def test_headers_may_be_left_out(kafka: EmbeddedKafka) -> None:
     ("options", "reason"),
     [
         ({"value.format": "avro"}, r"value\.format needs schema\.registry\.url"),
-        ({"value.format": "xml", "schema.registry.url": "http://a"}, "one of avro, json-schema"),
+        (
+            {"value.format": "xml", "schema.registry.url": "http://a"},
+            "of avro, json-schema, protobuf",
+        ),
+        ({"value.message": "a.B", "value.format": "avro"}, r"with value\.format=protobuf"),
         ({"value.subject": "s"}, r"go with value\.format"),
         ({"schema.registry.url": "http://a:b@c"}, "must not hold a user or password"),
         ({"auto.register.schemas": "maybe"}, "must be true or false"),
