@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING
+
+from aioproducer._util.secrets import without_login
 
 if TYPE_CHECKING:
     import httpx
@@ -29,7 +32,10 @@ async def exchange(
         httpx.RequestError: the request could not be made.
     """
     asked = {**headers, "Accept-Encoding": "identity"}
-    async with client.stream(method, url, headers=asked, content=content) as response:
+    request = client.build_request(method, url, headers=asked, content=content)
+    request.url = _url_class()(request.url)
+    response = await client.send(request, stream=True)
+    try:
         # What is not compressed cannot grow: so the bound is one of memory, too.
         if response.headers.get("Content-Encoding", "identity") != "identity":
             raise UnboundedAnswerError("it is compressed, which was not requested")
@@ -39,3 +45,21 @@ async def exchange(
             if len(received) > longest:
                 raise UnboundedAnswerError(f"it exceeds {longest} bytes")
         return response.status_code, bytes(received)
+    finally:
+        await response.aclose()
+
+
+@cache
+def _url_class() -> type[httpx.URL]:
+    import httpx
+
+    class QuietUrl(httpx.URL):
+        """A URL whose text is fit for httpx's log: a query may hold a key."""
+
+        def __str__(self) -> str:
+            return without_login(super().__str__())
+
+        def __repr__(self) -> str:
+            return f"URL({str(self)!r})"
+
+    return QuietUrl

@@ -40,6 +40,14 @@ def is_this_machine(text: str) -> bool:
         return False
 
 
+def is_exposed(url: str) -> bool:
+    """Return whether what is sent to a URL can be read on the way: HTTP to another machine."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    return parts.scheme == "http" and not is_this_machine(parts.hostname or "")
+
+
 def _is_international(text: str) -> bool:
     try:
         return _NAME.fullmatch(text.encode("idna").decode("ascii")) is not None

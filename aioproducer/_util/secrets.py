@@ -16,7 +16,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 E = TypeVar("E", bound=BaseException)
 
 _COROUTINE: Final = 0x80  # inspect.CO_COROUTINE
-_USER_INFO: Final = re.compile(r"^([^/@]*//)?[^/?#]*@")
+_USER_INFO: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.DOTALL)
+"""Up to the last `@`: a password that is not percent-encoded may contain `/`, `?` and `#`."""
 _OPTION_NAME: Final = re.compile(r"[a-z0-9._-]{1,80}|[A-Za-z0-9._-]{1,40}")
 
 

@@ -13,7 +13,7 @@ from aioproducer.client.producer import Producer
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import KafkaError, MetadataTimeoutError, UnknownTopicOrPartitionError
 from aioproducer.loader.topic import wait_for_topic
-from aioproducer.testing.wire_client import WireClient
+from aioproducer.testing.wire_client import WireClient, first_of
 
 _ASKING_S = 5.0
 
@@ -60,7 +60,7 @@ async def _is_missing(config: ProducerConfig, topic: str) -> bool:
         async with WireClient(
             servers, timeout_s=_ASKING_S, open_link=link_opener(config)
         ) as client:
-            described = (await client.metadata([topic])).topics[0]
+            described = first_of((await client.metadata([topic])).topics, "topic")
     except KafkaError:
         return False
     return described.error_code == UnknownTopicOrPartitionError.code

@@ -25,7 +25,7 @@ from aioproducer.cli.pointers import run_connected
 from aioproducer.cli.sessions import link_opener
 from aioproducer.errors import UnknownTopicOrPartitionError, error_from_code
 from aioproducer.testing.admin import create_topic, delete_topic
-from aioproducer.testing.wire_client import OpenLink, WireClient
+from aioproducer.testing.wire_client import OpenLink, WireClient, first_of
 from aioproducer.wire.messages import MetadataResponseTopic
 
 app: typer.Typer = typer.Typer(
@@ -107,7 +107,7 @@ def create(
             open_link=cluster.open_link,
         )
         if as_json:
-            print_json(_described((await cluster.topics([name]))[0]))
+            print_json(_described(await cluster.topic(name)))
         else:
             say(f"created {name}")
 
@@ -125,7 +125,7 @@ def describe(
     """Print a topic's partitions, leaders and replicas."""
 
     async def act(cluster: Cluster) -> None:
-        topic = (await cluster.topics([name]))[0]
+        topic = await cluster.topic(name)
         if topic.error_code:
             raise error_from_code(topic.error_code, topic=name)
         if as_json:
@@ -185,6 +185,10 @@ class Cluster:
             self.servers, timeout_s=_TIMEOUT_S, open_link=self.open_link
         ) as client:
             return (await client.metadata(names)).topics
+
+    async def topic(self, name: str) -> MetadataResponseTopic:
+        """Return the cluster's description of one topic."""
+        return first_of(await self.topics([name]), "topic")
 
 
 def run_on(connection: options.Connection, act: Callable[[Cluster], Awaitable[None]]) -> int:

@@ -7,12 +7,14 @@ lines, escapes) in UTF-8, and of bootstrap servers. Not here: which options exis
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
+from aioproducer._util.printable import printable
 from aioproducer._util.secrets import hides_arguments, shown_name, without_login
 from aioproducer.errors import ConfigError
 
+_LONGEST_SHOWN: Final = 200
 _BLANKS: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.?)", re.DOTALL)
@@ -84,18 +86,24 @@ def _unescaped(text: str) -> str:
     return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def parse_servers(servers: Iterable[str]) -> tuple[tuple[str, int], ...]:
+def parse_servers(servers: Collection[str]) -> tuple[tuple[str, int], ...]:
     """Return the hosts and ports of bootstrap servers.
 
     Raises:
         ConfigError: one is not `host:port`, or is given twice.
     """
     addresses: dict[tuple[str, int], None] = {}
+    if any("@" in server for server in servers):
+        # None is shown: a comma in a password divides it among several servers.
+        raise ConfigError(
+            f"bootstrap_servers: one of {len(servers)} servers has `@` and is not host:port",
+            advice="give user name and password as sasl_username and sasl_password",
+        )
     for server in servers:
         address = _parse_server(server)
         if address in addresses:
             raise ConfigError(
-                f"bootstrap_servers names {without_login(server)!r} twice", advice="name it once"
+                f"bootstrap_servers names {_shown(server)!r} twice", advice="name it once"
             )
         addresses[address] = None
     if not addresses:
@@ -106,22 +114,26 @@ def parse_servers(servers: Iterable[str]) -> tuple[tuple[str, int], ...]:
 def _parse_server(server: str) -> tuple[str, int]:
     if "://" in server:
         raise ConfigError(
-            f"bootstrap_servers: {without_login(server)!r} has a scheme; give host:port, and the "
+            f"bootstrap_servers: {_shown(server)!r} has a scheme; give host:port, and the "
             "kind of connection in security_protocol"
         )
     match = _SERVER.fullmatch(server)
     if match is None:
         raise ConfigError(
-            f"bootstrap_servers: {without_login(server)!r} is not host:port",
+            f"bootstrap_servers: {_shown(server)!r} is not host:port",
             advice=_server_advice(server),
         )
     port = int(match["port"])
     if not 0 < port < 65_536:
         raise ConfigError(
-            f"bootstrap_servers: {server!r} has a port outside 1-65535",
+            f"bootstrap_servers: {_shown(server)!r} has a port outside 1-65535",
             advice="give the port of the broker's listener, often 9092 or 9093",
         )
     return match["v6"] or match["host"].lower(), port
+
+
+def _shown(server: str) -> str:
+    return printable(without_login(server), _LONGEST_SHOWN)
 
 
 def _server_advice(server: str) -> str:
@@ -134,8 +146,6 @@ def _server_advice(server: str) -> str:
         return "put a comment on a separate line"
     if ";" in server or any(character.isspace() for character in server):
         return "separate servers by commas: a:9092,b:9092"
-    if "@" in server:
-        return "give user name and password as sasl_username and sasl_password"
     if server.startswith(("/", ".")):
         return "Kafka has no Unix sockets: give host and port"
     if "/" in server:

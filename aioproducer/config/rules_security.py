@@ -245,11 +245,11 @@ def _check_endpoint(values: dict[str, Any], login: JaasLogin) -> None:
         return
     if not _is_url(url):
         raise ConfigError("sasl_oauthbearer_token_endpoint_url is no URL: check its host and port")
-    if "@" in url.partition("://")[2].partition("/")[0]:
+    if "@" in url:  # wherever it is: a password that is not encoded may contain / ? and #
         raise ConfigError(
             "sasl_oauthbearer_token_endpoint_url has a user name or password",
             advice="give them as sasl_oauthbearer_client_credentials_client_id and "
-            "sasl_oauthbearer_client_credentials_client_secret",
+            "sasl_oauthbearer_client_credentials_client_secret; write `@` in a path as %40",
         )
     asserted = (
         values["sasl_oauthbearer_assertion_file"] is not None

@@ -57,8 +57,13 @@ def usable_nodes(
     return {
         b.node_id: Node(b.node_id, b.host, b.port, b.rack)
         for b in described
-        if b.node_id >= 0 and b.host.isascii() and is_host(b.host) and 0 < b.port < 65536
+        if b.node_id >= 0 and is_usable(b.host, b.port)
     }
+
+
+def is_usable(host: str, port: int) -> bool:
+    """Return whether a host and a port from a broker can be dialled."""
+    return host.isascii() and is_host(host) and 0 < port < 65536
 
 
 def too_many_brokers(described: int) -> ProtocolError:

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
+from aioproducer._util.printable import printable
 from aioproducer.core import transaction_requests as requests
-from aioproducer.core.cluster import MAX_BROKERS, too_many_brokers, usable_nodes
+from aioproducer.core.cluster import MAX_BROKERS, is_usable, too_many_brokers, usable_nodes
 from aioproducer.core.idempotence import ProducerIdentity
 from aioproducer.core.transaction_requests import (
     CoordinatorKey,
@@ -22,7 +23,7 @@ from aioproducer.core.transaction_requests import (
     TransactionalRequest,
 )
 from aioproducer.core.transaction_rules import Rpc
-from aioproducer.errors import error_from_code
+from aioproducer.errors import ProtocolError, error_from_code
 from aioproducer.types import (
     ConsumerGroupMetadata,
     Node,
@@ -156,9 +157,16 @@ def find_coordinator(wanted: CoordinatorKey) -> Question[Node]:
         answered, node_id = requests.coordinator_of(response, wanted.name)
         _raise_for(answered.code, answered.message)
         found = next((c for c in response.coordinators if c.key == wanted.name), response)
-        return Node(node_id, found.host, found.port)
+        return _node(node_id, found.host, found.port)
 
     return _of(requests.find_coordinator(wanted), read)
+
+
+def _node(node_id: int, host: str, port: int) -> Node:
+    if node_id < 0 or not is_usable(host, port):
+        shown = printable(host, 100)
+        raise ProtocolError(f"a broker named a coordinator at {shown!r}, port {port}")
+    return Node(node_id, host, port)
 
 
 def find_coordinators(kind: CoordinatorKind, names: Sequence[str]) -> Question[dict[str, Node]]:
@@ -168,7 +176,7 @@ def find_coordinators(kind: CoordinatorKind, names: Sequence[str]) -> Question[d
         found = cast(FindCoordinatorResponse, answer).coordinators
         for each in found:
             _raise_for(each.error_code, each.error_message)
-        return {each.key: Node(each.node_id, each.host, each.port) for each in found}
+        return {each.key: _node(each.node_id, each.host, each.port) for each in found}
 
     return Question(
         FindCoordinatorRequest,

@@ -55,6 +55,12 @@ class Dialer(Protocol):
         """An open stream; `limit` bounds what the reader buffers, the name is what TLS verifies."""
 
 
+def check_place(host: str, port: int) -> None:
+    """Raise OSError for what is no host and port: both may come from a broker."""
+    if not is_host(host) or not 0 < port < 65536:
+        raise OSError(f"{host[:_SHOWN]!r}, port {port}: not a host and port to connect to")
+
+
 class TcpDialer:
     """Plain TCP through the running loop."""
 
@@ -82,8 +88,7 @@ class TcpDialer:
         With a proxy these are all ways through its own addresses, to the name itself if the proxy
         resolves names.
         """
-        if not is_host(host) or not 0 < port < 65536:
-            raise OSError(f"{host[:_SHOWN]!r}, port {port}: not a host and port to connect to")
+        check_place(host, port)
         proxy = self._proxy
         if proxy is None:
             return await _resolve(host, port, canonical)

@@ -439,7 +439,13 @@ class BrokerLink:
 
     def _warn_of_exposure(self, connection: Connection, host: str) -> None:
         around = self._around
-        exposed = exposed_to(around.settings.sasl, host, uses_tls=connection.uses_tls)
+        way = self._doubtful_address and self._doubtful_address.via
+        exposed = exposed_to(
+            around.settings.sasl,
+            host,
+            uses_tls=connection.uses_tls,
+            via=None if way is None else way.host,
+        )
         if exposed is not None:
             around.warnings.warning(
                 around.loop_time(),

@@ -12,7 +12,7 @@ import asyncio
 import socket
 
 from aioproducer.errors import KafkaError
-from aioproducer.net.dialer import Address
+from aioproducer.net.dialer import Address, check_place
 from aioproducer.types import StreamOpener
 
 
@@ -24,8 +24,7 @@ class OpenerDialer:
 
     async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
         """The name itself: what it means is the function's business."""
-        if not host or not 0 < port < 65536:
-            raise OSError(f"{host!r}, port {port} is no place to connect to")
+        check_place(host, port)
         return [Address(host, port, socket.AF_UNSPEC)]
 
     async def connect(

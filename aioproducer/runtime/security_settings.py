@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from aioproducer._util import log
-from aioproducer._util.secrets import cleared, hides_arguments
+from aioproducer._util.hosts import is_exposed
+from aioproducer._util.secrets import cleared, hides_arguments, without_login
 from aioproducer.config.rules_security import PASSWORD_MECHANISMS, jaas_login
 from aioproducer.errors import (
     AuthenticationError,
@@ -286,6 +287,12 @@ def _fetch(
 
     if url.lower().startswith("file:"):
         return token_file(unquote(urlsplit(url).path), extensions)
+    if is_exposed(url):
+        _log.warning(
+            "the client's credentials and its tokens can be read on the way to the token endpoint "
+            "%s, since the connection is not encrypted: use https",
+            without_login(url),
+        )
     connect_ms = config.sasl_login_connect_timeout_ms
     read_ms = config.sasl_login_read_timeout_ms
     settings = EndpointSettings(

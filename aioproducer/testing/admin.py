@@ -23,7 +23,7 @@ from aioproducer.errors import (
     error_from_code,
 )
 from aioproducer.errors.authorization import request_name, this_principal, with_access
-from aioproducer.testing.wire_client import OpenLink, WireClient
+from aioproducer.testing.wire_client import OpenLink, WireClient, first_of
 from aioproducer.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -156,8 +156,8 @@ class _Change:
 
 def _only_result(response: Message) -> CreatableTopicResult | DeletableTopicResult:
     if isinstance(response, CreateTopicsResponse):
-        return response.topics[0]
-    return cast(DeleteTopicsResponse, response).responses[0]
+        return first_of(response.topics, "topic")
+    return first_of(cast(DeleteTopicsResponse, response).responses, "topic")
 
 
 async def _wait_everywhere(
@@ -168,7 +168,8 @@ async def _wait_everywhere(
     for node_id in client.node_ids:
         while True:
             try:
-                if is_done((await client.metadata([name], node_id=node_id)).topics[0]):
+                found = (await client.metadata([name], node_id=node_id)).topics
+                if is_done(first_of(found, "topic")):
                     break
                 failure: KafkaError | None = None
             except KafkaConnectionError as error:

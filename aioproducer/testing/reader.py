@@ -27,13 +27,14 @@ from aioproducer.errors import (
     KafkaConnectionError,
     LeaderNotAvailableError,
     NotLeaderOrFollowerError,
+    ProtocolError,
     UnknownLeaderEpochError,
     UnknownTopicOrPartitionError,
 )
 from aioproducer.records.batch import DecodedRecord, read_batches
 from aioproducer.records.committed import CommittedView
 from aioproducer.testing.admin import create_topic, delete_topic, list_topics
-from aioproducer.testing.wire_client import OpenLink, WireClient, raise_for_code
+from aioproducer.testing.wire_client import OpenLink, WireClient, first_of, raise_for_code
 from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.fetch import (
     FetchPartition,
@@ -223,11 +224,12 @@ async def _leaders(client: WireClient, topic: str) -> dict[int, int]:
 
     Brokers learn of a new topic one after the other, so it counts as missing only if none has it.
     """
-    described = (await client.metadata([topic])).topics[0]
+    described = first_of((await client.metadata([topic])).topics, "topic")
     for node_id in client.node_ids:
         if described.error_code != UnknownTopicOrPartitionError.code:
             break
-        described = (await client.metadata([topic], node_id=node_id)).topics[0]
+        answer = await client.metadata([topic], node_id=node_id)
+        described = first_of(answer.topics, "topic")
     else:
         raise TopicMissingError(topic=topic)
     raise_for_code(described.error_code, topic=topic)
@@ -263,10 +265,16 @@ async def _offsets_at(
     # v2 is the first with isolation levels.
     lowest = 2 if request.isolation_level else 1
     response = cast(ListOffsetsResponse, await client.ask(node_id, request, lowest, 7))
-    answers = response.topics[0].partitions
+    answers = first_of(response.topics, "topic").partitions
     for answer in answers:
         raise_for_code(answer.error_code, topic=topic)
-    return {answer.partition_index: answer.offset for answer in answers}
+    found = {answer.partition_index: answer.offset for answer in answers}
+    asked = {each.partition_index for each in request.topics[0].partitions}
+    if asked != found.keys():
+        raise ProtocolError(
+            "a broker answered about other partitions than asked", topic=topic, node_id=node_id
+        )
+    return found
 
 
 def _by_leader(leaders: Mapping[int, int]) -> dict[int, list[int]]:
@@ -320,7 +328,10 @@ class _Reading:
         if read_from.start is Start.TIME:
             later = await _list_offsets(client, topic, read_from.number, isolation_level)
             # -1: no record is as young.
-            places = {index: later[index] if later[index] >= 0 else ends[index] for index in ends}
+            places = {
+                index: later[index] if later.get(index, -1) >= 0 else end
+                for index, end in ends.items()
+            }
         else:
             places = _places(read_from, starts, ends)
         # A partition that was created meanwhile belongs to a later reading, too.
@@ -352,7 +363,7 @@ class _Reading:
         while self._unread():
             leaders = await self._client.retry(lambda: _leaders(self._client, self._topic))
             try:
-                while by_leader := _by_leader({index: leaders[index] for index in self._unread()}):
+                while by_leader := _by_leader(self._led(leaders)):
                     for node_id, indexes in by_leader.items():
                         fetched = await self._fetch(node_id, indexes)
                         if postpone:
@@ -364,6 +375,12 @@ class _Reading:
                                 await asyncio.sleep(0)
             except (KafkaConnectionError, *_LEADER_MOVED) as error:
                 await self._client.pause(error)
+
+    def _led(self, leaders: Mapping[int, int]) -> dict[int, int]:
+        unread = self._unread()
+        if not leaders.keys() >= set(unread):
+            raise LeaderNotAvailableError(topic=self._topic)
+        return {index: leaders[index] for index in unread}
 
     def _unread(self) -> list[int]:
         return [index for index in self.partitions if self._next[index] < self._end[index]]
@@ -387,7 +404,8 @@ class _Reading:
         # v12 is the last that names topics by name.
         response = cast(FetchResponse, await self._client.ask(node_id, request, 4, 12))
         raise_for_code(response.error_code, topic=self._topic)
-        return response.responses[0].partitions if response.responses else []
+        found = response.responses[0].partitions if response.responses else []
+        return [each for each in found if each.partition_index in indexes]
 
     def _decode(self, data: PartitionData) -> Iterator[tuple[TopicPartition, list[DecodedRecord]]]:
         raise_for_code(data.error_code, topic=self._topic)

@@ -11,12 +11,13 @@ failure; a connection that failed is closed and dialed anew; `close()` leaves no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Protocol, Self, TypeVar, cast
 
 from aioproducer._util.arguments import seconds_of
+from aioproducer._util.hosts import is_host
 from aioproducer.errors import (
     BrokerError,
     KafkaConnectionError,
@@ -190,7 +191,11 @@ class WireClient:
         # v4 is the first that can ask without creating; up to v9 there are no topic ids to null.
         response = cast(MetadataResponse, await self.ask(node_id, request, 4, 12))
         if node_id is None:
-            self._nodes = {node.node_id: (node.host, node.port) for node in response.brokers}
+            self._nodes = {
+                node.node_id: (node.host, node.port)
+                for node in response.brokers
+                if node.host.isascii() and is_host(node.host)
+            }
         return response
 
     async def ask(
@@ -284,6 +289,17 @@ class WireClient:
             f"no success within {self._timeout_s:g} s{because}",
             advice=failure.advice if failure else None,
         )
+
+
+def first_of(answers: Sequence[_Result], what: str) -> _Result:
+    """Return the first of a broker's answers, of which there should be one.
+
+    Raises:
+        ProtocolError: There is none.
+    """
+    if not answers:
+        raise ProtocolError(f"a broker's answer has no {what}")
+    return answers[0]
 
 
 def raise_for_code(code: int, message: str | None = None, *, topic: str | None = None) -> None:

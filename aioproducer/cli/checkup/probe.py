@@ -145,7 +145,13 @@ class BrokerProbe:
             await authenticate(session)
         except KafkaError as error:
             raise troubles.of_sasl(error, name) from None
-        exposed = exposed_to(mechanism, self._host, uses_tls=self._context.uses_tls)
+        way = self._addresses[0].via
+        exposed = exposed_to(
+            mechanism,
+            self._host,
+            uses_tls=self._context.uses_tls,
+            via=None if way is None else way.host,
+        )
         if exposed is not None:
             raise CheckFailedError(
                 "credentials-exposed",

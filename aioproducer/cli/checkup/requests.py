@@ -12,6 +12,7 @@ from typing import cast
 
 from aioproducer.core.coordinator_questions import Question
 from aioproducer.errors import error_from_code
+from aioproducer.testing.wire_client import first_of
 from aioproducer.wire.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -64,7 +65,7 @@ def topic_configs(topic: str, *names: str) -> Question[Mapping[str, str]]:
     """Return the named options of a topic."""
 
     def read(answer: Message) -> Mapping[str, str]:
-        result = cast(DescribeConfigsResponse, answer).results[0]
+        result = first_of(cast(DescribeConfigsResponse, answer).results, "topic")
         if result.error_code:
             raise error_from_code(result.error_code, result.error_message, topic=topic)
         return {each.name: each.value for each in result.configs if each.value is not None}
@@ -81,7 +82,8 @@ def newest_timestamp(topic: str, partition: int) -> Question[int]:
     """Return the largest timestamp in a partition, -1 for none (KIP-734), from its leader."""
 
     def read(answer: Message) -> int:
-        found = cast(ListOffsetsResponse, answer).topics[0].partitions[0]
+        described = first_of(cast(ListOffsetsResponse, answer).topics, "topic")
+        found = first_of(described.partitions, "partition")
         if found.error_code:
             raise error_from_code(found.error_code, topic=topic, partition=partition)
         return found.timestamp

@@ -25,9 +25,11 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
+from aioproducer._util import log
 from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer._util.bounded_http import UnboundedAnswerError, exchange
-from aioproducer._util.secrets import Unpicklable, cleared, hides_arguments
+from aioproducer._util.hosts import is_exposed
+from aioproducer._util.secrets import Unpicklable, cleared, hides_arguments, without_login
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.errors.advice import ADVICE
 from aioproducer.serializers.registry.answers import RETRIABLE_STATUSES, refusal_of
@@ -35,12 +37,15 @@ from aioproducer.serializers.registry.answers import RETRIABLE_STATUSES, refusal
 if TYPE_CHECKING:
     import httpx
 
+_log = log.get("producer")
+
 TokenFunction = Callable[[], str | Awaitable[str]]
 """Gives the bearer token for one request."""
 
 _LARGEST_ANSWER: Final = 2 << 20
 """Decoded, JSON may take thirty times as much; registries keep a schema in a record of 1 MB."""
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
+_SECRET_HEADER: Final = re.compile("(?i)auth|key|token|secret|cookie")
 _HEADER_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?")
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 
@@ -98,8 +103,12 @@ def _parts_of(text: str) -> SplitResult:
         is_url = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_url = False
-    if not is_url:
-        raise ConfigError("a schema registry's url must be like https://host:port/path")
+    # A password that is not encoded may end the host early, at one of / ? and #.
+    if not is_url or "@" in parts.path or parts.query or parts.fragment:
+        raise ConfigError(
+            "a schema registry's url must be like https://host:port/path",
+            advice="in user name and password, encode / ? # , and @ (%2F %3F %23 %2C %40)",
+        )
     return parts
 
 
@@ -125,7 +134,19 @@ class RegistryConnection:
         self._transport = transport
         self._rng = rng
         self._first = 0
+        self._warn_of_exposure()
         self._client: httpx.AsyncClient | None = None
+
+    def _warn_of_exposure(self) -> None:
+        settings = self._settings
+        has_login = settings.basic_auth or settings.bearer_token
+        exposed = [url for url in settings.urls if is_exposed(url)]
+        if exposed and (has_login or any(map(_SECRET_HEADER.search, settings.headers))):
+            _log.warning(
+                "the credentials for the schema registry can be read on the way to %s, since the "
+                "connection is not encrypted: use https",
+                without_login(exposed[0]),
+            )
 
     async def close(self) -> None:
         """Close the connections; another request opens new ones."""

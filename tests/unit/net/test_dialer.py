@@ -12,6 +12,7 @@ from support.hostile import HostileServer
 
 from aioproducer.net import Address, TcpDialer
 from aioproducer.net.dialer import _resolve
+from aioproducer.net.opener import OpenerDialer
 
 
 async def open_socket(dialer: TcpDialer, server: HostileServer) -> asyncio.StreamWriter:
@@ -147,3 +148,33 @@ async def test_resolver_without_threads_at_exit_is_a_failed_connection(
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", refuse)
     with pytest.raises(OSError, match="'broker' cannot be resolved: cannot schedule"):
         await _resolve("broker", 9092, canonical=False)
+
+
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [
+        ("", 9092),
+        ("a\r\nX-Injected: y", 9092),
+        ("a/../b", 9092),
+        ("a b", 9092),
+        ("user@a", 9092),
+        ("h" * 30_000, 9092),
+        ("a", 0),
+        ("a", 65536),
+    ],
+)
+@pytest.mark.parametrize("kind", ["tcp", "opener"])
+async def test_what_is_no_host_reaches_neither_resolver_nor_the_users_function(
+    kind: str, host: str, port: int
+) -> None:
+    opened: list[str] = []
+
+    async def opener(host: str, port: int) -> Any:
+        opened.append(host)
+        raise OSError("not reached")
+
+    dialer = TcpDialer() if kind == "tcp" else OpenerDialer(opener)
+    with pytest.raises(OSError, match="not a host and port to connect to") as raised:
+        await dialer.resolve(host, port, canonical=False)
+    assert not opened
+    assert len(str(raised.value)) < 300

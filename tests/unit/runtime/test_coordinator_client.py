@@ -11,14 +11,21 @@ from support.stage import Stage, play
 
 from aioproducer.config import ProducerConfig
 from aioproducer.core import coordinator_questions as questions
-from aioproducer.errors import KafkaConnectionError, KafkaTimeoutError, NodeDisconnectedError
+from aioproducer.core.transaction_requests import CoordinatorKey, CoordinatorKind
+from aioproducer.errors import (
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NodeDisconnectedError,
+    ProtocolError,
+)
 from aioproducer.net.answers import UndecodedAnswer
 from aioproducer.net.client import PreparedRequest
 from aioproducer.runtime.coordinator_client import CoordinatorClient
 from aioproducer.types import OffsetAndMetadata, TopicPartition
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import decode_response, encode_request
-from aioproducer.wire.messages import MetadataRequest
+from aioproducer.wire.messages import FindCoordinatorResponse, MetadataRequest
+from aioproducer.wire.messages.find_coordinator import Coordinator
 
 
 def client_on(stage: Stage) -> CoordinatorClient:
@@ -121,3 +128,34 @@ def test_a_missing_topic_is_named_and_not_called_safe_to_repeat() -> None:
         await client.close()
 
     play(act)
+
+
+@pytest.mark.parametrize(
+    ("node_id", "host", "port"),
+    [
+        (1, "fe80::1%\r\nX: y", 9092),
+        (1, "", 9092),
+        (1, "b\u00fccher.example", 9092),
+        (1, "h" * 30_000, 9092),
+        (1, "a", 0),
+        (1, "a", 70_000),
+        (-1, "a", 9092),
+    ],
+)
+def test_a_coordinator_at_an_impossible_address_is_refused(
+    node_id: int, host: str, port: int
+) -> None:
+    kind = CoordinatorKind.TRANSACTION
+    one = FindCoordinatorResponse(node_id=node_id, host=host, port=port)
+    several = FindCoordinatorResponse(
+        coordinators=[Coordinator(key="x", node_id=node_id, host=host, port=port)]
+    )
+    for read, answer in (
+        (questions.find_coordinator(CoordinatorKey(kind, "x")).read, one),
+        (questions.find_coordinator(CoordinatorKey(kind, "x")).read, several),
+        (questions.find_coordinators(kind, ["x"]).read, several),
+    ):
+        with pytest.raises(ProtocolError, match="a broker named a coordinator at") as raised:
+            read(answer)
+        assert len(str(raised.value)) < 500
+        assert "\r" not in str(raised.value)

@@ -41,3 +41,30 @@ def test_tls_goes_on_top_of_every_way() -> None:
         secured = make_dialer(config(security_protocol="SSL", **options))
         assert type(secured) is TlsDialer
         assert type(secured._below) is kind
+
+
+@pytest.mark.parametrize(
+    ("url", "warns"),
+    [
+        ("http://issuer.example/token?key=hunter2", True),
+        ("HTTP://10.0.0.1:8080/token", True),
+        ("http://localhost.example/token", True),
+        ("http://localhost:8080/token", False),
+        ("http://[::1]/token", False),
+        ("https://issuer.example/token", False),
+    ],
+)
+def test_a_token_endpoint_without_tls_is_warned_of(
+    url: str, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    net_settings(
+        config(
+            security_protocol="SASL_SSL",
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauthbearer_token_endpoint_url=url,
+            sasl_oauthbearer_client_credentials_client_id="me",
+            sasl_oauthbearer_client_credentials_client_secret="secret",
+        )
+    )
+    assert ("can be read on the way to the token endpoint" in caplog.text) is warns
+    assert "hunter2" not in caplog.text

@@ -127,6 +127,8 @@ async def test_a_function_that_raises_is_logged_without_its_locals(
         {"url": f"http://me:{SECRET}@host:port"},
         {"url": f"ftp://me:{SECRET}@host"},
         {"basic_auth": ("me", SECRET), "retries": -1},
+        *({"url": f"http://me:9{mark}{SECRET}@registry:8081"} for mark in "/,?#"),
+        *({"url": f"http://me:{SECRET}{mark}9@registry:8081"} for mark in "/,?#"),
     ],
 )
 def test_a_registry_is_refused_without_showing_what_it_was_given(options: dict[str, Any]) -> None:
@@ -200,3 +202,24 @@ def test_the_command_line_repeats_no_secret(arguments: list[str], capfd: Any) ->
 def test_the_option_of_a_malformed_argument_is_named(capfd: Any) -> None:
     main(["produce", "-t", "topic", "-X", f"sasl.password:{SECRET}"])
     assert "sasl.password has no =" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "warns"),
+    [
+        ({"url": f"http://me:{SECRET}@registry.example"}, True),
+        ({"url": "http://registry.example", "basic_auth": ("me", SECRET)}, True),
+        ({"url": "http://registry.example", "bearer_token": SECRET}, True),
+        ({"url": "http://registry.example", "headers": {"X-Api-Key": SECRET}}, True),
+        ({"url": ["https://a.example", "http://b.example"], "bearer_token": SECRET}, True),
+        ({"url": "http://registry.example"}, False),
+        ({"url": "http://localhost:8081", "bearer_token": SECRET}, False),
+        ({"url": "https://registry.example", "bearer_token": SECRET}, False),
+    ],
+)
+def test_credentials_for_a_registry_without_tls_are_warned_of(
+    options: dict[str, Any], warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    SchemaRegistry(**options)
+    assert ("can be read on the way to http://" in caplog.text) is warns
+    assert SECRET not in caplog.text

@@ -76,6 +76,20 @@ WRONG: dict[str, dict[str, Any]] = {
 }
 
 
+for mark in "/,?#@:;":
+    # A mark that is not encoded ends the password early for whatever divides the text at it.
+    for place, password in (("after", f"9{mark}{SECRET}"), ("before", f"{SECRET}{mark}9")):
+        name = f"a password with {mark} {place} it"
+        WRONG[f"servers, {name}"] = login(bootstrap_servers=f"a:1,me:{password}@broker:9092")
+        WRONG[f"token endpoint, {name}"] = login(
+            sasl_mechanism="OAUTHBEARER",
+            sasl_username=None,
+            sasl_password=None,
+            sasl_oauthbearer_token_endpoint_url=f"https://me:{password}@issuer/token",
+        )
+        WRONG[f"proxy, {name}"] = login(proxy_url=f"http://me:{password}@proxy:port")
+
+
 NO_TEXT = {"its type", "a dict of it", "bytes"}
 
 

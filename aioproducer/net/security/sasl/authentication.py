@@ -110,9 +110,18 @@ async def _exchange(mechanism: Mechanism, host: str, carry: _Carry) -> None:
                 return
 
 
-def exposed_to(mechanism: Mechanism | None, host: str, *, uses_tls: bool) -> str | None:
-    """What of the login others on the way to the broker can read and use; None for nothing."""
-    if mechanism is None or uses_tls or is_this_machine(host):
+def exposed_to(
+    mechanism: Mechanism | None, host: str, *, uses_tls: bool, via: str | None = None
+) -> str | None:
+    """Return what of the login others on the way to the broker can read; None for nothing.
+
+    Args:
+        mechanism: How the client logs in.
+        host: The broker's host.
+        uses_tls: Whether the connection is encrypted.
+        via: The host of the proxy on the way; `localhost` is then a machine that it chooses.
+    """
+    if mechanism is None or uses_tls or (via is None and is_this_machine(host)):
         return None
     return _READABLE.get(mechanism.name)
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.proxies import Proxy
 from support.security.attempts import attempt
 from support.security.leaks import Evidence, secret
 
@@ -227,6 +228,23 @@ def test_what_others_can_read_is_known(
 ) -> None:
     chosen: Any = SimpleNamespace(name=mechanism)
     assert (exposed_to(chosen, host, uses_tls=uses_tls) is not None) is exposed
+
+
+@pytest.mark.parametrize("proxy", ["10.0.0.1", "127.0.0.1"])
+def test_localhost_behind_a_proxy_is_another_machine(proxy: str) -> None:
+    chosen: Any = SimpleNamespace(name="PLAIN")
+    assert exposed_to(chosen, "localhost", uses_tls=False, via=proxy) is not None
+    assert exposed_to(chosen, "localhost", uses_tls=True, via=proxy) is None
+
+
+async def test_a_password_for_localhost_through_a_proxy_is_warned_of(
+    evidence: Evidence, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with brokers() as cluster, Proxy() as proxy:
+        options = sasl(cluster, "PLAIN", sasl_username=NAME, sasl_password=PASSWORD)
+        options |= {"proxy_url": f"socks5://127.0.0.1:{proxy.port}"}
+        assert isinstance(await attempt(evidence, **options), RecordMetadata)
+    assert any("user name and password can be read on the way" in m for m in caplog.messages)
 
 
 async def test_a_password_that_others_can_read_is_warned_of(

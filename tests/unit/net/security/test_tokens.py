@@ -395,3 +395,15 @@ async def test_an_answer_nested_too_deeply_is_no_token() -> None:
     async with hostile(head + body) as url:
         with pytest.raises(AuthenticationError, match="no access_token"):
             await asking(url).fetch()
+
+
+async def test_the_query_of_a_token_endpoint_is_not_in_the_log_of_httpx(
+    issuer: Issuer, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = secret("query-key-1")
+    with caplog.at_level("DEBUG"):
+        assert (await endpoint(issuer, path=f"/token?key={key}").fetch()).value
+    lines = [line for line in caplog.messages if line.startswith("HTTP Request: POST")]
+    assert len(lines) == 1
+    assert "/token?*** " in lines[0]
+    assert key not in caplog.text
