@@ -56,6 +56,8 @@ from collections.abc import Coroutine
 from sys import version_info
 from warnings import warn
 
+from aioproducer.runtime.record_check import SECONDS
+
 cdef extern from "Python.h":
     object PyMethod_New(object function, object instance)
     object PyObject_Vectorcall(object called, PyObject *const *args, size_t flags, PyObject *names)
@@ -90,6 +92,9 @@ cdef extern from *:
     """
     ctypedef object (*vectorcallfunc)(object, PyObject *const *, size_t, PyObject *)
     void set_vectorcall(object type, Py_ssize_t offset)
+
+
+cdef int64_t SECONDS_START = SECONDS.start, SECONDS_END = SECONDS.stop
 
 
 def wall_clock_ms():
@@ -231,7 +236,9 @@ cdef class FastLane:
             timestamp = utc_ms() if self.wall_ms is None else self.wall_ms()
         elif PyLong_CheckExact(timestamp_ms):
             timestamp = PyLong_AsLongLongAndOverflow(timestamp_ms, &overflow)
-            if overflow or timestamp < 0:
+            if overflow or timestamp < SECONDS_END and (
+                timestamp < 0 or timestamp >= SECONDS_START
+            ):
                 return None
         else:
             return None

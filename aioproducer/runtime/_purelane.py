@@ -16,6 +16,7 @@ from aioproducer.core.buffer_pool import NO_CEILING
 from aioproducer.records import murmur2_partition, record_size_bound
 from aioproducer.records.layout import HEADER_SIZE
 from aioproducer.runtime._puredelivery import Delivery
+from aioproducer.runtime.record_check import SECONDS
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
@@ -144,7 +145,11 @@ class FastLane:
             return None
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
-        elif type(timestamp_ms) is not int or not 0 <= timestamp_ms < _TIMESTAMPS:
+        elif (
+            type(timestamp_ms) is not int
+            or not 0 <= timestamp_ms < _TIMESTAMPS
+            or timestamp_ms in SECONDS
+        ):
             return None
         return self._put(lane, partition, timestamp_ms, key, value, headers, size)
 

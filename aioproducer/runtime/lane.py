@@ -4,10 +4,10 @@ Owns: the contract of `_fastlane.pyx` (native) and `_purelane.py` (its twin), an
 follows that of the native core (`AIOPRODUCER_IMPL`). Must not know: how batches are opened or sent.
 
 A record takes the lane when nothing has to be waited for: the lane is open, nobody queues for
-memory, another record may be buffered, key and value are bytes or None, the topic is known, the
-partition is given or chosen by a built-in rule, and its open batch has room or a new one can be had
-(`OpenBatch`). Everything else is left to the general lane (`RecordAppender`), which does the same
-and more.
+memory, another record may be buffered, key and value are bytes or None, the timestamp does not look
+like seconds, the topic is known, the partition is given or chosen by a built-in rule, and its open
+batch has room or a new one can be had (`OpenBatch`). Everything else is left to the general lane
+(`RecordAppender`), which does the same and more.
 
 Invariants
 - Refusing has no effect: the general lane may take the same record at once.

@@ -7,8 +7,9 @@ caller or a partitioner decides. Must not know: batches, memory, waiting.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from aioproducer._util import log
 from aioproducer._util.arguments import index_of
 from aioproducer.core.buffer_pool import BufferPool
 from aioproducer.core.outgoing import OutgoingRecord
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
     from aioproducer.core.cluster import TopicMetadata
 
 _TIMESTAMPS = 2**63
+SECONDS: Final = range(10**9, 10**10)
+"""Timestamps that are probably in seconds (2001 to 2286); in milliseconds they are of early 1970.
+
+The fast lane leaves these records to `RecordCheck`, which writes a warning.
+"""
+
+_log = log.get("runtime")
 
 ChoosePartition = Callable[[str, bytes | None, bytes | None, "TopicMetadata"], int | None]
 """Decides a record's partition; None leaves it to the sticky partitioner."""
@@ -56,6 +64,7 @@ class RecordCheck:
         self._choose_partition = choose_partition
         self._wall_ms = wall_ms
         self.takes_headers: bool = True
+        self._has_warned_of_seconds = False
 
     def record(
         self,
@@ -96,11 +105,23 @@ class RecordCheck:
             timestamp_ms = self._wall_ms()
         else:
             check_timestamp(timestamp_ms, meta.name)
+            if timestamp_ms in SECONDS and not self._has_warned_of_seconds:
+                self._warn_of_seconds(timestamp_ms, meta.name)
         if partition is None:
             partition = self._choose_partition(meta.name, key, value, meta)
             if partition is not None:
                 partition = _chosen_partition(partition, meta)
         return OutgoingRecord(meta, partition, timestamp_ms, key, value, headers, size)
+
+    def _warn_of_seconds(self, timestamp_ms: int, topic: str) -> None:
+        """Write one warning for each producer."""
+        self._has_warned_of_seconds = True
+        _log.warning(
+            "timestamp_ms=%d of a record for topic %r is in January to April 1970 and looks like "
+            "seconds; give milliseconds (it is sent as it is, and this is logged once)",
+            timestamp_ms,
+            topic,
+        )
 
 
 def check_timestamp(timestamp_ms: object, topic: str) -> None:

@@ -1,4 +1,4 @@
-"""`buffer_max_records` and `batch_max_records`, on both lanes and in bulk, without a cluster."""
+"""Bounds of records and timestamps in seconds, on both lanes and in bulk, without a cluster."""
 
 from __future__ import annotations
 
@@ -162,4 +162,20 @@ async def test_a_batch_may_be_of_one_record(fast: bool) -> None:
     made = bench(fast=fast, batch_max_records=1)
     await fill(made, 4)
     assert [batch.count for batch in made.incomplete()] == [1] * 4
+    made.end()
+
+
+async def test_timestamps_in_seconds_are_warned_of_once_per_producer(
+    fast: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = bench(fast=fast)
+    for timestamp_ms in (0, 10**9 - 1, 10**10, 1_764_110_000_123):
+        await made.producer.send("t", b"v", timestamp_ms=timestamp_ms)
+    assert not caplog.records
+    for seconds in (1_764_110_000, 1_764_110_001):
+        delivery = await made.producer.send("t", b"v", timestamp_ms=seconds)
+        assert delivery._timestamp_ms == seconds
+    [warning] = caplog.records
+    assert "timestamp_ms=1764110000" in warning.getMessage()
+    assert "looks like seconds" in warning.getMessage()
     made.end()
