@@ -195,6 +195,7 @@ class RecordAppender:
         *,
         on_opened: OnOpened = None,
         early: bool = True,
+        losses: tuple[type[KafkaError], ...] = LOSSES,
     ) -> Delivery:
         """Appends, waiting at most `max_block_ms` for metadata and memory together.
 
@@ -202,8 +203,10 @@ class RecordAppender:
             on_opened: see `OutgoingRecord`.
             early: whether the record may be accepted before its topic is known; its delivery has no
                 partition until then.
+            losses: the refusals that fail the transaction.
         """
         ticket = self._ticket()
+        failing: tuple[type[KafkaError], ...] = (*losses, IllegalStateError)
         arguments = (topic, key, value, headers, partition, timestamp_ms)
         try:
             deadline = None
@@ -213,7 +216,7 @@ class RecordAppender:
                 if delivery is not None:
                     return delivery
             return await self._append(*arguments, ticket, on_opened, deadline)
-        except (*LOSSES, IllegalStateError) as error:
+        except failing as error:
             self._on_refused(ticket, error)
             raise
 
@@ -261,6 +264,7 @@ class RecordAppender:
         *,
         on_opened: OnOpened = None,
         early: bool = True,
+        losses: tuple[type[KafkaError], ...] = LOSSES,
     ) -> Delivery:
         """Appends without waiting.
 
@@ -280,7 +284,7 @@ class RecordAppender:
         try:
             meta = self._metadata_nowait(topic, partition)
             record = self._check.record(meta, key, value, headers, partition, timestamp_ms)
-        except LOSSES as error:
+        except losses as error:
             self._on_refused(ticket, error)
             raise
         record.on_opened = on_opened

@@ -37,6 +37,7 @@ from aioproducer.errors import (
     WouldBlockError,
 )
 from aioproducer.records.bulk import Rows, Share
+from aioproducer.runtime.appender import LOSSES
 from aioproducer.runtime.bulk_result import (
     FailedRecord,
     SendManyInterruptedError,
@@ -87,11 +88,18 @@ class ReadyRows(RowSource, Protocol):
 class BulkRun:
     """The rows of one call.
 
+    Args:
+        engine: the producer's.
+        spares: refusals before a row is accepted that do not fail the transaction: the caller
+            commits without these rows.
+
     Attributes:
         result: what is known so far.
     """
 
-    def __init__(self, engine: ProducerEngine) -> None:
+    def __init__(
+        self, engine: ProducerEngine, *, spares: tuple[type[KafkaError], ...] = ()
+    ) -> None:
         settings = appender_settings(engine.config)
         self.result: SendManyResult = SendManyResult()
         self._engine = engine
@@ -101,6 +109,8 @@ class BulkRun:
         self._size_limit = min(settings.max_request_size, engine.pool.total)
         self._hashes_keys = settings.hashes_keys
         self._sticks = settings.sticks
+        self._spares = spares
+        self._losses = tuple(each for each in LOSSES if each not in spares)
         self._transaction = self._open_transaction()
         self._targets: dict[str | None, BulkTarget] = {}
         self._patient = True
@@ -276,18 +286,20 @@ class BulkRun:
                 arguments = (name, key, value, headers, partition, timestamp_ms)
                 if self._patient:
                     delivery = await self._waiting(
-                        self._appender.append(*arguments, on_opened=on_opened, early=False)
+                        self._appender.append(
+                            *arguments, on_opened=on_opened, early=False, losses=self._losses
+                        )
                     )
                 else:
                     delivery = self._appender.append_nowait(
-                        *arguments, on_opened=on_opened, early=False
+                        *arguments, on_opened=on_opened, early=False, losses=self._losses
                     )
                     self._patient = True
         except KafkaError as error:
             if parts is not None:
                 seen.refused(parts, error)
             self.result.failed.append(FailedRecord(number, _without_frames(error)))
-            if self._engine.transactions is not None:
+            if self._engine.transactions is not None and not isinstance(error, self._spares):
                 # Nobody is raised this error who could do without the row and commit.
                 self._engine.transactions.on_send_refused(self._transaction, error)
             if isinstance(error, KafkaTimeoutError):

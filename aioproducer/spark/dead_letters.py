@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from aioproducer.spark.rows import Row
 
 _PREFIX: Final = "__connect.errors."
+_OVERHEAD: Final = 200
+"""More than the headers of a batch and a record take."""
 _OMITTED: Final = "__aioproducer.value.omitted.bytes"
 
 
@@ -26,9 +28,21 @@ class DeadLetter(NamedTuple):
     without_value: dict[str, Any]
     """A record for a value that is too large for this topic as well: a header has its size."""
 
+    @property
+    def size(self) -> int:
+        """The bytes of `whole` as a batch, rounded up."""
+        parts = [self.whole["key"], self.whole["value"]]
+        for name, content in self.whole["headers"]:
+            parts += [name.encode(), content, b" " * 10]
+        return _OVERHEAD + sum(len(each or b"") for each in parts)
+
 
 def dead_letter(
-    row: Row | None, failed: FailedRecord, topic: str | None, spark_partition: int
+    row: Row | None,
+    failed: FailedRecord,
+    topic: str | None,
+    spark_partition: int,
+    stage: str = "TASK_PUT",
 ) -> DeadLetter:
     """Make the record.
 
@@ -37,6 +51,7 @@ def dead_letter(
         failed: its number and why it was refused.
         topic: where it was to go, if it does not say.
         spark_partition: where it comes from.
+        stage: Kafka Connect's name of the step that failed.
     """
     error = failed.error
     named = topic if row is None or row.topic is None else row.topic
@@ -45,7 +60,7 @@ def dead_letter(
         "partition": None if row is None else row.partition,
         "connector.name": "aioproducer-spark",
         "task.id": spark_partition,
-        "stage": "TASK_PUT",
+        "stage": stage,
         "exception.class.name": f"{type(error).__module__}.{type(error).__qualname__}",
         "exception.message": str(error),
     }

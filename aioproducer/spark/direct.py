@@ -23,6 +23,7 @@ from aioproducer.spark.decision import Decision, TransactionNames, encode
 from aioproducer.spark.errors import DecisionUnknownError, SupersededError
 from aioproducer.spark.ledger import Ledger, superseded
 from aioproducer.spark.plan import Epoch, TaskPlace
+from aioproducer.spark.replay import Refused, written_without_refused
 from aioproducer.spark.task import TaskReport, send_rows
 from aioproducer.types import OffsetAndMetadata, TopicPartition
 
@@ -64,7 +65,11 @@ class DirectEpochs:
         if decided.is_decided(epoch.epoch, owner):
             return None
         try:
-            report = self._written(producer, plan, Decision(epoch.epoch, owner, ()), batches)
+            decision = Decision(epoch.epoch, owner, ())
+            kept = list(batches)
+            report = written_without_refused(
+                lambda refused: self._written(producer, plan, decision, kept, refused), lambda: True
+            )
         except BaseException:
             self.leave()
             raise
@@ -90,6 +95,7 @@ class DirectEpochs:
         plan: SinkPlan,
         decision: Decision,
         batches: Iterable[pa.RecordBatch],
+        refused: Refused,
     ) -> TaskReport:
         names = TransactionNames(plan.prefix or "")
         (record,) = encode(decision, names)
@@ -99,7 +105,7 @@ class DirectEpochs:
         try:
             producer.begin_transaction()
             try:
-                report = send_rows(producer, plan, _PLACE, iter(batches))
+                report = send_rows(producer, plan, _PLACE, iter(batches), refused)
                 producer.send_offsets_to_transaction(offsets, names.prefix)
             except BaseException:
                 producer.abort_transaction()

@@ -7,24 +7,32 @@ a task and puts a binary column in their place. Schemas are asked for once per w
 from __future__ import annotations
 
 import atexit
+import base64
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from aioproducer._checks.extras import SCHEMA_REGISTRY as EXTRA
 from aioproducer._checks.extras import needed
 from aioproducer.blocking.loop_thread import LoopThread
-from aioproducer.errors import ConfigError, SerializationError
-from aioproducer.spark.rows import RowError
+from aioproducer.errors import (
+    ConfigError,
+    KafkaError,
+    SchemaRegistryError,
+    SerializationError,
+)
+from aioproducer.spark.rows import RefusedRow, RowError, read_row
 from aioproducer.spark.schema import RECORD_COLUMNS
 from aioproducer.spark.wording import without_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from aioproducer.records.arrow_layout import ArrowColumns
     from aioproducer.serializers import SchemaRegistry, Serializer
     from aioproducer.serializers.protocol import SerializationContext
     from aioproducer.serializers.registry.subjects import SubjectStrategy
@@ -86,8 +94,12 @@ def encode_batches(
     parts: Sequence[EncodedPart],
     options: SourceOptions,
     spark_partition: int,
-) -> Iterator[pa.RecordBatch]:
+    columns: ArrowColumns,
+) -> Iterator[pa.RecordBatch | RefusedRow]:
     """Yield the batches with binary columns for the encoded parts.
+
+    With a `dead.letter.topic`, a row that does not fit the schema is yielded by itself, between the
+    rows around it; `columns` are those of the encoded batches.
 
     Raises:
         RowError: A row does not fit the schema.
@@ -97,15 +109,58 @@ def encode_batches(
     first = 0
     for batch in batches:
         encoded = batch
+        refused: dict[int, _Refusal] = {}
         for part in parts:
-            encoded = _encoded(encoded, part, options, (spark_partition, first))
+            encoded, failed = _encoded(encoded, part, options, (spark_partition, first))
+            refused = {number: _Refusal(part, error) for number, error in failed.items()} | refused
         first += batch.num_rows
-        yield encoded
+        begin = 0
+        for end in sorted(refused):
+            if end > begin:
+                yield encoded.slice(begin, end - begin)
+            yield _refused_row(batch, encoded, end, refused[end], columns)
+            begin = end + 1
+        if begin < batch.num_rows:
+            yield encoded.slice(begin)
+
+
+class _Refusal(NamedTuple):
+    part: EncodedPart
+    error: KafkaError
+
+
+def _refused_row(
+    batch: pa.RecordBatch,
+    encoded: pa.RecordBatch,
+    number: int,
+    refusal: _Refusal,
+    columns: ArrowColumns,
+) -> RefusedRow:
+    """Return a row with the refused part as JSON."""
+    part = refusal.part
+    original = batch.slice(number, 1)
+    if part.columns:
+        content = original.select(list(part.columns)).to_pylist(maps_as_pydicts="strict")[0]
+    else:
+        content = original.column(part.part).to_pylist(maps_as_pydicts="strict")[0]
+    text = json.dumps(content, default=_as_text, ensure_ascii=False).encode()
+    row = read_row(encoded, number, columns)
+    if row is not None:
+        row = row._replace(key=text) if part.part == "key" else row._replace(value=text)
+    return RefusedRow(refusal.error, row, len(text), f"{part.part.upper()}_CONVERTER")
+
+
+def _as_text(content: Any) -> str:
+    """Return what JSON has no type for as text, bytes in base64."""
+    if isinstance(content, bytes):
+        return base64.b64encode(content).decode()
+    return str(content)
 
 
 def _encoded(
     batch: pa.RecordBatch, part: EncodedPart, options: SourceOptions, place: tuple[int, int]
-) -> pa.RecordBatch:
+) -> tuple[pa.RecordBatch, dict[int, KafkaError]]:
+    """Return the batch with a part encoded, and which rows of it could not be."""
     import pyarrow as pa
 
     rows: list[Any]
@@ -120,11 +175,14 @@ def _encoded(
     if options.topic is None and "topic" in batch.schema.names:
         topics = batch.column("topic").to_pylist()
     encoder = _encoder(part, options, kind)
-    made = pa.array(encoder.encode(rows, topics, place), pa.binary())
+    tolerant = options.dead_letter_topic is not None
+    contents, refused = encoder.encode(rows, topics, place, tolerant=tolerant)
+    made = pa.array(contents, pa.binary())
     kept = [name for name in batch.schema.names if name not in (*part.columns, part.part)]
-    return pa.RecordBatch.from_arrays(
+    encoded = pa.RecordBatch.from_arrays(
         [*(batch.column(name) for name in kept), made], [*kept, part.part]
     )
+    return encoded, refused
 
 
 class _Encoder:
@@ -190,16 +248,30 @@ class _Encoder:
         )
 
     def encode(
-        self, rows: Sequence[Any], topics: Sequence[str | None], place: tuple[int, int]
-    ) -> list[bytes | None]:
-        """Encode rows; `place` is the Spark partition and the number of the first row."""
-        return self._thread.call(self._encode(rows, topics, place))
+        self,
+        rows: Sequence[Any],
+        topics: Sequence[str | None],
+        place: tuple[int, int],
+        *,
+        tolerant: bool = False,
+    ) -> tuple[list[bytes | None], dict[int, KafkaError]]:
+        """Encode rows; `place` is the Spark partition and the number of the first row.
+
+        Returns:
+            The contents, and which rows do not fit; these raise unless `tolerant`.
+        """
+        return self._thread.call(self._encode(rows, topics, place, tolerant))
 
     async def _encode(
-        self, rows: Sequence[Any], topics: Sequence[str | None], place: tuple[int, int]
-    ) -> list[bytes | None]:
+        self,
+        rows: Sequence[Any],
+        topics: Sequence[str | None],
+        place: tuple[int, int],
+        tolerant: bool,
+    ) -> tuple[list[bytes | None], dict[int, KafkaError]]:
         from aioproducer.serializers import SerializationContext
 
+        refused: dict[int, KafkaError] = {}
         made: list[bytes | None] = []
         for topic, row in zip(topics, rows, strict=True):
             try:
@@ -207,6 +279,10 @@ class _Encoder:
                 found = self._serializer.serialize(row, context)
                 made.append(await found if isawaitable(found) else found)
             except SerializationError as error:
+                if tolerant and not isinstance(error, SchemaRegistryError):
+                    refused[len(made)] = error
+                    made.append(None)
+                    continue
                 raise RowError(
                     f"Spark partition {place[0]}, row {place[1] + len(made)}: "
                     f"{type(error).__name__}: {error.message}",
@@ -214,7 +290,7 @@ class _Encoder:
                     persistence=error.persistence,
                     advice=error.advice,
                 ) from error
-        return made
+        return made, refused
 
     def close(self) -> None:
         """End the thread; the process ends."""

@@ -45,6 +45,7 @@ class BatchReport(NamedTuple):
         retries: Records that were sent again.
         dead_letters: Rows that went to `dead.letter.topic`.
         seconds: How long the call took.
+        dead_letter_reasons: Those rows by the name of the error, such as `RecordTooLargeError`.
     """
 
     batch: int
@@ -54,6 +55,7 @@ class BatchReport(NamedTuple):
     retries: int | None
     dead_letters: int | None
     seconds: float
+    dead_letter_reasons: Mapping[str, int] | None = None
 
 
 @hides_arguments
@@ -152,10 +154,11 @@ class _BatchWriter:
         warn_once(_LOG, missing_core())
         if report is None:
             _LOG.info("epoch %d is in Kafka already", batch)
-            return BatchReport(batch, True, 0, 0, 0, 0, 0.0)
-        counts = (report.rows, report.bytes, report.retries, report.dead_letters)
+            return BatchReport(batch, True, 0, 0, 0, 0, 0.0, {})
+        letters = report.dead_letters
+        counts = (report.rows, report.bytes, report.retries, letters.total())
         _LOG.info("epoch %d written by the driver: %d rows, %d bytes", batch, *counts[:2])
-        return BatchReport(batch, True, *counts, 0.0)
+        return BatchReport(batch, True, *counts, 0.0, dict(letters))
 
     @hides_arguments
     def _written(self, frame: DataFrame, batch: int, batches: list[Any]) -> TaskReport | None:

@@ -45,6 +45,8 @@ _COUNTS: Final[Mapping[str, str]] = {
     "dead_letters": "Rows written to the dead letter topic.",
 }
 
+_REASONS: Final = "Rows written to the dead letter topic, by the name of the error."
+
 
 def observed(frame: DataFrame) -> DataFrame:
     """Let Spark count rows and bytes of keys and values that are text or binary.
@@ -132,6 +134,9 @@ def prometheus_feed(registry: CollectorRegistry | None = None) -> Feed:
         name: make.Counter(f"aioproducer_spark_{name}", text, ["query"], **given)
         for name, text in _COUNTS.items()
     }
+    reasons = make.Counter(
+        "aioproducer_spark_dead_letters_by_reason", _REASONS, ["query", "reason"], **given
+    )
     seconds = make.Histogram(
         "aioproducer_spark_batch_seconds", "Time of a micro-batch.", ["query"], **given
     )
@@ -139,6 +144,8 @@ def prometheus_feed(registry: CollectorRegistry | None = None) -> Feed:
     def feed(query: str, report: BatchReport) -> None:
         for name, count in _counted(report):
             counters[name].labels(query).inc(count)
+        for reason, count in (report.dead_letter_reasons or {}).items():
+            reasons.labels(query, reason).inc(count)
         seconds.labels(query).observe(report.seconds)
 
     return feed
@@ -158,6 +165,7 @@ def opentelemetry_feed(provider: MeterProvider | None = None) -> Feed:
         name: meter.create_counter(f"aioproducer.spark.{name}", description=text)
         for name, text in _COUNTS.items()
     }
+    reasons = meter.create_counter("aioproducer.spark.dead_letters_by_reason", description=_REASONS)
     seconds = meter.create_histogram(
         "aioproducer.spark.batch.duration", unit="s", description="Time of a micro-batch."
     )
@@ -165,6 +173,8 @@ def opentelemetry_feed(provider: MeterProvider | None = None) -> Feed:
     def feed(query: str, report: BatchReport) -> None:
         for name, count in _counted(report):
             counters[name].add(count, {"query": query})
+        for reason, count in (report.dead_letter_reasons or {}).items():
+            reasons.add(count, {"query": query, "reason": reason})
         seconds.record(report.seconds, {"query": query})
 
     return feed

@@ -110,7 +110,7 @@ OWN_OPTIONS: Final = (
         "dead.letter.topic",
         "write stream",
         "none: a rejected row fails its task",
-        "Topic for rows that Kafka rejects; `at-least-once` only.",
+        "Topic for rows that do not fit a schema or that Kafka rejects.",
     ),
     OwnOption(
         "value.format",
@@ -386,16 +386,10 @@ class SourceOptions:
         except ValueError:
             known = [each.value for each in Guarantee]
             raise ConfigError(f"delivery.guarantee must be one of {', '.join(known)}") from None
-        if guarantee is Guarantee.AT_LEAST_ONCE:
-            if "transactional.id.prefix" in self.own:
-                raise ConfigError(
-                    "transactional.id.prefix is given, but delivery.guarantee=at-least-once has "
-                    "no transactions"
-                )
-        elif self.dead_letter_topic is not None:
+        if guarantee is Guarantee.AT_LEAST_ONCE and "transactional.id.prefix" in self.own:
             raise ConfigError(
-                "dead.letter.topic goes with delivery.guarantee=at-least-once only: a refused row "
-                "spoils a transaction"
+                "transactional.id.prefix is given, but delivery.guarantee=at-least-once has "
+                "no transactions"
             )
         if guarantee is Guarantee.EXACTLY_ONCE and not {"topic", "marker.topic"} & set(self.own):
             raise ConfigError(

@@ -54,6 +54,41 @@ class Row(NamedTuple):
     timestamp_ms: int | None
 
 
+class RefusedRow(NamedTuple):
+    """A row that was refused before it became part of a batch.
+
+    Attributes:
+        error: The reason.
+        row: What is left of it as a record.
+        size: Its bytes, about.
+        stage: Kafka Connect's name of the step that failed.
+    """
+
+    error: KafkaError
+    row: Row | None
+    size: int
+    stage: str
+
+
+def read_row(batch: pa.RecordBatch, number: int, columns: ArrowColumns) -> Row | None:
+    """Return a row of a batch; None if there is none.
+
+    Raises:
+        KafkaError: It cannot be read.
+    """
+    from aioproducer.records.arrow import ArrowSource
+
+    source = ArrowSource(batch.slice(number, 1), columns)
+    try:
+        chunk = source.next()
+        if chunk is None or not len(chunk):
+            return None
+        topic, key, value, headers, partition, timestamp_ms = chunk.record(0)
+        return Row(topic, partition, key, value, headers, timestamp_ms)
+    finally:
+        source.close()
+
+
 class RowWindow:
     """The last batches of a task.
 
@@ -93,19 +128,9 @@ class RowWindow:
 
     def row(self, number: int) -> Row | None:
         """Return the row of this number; None if it is not kept any more."""
-        from aioproducer.records.arrow import ArrowSource
-
         for first, batch, *_ in reversed(self._kept):
             if first <= number:
-                source = ArrowSource(batch.slice(number - first, 1), self._columns)
-                try:
-                    chunk = source.next()
-                    if chunk is None or not len(chunk):
-                        return None
-                    topic, key, value, headers, partition, timestamp_ms = chunk.record(0)
-                    return Row(topic, partition, key, value, headers, timestamp_ms)
-                finally:
-                    source.close()
+                return read_row(batch, number - first, self._columns)
         return None
 
     def _drop_oldest(self) -> None:

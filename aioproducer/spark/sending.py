@@ -9,11 +9,15 @@ Invariants
 - Without a topic for refused rows the first failed row ends the reading.
 - With one, rows are waited for before their batches are let go, so that each refused row is at
   hand; a failure that another attempt might not meet fails the task all the same.
+- In a transaction, a row that this producer refuses does no harm. One that a broker refuses fails
+  the transaction: the caller aborts it and sends the other rows in another one (`replay.py`).
 - When the call returns, every row is acknowledged, by its topic or by that of the refused ones.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -22,15 +26,18 @@ from aioproducer.errors import (
     InvalidRecordError,
     InvalidTimestampError,
     InvalidTopicError,
+    KafkaError,
     RecordListTooLargeError,
     RecordTooLargeError,
     SerializationError,
     UnknownTopicOrPartitionError,
 )
 from aioproducer.records.arrow import ArrowColumns, ArrowSource
+from aioproducer.runtime.bulk_result import FailedRecord
 from aioproducer.runtime.bulk_run import BulkRun
 from aioproducer.spark.dead_letters import dead_letter
-from aioproducer.spark.rows import KEPT_BYTES, RowWindow, row_error
+from aioproducer.spark.replay import Items, Refused, RowsRefusedError
+from aioproducer.spark.rows import KEPT_BYTES, RefusedRow, RowWindow, row_error
 from aioproducer.spark.topics import wait_for_topic
 
 if TYPE_CHECKING:
@@ -38,7 +45,9 @@ if TYPE_CHECKING:
 
     from aioproducer.client.producer import Producer
     from aioproducer.runtime.bulk_result import SendManyResult
-    from aioproducer.spark.prefetch import PrefetchIterator
+    from aioproducer.runtime.delivery import Delivery
+    from aioproducer.spark.dead_letters import DeadLetter
+    from aioproducer.spark.rows import RowError
     from aioproducer.types import TopicPartition
 
 _ROWS_AT_ONCE: Final = 32_768
@@ -68,6 +77,7 @@ class Target:
         dead_letter_topic: of rows that are refused; None to fail.
         spark_partition: named in errors as their origin.
         topic_timeout_s: how long a topic is waited for while it does not exist.
+        refused: rows that brokers have refused before.
     """
 
     topic: str | None
@@ -75,27 +85,30 @@ class Target:
     dead_letter_topic: str | None
     spark_partition: int
     topic_timeout_s: float = 10.0
+    refused: Refused = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Sent:
     """The counts of a task's rows.
 
-    `bytes` are those of the Arrow columns; `offsets` the lowest and highest per partition.
+    `bytes` are those of the Arrow columns; `dead_letters` counts by the error's name; `offsets` has
+    the lowest and highest per partition.
     """
 
     rows: int = 0
     bytes: int = 0
-    dead_letters: int = 0
+    dead_letters: Counter[str] = field(default_factory=Counter)
     offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
 
 
 async def send_batches(
-    producer: Producer, batches: PrefetchIterator[pa.RecordBatch], target: Target
+    producer: Producer, batches: Items[pa.RecordBatch | RefusedRow], target: Target
 ) -> Sent:
     """Send all rows and wait for their outcomes; in the loop of the producer.
 
     Raises:
+        RowsRefusedError: a broker refused rows of a transaction that may do without them.
         RowError: rows were not delivered.
         SendManyInterruptedError: the producer failed or was closed.
         Exception: what the iterator raised.
@@ -125,7 +138,7 @@ class _StoppedError(Exception):
 
 class _Sending:
     def __init__(
-        self, producer: Producer, batches: PrefetchIterator[pa.RecordBatch], target: Target
+        self, producer: Producer, batches: Items[pa.RecordBatch | RefusedRow], target: Target
     ) -> None:
         self._producer = producer
         self._engine = producer._usable()
@@ -133,15 +146,22 @@ class _Sending:
         self._target = target
         self._window = RowWindow(target.columns, bounded=target.dead_letter_topic is None)
         self._sent = Sent()
-        self._run = BulkRun(self._engine)
+        in_transaction = self._engine.transactions is not None
+        self._spares = in_transaction and target.dead_letter_topic is not None
+        self._run = self._new_run()
+        self._refused: list[FailedRecord] = []  # that are not sent, since the last outcomes
+        self._unfit: dict[int, RefusedRow] = {}  # those of them that are in no batch
         self._ended = False
         self._topics: set[str] = set()  # that exist
 
     async def run(self) -> Sent:
         while not self._ended:
-            self._run = BulkRun(self._engine)
+            self._run = self._new_run()
             await self._settle(await self._completed())
         return self._sent
+
+    def _new_run(self) -> BulkRun:
+        return BulkRun(self._engine, spares=_THE_ROWS_OWN if self._spares else ())
 
     async def _completed(self) -> SendManyResult:
         broken: Exception | None = None
@@ -156,11 +176,29 @@ class _Sending:
                 broken = error
 
         result = await self._run.complete(feeding())
+        if self._spares and self._engine.transactions is not None:
+            self._check_transaction(self._engine.transactions.check_send, result)
         if result.failed and self._target.dead_letter_topic is None:
-            raise self._failure(result)
+            raise self._failure(result.failed)
         if broken is not None:
             raise broken
         return result
+
+    def _check_transaction(self, check: Callable[[], object], result: SendManyResult) -> None:
+        """Raise if the transaction has failed, and say whether because of rows."""
+        try:
+            check()
+        except KafkaError:
+            if not result.failed:
+                raise
+        else:
+            return
+        own = {e.index: e.error for e in result.failed if isinstance(e.error, _THE_ROWS_OWN)}
+        failure = self._failure(result.failed)
+        if own:
+            # Other failures may follow from these. If not, they come again without these rows.
+            raise RowsRefusedError(own, failure)
+        raise failure
 
     async def _feed(self) -> None:
         """Read until the end, or until as many rows wait as may be kept."""
@@ -170,13 +208,19 @@ class _Sending:
             if batch is None:
                 self._ended = True
                 return
+            if isinstance(batch, RefusedRow):
+                waiting += batch.size
+                self._unfit[self._sent.rows] = batch
+                self._refused.append(FailedRecord(self._sent.rows, batch.error))
+                self._sent.rows += 1
+                continue
             await self._wait_for_topics(batch)
             size = batch.nbytes
             waiting += size
             self._window.add(self._sent.rows, batch, size)
             await self._append(batch)
             self._window.mark(self._run.mark())
-            if not self._run.result.failed:
+            if not (self._run.result.failed or self._refused):
                 self._window.drop(self._run.is_settled)
             self._sent.rows += batch.num_rows
             self._sent.bytes += size
@@ -207,40 +251,62 @@ class _Sending:
             if chunk is None:
                 return
             try:
-                for start in range(0, len(chunk), _ROWS_AT_ONCE):
-                    stop = min(start + _ROWS_AT_ONCE, len(chunk))
+                for start, stop in self._shares(len(chunk)):
                     await self._run.feed(chunk, self._target.topic, start, stop, self._sent.rows)
             finally:
                 chunk.close()
         finally:
             source.close()
 
+    def _shares(self, rows: int) -> Iterator[tuple[int, int]]:
+        """Yield the rows of the next batch that are sent, some at a time."""
+        first = self._sent.rows
+        known = self._target.refused
+        skipped = sorted(each - first for each in known if first <= each < first + rows)
+        self._refused += [FailedRecord(first + each, known[first + each]) for each in skipped]
+        begin = 0
+        for end in (*skipped, rows):
+            for start in range(begin, end, _ROWS_AT_ONCE):
+                yield start, min(start + _ROWS_AT_ONCE, end)
+            begin = end + 1
+
     async def _settle(self, result: SendManyResult) -> None:
         """Account for rows that have their outcome, and send refused ones where they go."""
         for place, (low, high) in result.offsets.items():
             known = self._sent.offsets.get(place, (low, high))
             self._sent.offsets[place] = (min(known[0], low), max(known[1], high))
-        if result.failed:
-            await self._send_dead_letters(result)
+        if failed := sorted([*result.failed, *self._refused], key=lambda each: each.index):
+            await self._send_dead_letters(failed)
+        self._refused.clear()
+        self._unfit.clear()
         self._window.clear()
 
-    async def _send_dead_letters(self, result: SendManyResult) -> None:
-        if not all(isinstance(each.error, _THE_ROWS_OWN) for each in result.failed):
-            raise self._failure(result)
+    async def _send_dead_letters(self, failed: list[FailedRecord]) -> None:
+        if not all(isinstance(each.error, _THE_ROWS_OWN) for each in failed):
+            raise self._failure(failed)
         topic = self._target.dead_letter_topic or ""
         if topic not in self._topics:
             await self._wait_for(topic)
-        deliveries = []
-        for each in result.failed:
-            row = self._window.row(each.index)
-            record = dead_letter(row, each, self._target.topic, self._target.spark_partition)
-            try:
-                deliveries.append(await self._producer.send(topic, **record.whole))
-            except RecordTooLargeError:
-                deliveries.append(await self._producer.send(topic, **record.without_value))
+        deliveries = [await self._send_letter(topic, self._letter(each)) for each in failed]
         for delivery in deliveries:
             await delivery
-        self._sent.dead_letters += len(result.failed)
+        self._sent.dead_letters.update(type(each.error).__name__ for each in failed)
 
-    def _failure(self, result: SendManyResult) -> Exception:
-        return row_error(self._target.spark_partition, result.failed, self._window, self._sent.rows)
+    def _letter(self, failed: FailedRecord) -> DeadLetter:
+        topic, origin = self._target.topic, self._target.spark_partition
+        unfit = self._unfit.get(failed.index)
+        if unfit is not None:
+            return dead_letter(unfit.row, failed, topic, origin, unfit.stage)
+        return dead_letter(self._window.row(failed.index), failed, topic, origin)
+
+    async def _send_letter(self, topic: str, letter: DeadLetter) -> Delivery:
+        # A record that is refused as too large would fail the transaction.
+        if not self._spares or letter.size <= self._engine.config.max_request_size:
+            try:
+                return await self._producer.send(topic, **letter.whole)
+            except RecordTooLargeError:
+                pass
+        return await self._producer.send(topic, **letter.without_value)
+
+    def _failure(self, failed: list[FailedRecord]) -> RowError:
+        return row_error(self._target.spark_partition, failed, self._window, self._sent.rows)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import gc
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from aioproducer._util import log
@@ -21,6 +23,14 @@ from aioproducer.spark.options import Guarantee
 from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
 from aioproducer.spark.pool import POOL
 from aioproducer.spark.prefetch import PrefetchIterator
+from aioproducer.spark.replay import (
+    Items,
+    Refused,
+    Replay,
+    RowsRefusedError,
+    written_without_refused,
+)
+from aioproducer.spark.rows import KEPT_BYTES, RefusedRow
 from aioproducer.spark.sending import Sent, Target, send_batches
 from aioproducer.spark.wording import in_users_words
 
@@ -40,15 +50,16 @@ _tasks = 0
 class TaskReport:
     """The result of one task.
 
-    `bytes` are those of the Arrow columns, `retries` records sent again, `result` what the driver
-    needs for exactly once, `missing_core` what its process lacks (`missing_core()`).
+    `bytes` are those of the Arrow columns, `retries` records sent again, `dead_letters` rows that
+    went to the dead letter topic, by the error's name, `result` what the driver needs for exactly
+    once, `missing_core` what its process lacks (`missing_core()`).
     """
 
     place: TaskPlace
     rows: int
     bytes: int
     retries: int
-    dead_letters: int
+    dead_letters: Counter[str]
     seconds: float
     offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     result: TaskResult | None = None
@@ -72,28 +83,57 @@ def write_task(
 def _written(
     plan: SinkPlan, place: TaskPlace, epoch: Epoch, batches: Iterator[pa.RecordBatch]
 ) -> TaskReport:
-    if plan.encoded:
-        batches = encode_batches(batches, plan.encoded, plan.options, place.partition)
     if plan.exactly_once is not None:
         return _prepare_task(plan, plan.exactly_once, place, epoch, batches)
     with (
-        PrefetchIterator(batches) as prefetched,
+        PrefetchIterator(_encoded(plan, place, batches)) as prefetched,
         POOL.producer(plan.options, plan.prefix) as producer,
     ):
         if plan.prefix is None:
             return _send_rows(producer, plan, place, prefetched)
-        with producer.transaction():
-            return _send_rows(producer, plan, place, prefetched)
+        items = _again(plan, prefetched)
+
+        def write(refused: Refused) -> TaskReport:
+            with producer.transaction():
+                return _send_rows(producer, plan, place, items, refused)
+
+        return written_without_refused(write, items.rewind)
 
 
 def send_rows(
-    producer: Producer, plan: SinkPlan, place: TaskPlace, batches: Iterator[pa.RecordBatch]
+    producer: Producer,
+    plan: SinkPlan,
+    place: TaskPlace,
+    batches: Iterator[pa.RecordBatch],
+    refused: Refused,
 ) -> TaskReport:
-    """Send the rows by a producer of the caller's, in its transaction if it has one."""
-    if plan.encoded:
-        batches = encode_batches(batches, plan.encoded, plan.options, place.partition)
-    with PrefetchIterator(batches) as prefetched:
-        return _send_rows(producer, plan, place, prefetched)
+    """Send all rows but the refused ones by a producer of the caller's, in its transaction.
+
+    Raises:
+        RowsRefusedError: See `send_batches`.
+    """
+    with PrefetchIterator(_encoded(plan, place, batches)) as prefetched:
+        return _send_rows(producer, plan, place, prefetched, refused)
+
+
+def _encoded(
+    plan: SinkPlan, place: TaskPlace, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch | RefusedRow]:
+    if not plan.encoded:
+        return batches
+    return encode_batches(batches, plan.encoded, plan.options, place.partition, plan.columns)
+
+
+def _again(
+    plan: SinkPlan, items: PrefetchIterator[pa.RecordBatch | RefusedRow]
+) -> Replay[pa.RecordBatch | RefusedRow]:
+    """Return the items of a transaction; they are kept if it may do without some rows."""
+    limit = -1 if plan.options.dead_letter_topic is None else KEPT_BYTES
+    return Replay(items, _size_of, limit)
+
+
+def _size_of(item: pa.RecordBatch | RefusedRow) -> int:
+    return item.size if isinstance(item, RefusedRow) else int(item.nbytes)
 
 
 def _prepare_task(
@@ -104,25 +144,45 @@ def _prepare_task(
     batches: Iterator[pa.RecordBatch],
 ) -> TaskReport:
     """Leave the transaction open: the driver ends those of all tasks together."""
-    attempt = TaskAttempt(
-        exactly_once,
-        epoch.epoch,
-        plan.config,
-        partition=place.partition,
-        owner=epoch.owner or plan.job or "",
-        kind=plan.kind,
-    )
-    if attempt.is_decided:
+
+    def new_attempt() -> TaskAttempt:
+        return TaskAttempt(
+            exactly_once,
+            epoch.epoch,
+            plan.config,
+            partition=place.partition,
+            owner=epoch.owner or plan.job or "",
+            kind=plan.kind,
+        )
+
+    first = new_attempt()
+    if first.is_decided:
         _LOG.info("Spark partition %d: epoch %d is in Kafka already", place.partition, epoch.epoch)
-        return TaskReport(place, 0, 0, 0, 0, 0.0, {}, attempt.skip())
+        return TaskReport(place, 0, 0, 0, Counter(), 0.0, {}, first.skip())
+
     # Spark makes the first rows while the transaction begins.
-    with PrefetchIterator(batches) as prefetched, attempt:
-        report = _send_rows(attempt.producer, plan, place, prefetched)
-        return replace(report, result=attempt.prepare(rows=report.rows))
+    with PrefetchIterator(_encoded(plan, place, batches)) as prefetched:
+        items = _again(plan, prefetched)
+
+        def write(refused: Refused) -> TaskReport:
+            # A new attempt takes a new id: the driver may have given up meanwhile.
+            with new_attempt() if refused else first as attempt:
+                try:
+                    report = _send_rows(attempt.producer, plan, place, items, refused)
+                except RowsRefusedError:
+                    attempt.producer.abort_transaction()
+                    raise
+                return replace(report, result=attempt.prepare(rows=report.rows))
+
+        return written_without_refused(write, items.rewind)
 
 
 def _send_rows(
-    producer: Producer, plan: SinkPlan, place: TaskPlace, batches: PrefetchIterator[pa.RecordBatch]
+    producer: Producer,
+    plan: SinkPlan,
+    place: TaskPlace,
+    batches: Items[pa.RecordBatch | RefusedRow],
+    refused: Refused = MappingProxyType({}),
 ) -> TaskReport:
     options = plan.options
     target = Target(
@@ -131,6 +191,7 @@ def _send_rows(
         options.dead_letter_topic,
         place.partition,
         options.topic_timeout_s,
+        refused,
     )
     started = time.monotonic()
 
@@ -153,12 +214,12 @@ def _send_rows(
         missing_core=missing_core(),
     )
     _LOG.info(
-        "Spark partition %d attempt %d: %d rows, %d bytes, %d retries, %d dead letters, %.3f s",
+        "Spark partition %d attempt %d: %d rows, %d bytes, %d retries, %s, %.3f s",
         *place,
         report.rows,
         report.bytes,
         report.retries,
-        report.dead_letters,
+        _shown(report.dead_letters),
         report.seconds,
     )
     return report
@@ -198,9 +259,14 @@ def _totals(reports: Sequence[TaskReport | None]) -> str:
         f"{len(known)} tasks, {sum(each.rows for each in known)} rows, "
         f"{sum(each.bytes for each in known)} bytes, "
         f"{sum(each.retries for each in known)} retries, "
-        f"{sum(each.dead_letters for each in known)} dead letters, "
+        f"{_shown(sum((each.dead_letters for each in known), Counter()))}, "
         f"slowest task {max((each.seconds for each in known), default=0.0):.3f} s"
     )
+
+
+def _shown(dead_letters: Counter[str]) -> str:
+    reasons = ", ".join(f"{name} {count}" for name, count in sorted(dead_letters.items()))
+    return f"{dead_letters.total()} dead letters" + (f" ({reasons})" if reasons else "")
 
 
 def spare_collector() -> None:

@@ -89,14 +89,18 @@ def test_a_refused_row_fails_the_job_and_is_named(spark: Any, embedded: Embedded
         write(frame, embedded, {"topic": embedded.topic()})
 
 
-def test_a_refused_row_can_go_to_another_topic(spark: Any, embedded: EmbeddedKafka) -> None:
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_refused_row_can_go_to_another_topic(
+    spark: Any, embedded: EmbeddedKafka, guarantee: str
+) -> None:
     topic, letters = embedded.topic(), embedded.topic(1)
     frame = spark.range(0, 10, 1, 1).selectExpr(
         "concat('key-', id) AS key",
         "IF(id = 7, repeat('x', 2000000), CAST(id AS STRING)) AS value",
         "IF(id = 3, -5L, 1L) AS timestamp",
     )
-    write(frame, embedded, {"topic": topic, "dead.letter.topic": letters})
+    options = {"topic": topic, "dead.letter.topic": letters, "delivery.guarantee": guarantee}
+    write(frame, embedded, options)
     assert embedded.numbers(topic) == [0, 1, 2, 4, 5, 6, 8, 9]
     found = {record.key: record for record in embedded.records(letters)}
     assert found.keys() == {b"key-3", b"key-7"}

@@ -11,7 +11,7 @@ from aioproducer.spark.foreach import BatchReport
 
 pytest.importorskip("pyspark", reason="needs pyspark (the extra `spark`)")
 
-REPORT = BatchReport(3, True, 10, 200, 1, 2, 0.5)
+REPORT = BatchReport(3, True, 10, 200, 1, 2, 0.5, {"RecordTooLargeError": 2})
 BY_TASKS = BatchReport(4, False, 5, None, None, None, 0.25)
 
 
@@ -71,6 +71,9 @@ def test_prometheus_counts() -> None:
     assert value("bytes_total") == 200
     assert value("retries_total") == 1
     assert value("dead_letters_total") == 2
+    labels = {"query": "q", "reason": "RecordTooLargeError"}
+    name = "aioproducer_spark_dead_letters_by_reason_total"
+    assert registry.get_sample_value(name, labels) == 2
     assert value("batch_seconds_count") == 2
     assert value("batch_seconds_sum") == 0.75
 
@@ -90,5 +93,8 @@ def test_opentelemetry_counts() -> None:
     points = {metric.name: metric.data.data_points[0] for metric in metrics}
     assert points["aioproducer.spark.rows"].value == 15
     assert points["aioproducer.spark.retries"].value == 1
+    reasons = points["aioproducer.spark.dead_letters_by_reason"]
+    assert dict(reasons.attributes) == {"query": "q", "reason": "RecordTooLargeError"}
+    assert reasons.value == 2
     assert points["aioproducer.spark.batch.duration"].sum == 0.75
     assert dict(points["aioproducer.spark.rows"].attributes) == {"query": "q"}

@@ -1,0 +1,119 @@
+"""A task's rows once more, without those that brokers refused.
+
+A row that a broker refuses fails its transaction. `written_without_refused` then writes the other
+rows in another transaction, and the refused ones to the dead letter topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+from aioproducer._util import log
+from aioproducer.errors import KafkaError
+from aioproducer.spark.rows import KEPT_BYTES, RowError
+
+_T = TypeVar("_T")
+_Item_co = TypeVar("_Item_co", covariant=True)
+_R = TypeVar("_R")
+
+if TYPE_CHECKING:
+    from aioproducer.spark.prefetch import PrefetchIterator
+
+_LOG: Final = log.get("spark")
+_MOST_PASSES: Final = 20
+
+Refused = Mapping[int, KafkaError]
+"""Rows that are not sent again, by their numbers in the task, and why."""
+
+
+class Items(Protocol[_Item_co]):
+    """What a task reads."""
+
+    async def next(self) -> _Item_co | None:
+        """Return the next item; None at the end."""
+        ...
+
+
+class RowsRefusedError(Exception):
+    """Brokers refused rows, and the transaction can only be aborted.
+
+    Attributes:
+        rows: The rows and the reasons.
+        failure: The error of a task that does not write the others again.
+    """
+
+    def __init__(self, rows: Refused, failure: RowError) -> None:
+        super().__init__(str(failure))
+        self.rows: Refused = rows
+        self.failure: RowError = failure
+
+
+class Replay(Generic[_T]):
+    """Items that can be read again, as long as they take no more memory than allowed.
+
+    Args:
+        items: Read once.
+        size_of: The bytes of an item.
+        limit: How many bytes are kept.
+    """
+
+    def __init__(
+        self, items: PrefetchIterator[_T], size_of: Callable[[_T], int], limit: int = KEPT_BYTES
+    ) -> None:
+        self._items = items
+        self._size_of = size_of
+        self._left = limit
+        self._kept: list[_T] | None = []
+        self._at = 0
+
+    async def next(self) -> _T | None:
+        """Return the next item; None at the end."""
+        if self._kept is not None and self._at < len(self._kept):
+            self._at += 1
+            return self._kept[self._at - 1]
+        found = await self._items.next()
+        if found is not None and self._kept is not None:
+            self._left -= self._size_of(found)
+            self._kept.append(found)
+            self._at += 1
+            if self._left < 0:
+                self._kept = None
+        return found
+
+    def rewind(self) -> bool:
+        """Begin anew; False if not all items are kept."""
+        self._at = 0
+        return self._kept is not None
+
+
+def written_without_refused(write: Callable[[Refused], _R], rewind: Callable[[], bool]) -> _R:
+    """Return what `write` returns, which is called again after rows were refused.
+
+    Args:
+        write: Writes all rows but these in a new transaction.
+        rewind: Makes the rows readable again; False if that is impossible.
+
+    Raises:
+        RowError: The rows cannot be read again, or too many of them are refused.
+    """
+    refused: dict[int, KafkaError] = {}
+    for _ in range(_MOST_PASSES):
+        try:
+            return write(refused)
+        except RowsRefusedError as error:
+            failure, found = error.failure, error.rows
+        if not rewind():
+            raise failure.with_context(
+                advice=f"brokers refused rows of a task of more than {KEPT_BYTES >> 20} MiB, which "
+                "cannot be written again without them: write with more partitions "
+                "(repartition), or correct the rows"
+            )
+        if not found.keys() - refused.keys():
+            raise failure
+        refused |= found
+        _LOG.info("brokers refused %d rows: the others are written again", len(refused))
+    raise failure.with_context(
+        advice=f"brokers refused rows in each of {_MOST_PASSES} transactions: correct the rows, or "
+        "use delivery.guarantee=at-least-once"
+    )
