@@ -28,7 +28,7 @@ Refused = Mapping[int, KafkaError]
 
 
 class Items(Protocol[_Item_co]):
-    """What a task reads."""
+    """The items that a task reads."""
 
     async def next(self) -> _Item_co | None:
         """Return the next item; None at the end."""
