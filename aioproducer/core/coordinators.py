@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 
 _MOST_REMEMBERED = 100
 """Coordinators: a producer that assumes one id after the other asks for many."""
+_DECIDES_RENEWAL = frozenset({Reaction.RETRY, Reaction.FIND_COORDINATOR, Reaction.FENCED})
+"""Reactions to an abort before a new epoch that keep the epoch from being asked for."""
 _HOPELESS = (AuthenticationError, UnsupportedVersionError)
 """Failures that another attempt or another coordinator would only repeat."""
 
@@ -271,6 +273,9 @@ class CoordinatorDialogue:
             manager.on_doubt(request.rpc)
         manager.on_answered(request.rpc)
         if is_end and answer.code == INVALID_TXN_STATE and manager.may_abort_nothing:
+            manager.on_ended(None)
+        elif is_end and manager.aborts_before_renewal and reaction not in _DECIDES_RENEWAL:
+            # There was nothing to abort, or InitProducerId is refused for the same reason.
             manager.on_ended(None)
         elif reaction is Reaction.RETRY:
             if error.refreshes_metadata:

@@ -20,7 +20,9 @@ Invariants
   for one before the next transaction (KIP-360).
 - In V1 a request without an answer may still reach the coordinator: the next transaction begins
   under a new epoch, which it cannot touch (KAFKA-17754). A coordinator fences the producer that
-  asks for one while a transaction of its own runs, so what may have begun is ended before that.
+  asks for one while a transaction of its own runs, so what may have begun is ended before that;
+  after an addition without an answer once more, right before the request for the epoch: it may
+  have begun a transaction after the end of its own.
 - A call that is refused changes nothing. A background event that fits no state is fatal.
 """
 
@@ -130,6 +132,10 @@ class TransactionManager:
         self._can_renew = True
         self._must_renew = False
         self._renew_to_be_sure = False
+        self._addition_in_doubt = False
+        self._init_in_doubt = False
+        self._aborted_to_be_sure = False
+        self._unanswered: Rpc | None = None
         self._commit_at_the_end: Operation | None = None
         self.contents: TransactionContents = TransactionContents(transactional_id)
 
@@ -194,7 +200,8 @@ class TransactionManager:
         self.transactional_id, self.identity = transactional_id, None
         v2, self.contents = self.contents.v2, TransactionContents(transactional_id)
         self.contents.v2 = v2
-        self._must_renew = self._renew_to_be_sure = False
+        self._on_new_epoch()
+        self._unanswered = None
         self._move(_S.UNINITIALIZED)
 
     def commit(self) -> Operation:
@@ -329,6 +336,15 @@ class TransactionManager:
         """Whether V1 aborts what the coordinator may never have heard of; it refuses that then."""
         return self.state is _S.ABORTING and not self.uses_v2 and not self.contents.known
 
+    @property
+    def aborts_before_renewal(self) -> bool:
+        """Whether an abort precedes the request for the next epoch.
+
+        It ends the transaction that a late addition of this epoch may have begun.
+        """
+        renews = self.state is _S.INITIALIZING and self.identity is not None
+        return renews and self._addition_in_doubt and not self._aborted_to_be_sure
+
     def on_partition_used(self, topic_partition: TopicPartition) -> None:
         """A batch for the partition was opened: V1 announces it."""
         if self.contents.use(topic_partition):
@@ -365,6 +381,8 @@ class TransactionManager:
         if self.state is not _S.FATAL_ERROR:
             if not isinstance(error, _FATAL_ALREADY):
                 error = FatalTransactionError("the producer cannot go on").because_of(error)
+            elif isinstance(error, ProducerFencedError):
+                error = self._fenced_by_whom(error)
             self._commit_at_the_end = self._end_of_commit(error)
             if self.is_prepared:
                 self.over = self.number
@@ -390,6 +408,8 @@ class TransactionManager:
             quiet: whether no batch is without an outcome or on the wire.
         """
         name, identity = self.transactional_id, self.identity
+        if identity is not None and self.aborts_before_renewal:
+            return requests.end(name, identity, commit=False, v2=False)
         if self.state is _S.INITIALIZING:
             return requests.init_producer_id(
                 name, self._timeout_ms, identity, two_phase=self._two_phase
@@ -426,31 +446,48 @@ class TransactionManager:
         """A request has been refused, or was not sent; after a success the transaction is over."""
         if rpc is Rpc.END:
             self.contents.end_is_out = False
+        elif rpc is Rpc.INIT_PRODUCER_ID and not self._init_in_doubt:
+            # The epoch is still the old one: what is late may have begun a transaction meanwhile.
+            self._aborted_to_be_sure = False
 
     def on_doubt(self, rpc: Rpc) -> None:
         """A request may have had its effect, although no answer said so."""
-        if rpc is Rpc.END:
+        if rpc is Rpc.INIT_PRODUCER_ID:
+            self._init_in_doubt = True
+        elif rpc is Rpc.END:
             self.contents.end_in_doubt = True
         elif rpc in _ADDITIONS:
             self.contents.begun = True
 
     def on_unanswered(self, rpc: Rpc) -> None:
         """A request that was sent has got no answer; it may still have its effect."""
-        self.on_answered(rpc)
         self.on_doubt(rpc)
+        self.on_answered(rpc)
         if rpc in _DOUBTFUL and not self.uses_v2:
             self._renew_to_be_sure = True
+        if rpc in _ADDITIONS:
+            self._addition_in_doubt = True
+            self._unanswered = self._unanswered or rpc
+        elif rpc is Rpc.INIT_PRODUCER_ID:
+            self._unanswered = rpc
 
     def on_identity(self, identity: ProducerIdentity) -> None:
         """The coordinator has given a producer id and epoch."""
         self.identity = identity
-        self._must_renew = self._renew_to_be_sure = False
+        self._on_new_epoch()
+        if self._unanswered in _ADDITIONS:
+            self._unanswered = None
         self._move(_S.READY)
         self._operations.settle(OperationKind.INIT)
         self._maybe_begin()
 
     def on_ended(self, identity: ProducerIdentity | None) -> None:
         """The transaction is committed or aborted; V2 brings the next identity."""
+        if self.aborts_before_renewal:
+            self._aborted_to_be_sure = True
+            self.contents.clear()
+            self.on_work()
+            return
         ended = OperationKind.COMMIT if self.state is _S.COMMITTING else OperationKind.ABORT
         self._operations.settle(ended)  # first: what an exception cuts off must not change it
         if identity is not None:
@@ -547,6 +584,25 @@ class TransactionManager:
             )
         operation.finish(outcome)
         return operation
+
+    def _fenced_by_whom(self, error: ProducerFencedError) -> ProducerFencedError:
+        """Return the error with all its possible causes.
+
+        A coordinator says the same of another producer and of a late request of this one.
+        """
+        if self._unanswered is None:
+            return error
+        return ProducerFencedError(
+            f"another producer with the transactional id {self.transactional_id!r} has taken "
+            "over, the transaction timed out, or a late request of this producer has fenced it: "
+            f"{self._unanswered.value} got no response and may have been carried out later",
+            node_id=error.node_id,
+        )
+
+    def _on_new_epoch(self) -> None:
+        """No request of an earlier epoch can do anything to what begins now."""
+        self._must_renew = self._renew_to_be_sure = False
+        self._addition_in_doubt = self._init_in_doubt = self._aborted_to_be_sure = False
 
     def _move(self, state: TransactionState) -> None:
         if state not in TRANSITIONS[self.state]:

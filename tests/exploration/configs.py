@@ -13,6 +13,8 @@ _TX = frozenset({"lose", "loading"})
 _TWO = ("init", "begin", "0", "commit", "begin", "1", "abort")
 _OFFSETS = ("init", "begin", "offsets", "0", "commit")
 
+_AGAIN = ("init", "begin", "0", "commit", "begin", "commit")
+
 _MORE = ("begin", "0", "commit")
 
 SMALL_STATES = 4100
@@ -59,6 +61,8 @@ SMALL = (
     Config("transactions V1", (0, 1), 2, _TX, script=_TWO),
     Config("transactions V2", (0, 1), 2, _TX, script=_TWO, v2=True),
     Config("again V1", (0, 0), 0, frozenset(), script=("init", *_MORE, *_MORE)),
+    Config("late V1", (0,), 1, frozenset({"lose"}), script=_AGAIN),
+    Config("late V2", (0,), 1, frozenset({"lose"}), script=_AGAIN, v2=True),
     Config("offsets V1", (0,), 1, _TX, script=_OFFSETS),
     Config("offsets V2", (0,), 2, _TX, script=_OFFSETS, v2=True),
     Config("failures V1", (0, 1), 1, _NET | {"expire"}, script=_TWO),

@@ -17,7 +17,7 @@ class Coordinator:
     def __init__(self) -> None:
         self.epoch = -1
         self.last_epoch = -1
-        """The one before the last that a producer has asked for by its own epoch."""
+        """The epoch before the last bump, if its producer may ask for that again."""
         self.state = "empty"  # or "ongoing", "commit", "abort"
         self.partitions: frozenset[int] = frozenset()
         self.has_group = False
@@ -28,18 +28,21 @@ class Coordinator:
         self.committed: frozenset[int] = frozenset()
         self.offsets_committed = 0
 
-    def init(self, epoch: int) -> tuple[int, int]:
-        """Error code and epoch; -1 is the epoch of a new producer."""
-        if epoch >= 0 and epoch != self.epoch:
-            return (0, self.epoch) if epoch == self.last_epoch else (FENCED, -1)
+    def init(self, epoch: int, *, v2: bool) -> tuple[int, int]:
+        """Error code and epoch; -1 is the epoch of a new producer.
+
+        What runs is aborted first, whatever epoch is named, and the request is refused (Java:
+        TransactionCoordinator.prepareInitProducerIdTransit). Before V2 its producer is fenced.
+        """
         if self.state == "ongoing":
             self._finish("abort")
+            self.last_epoch = self.epoch if v2 else -1
             self.epoch += 1
-            if epoch >= 0:
-                return CONCURRENT, -1
-        else:
-            self.last_epoch = epoch if epoch >= 0 else -1
-            self.epoch += 1
+            return CONCURRENT, -1
+        if epoch >= 0 and epoch != self.epoch:
+            return (0, self.epoch) if epoch == self.last_epoch else (FENCED, -1)
+        self.last_epoch = epoch if epoch >= 0 else -1
+        self.epoch += 1
         self.state = "empty"
         return 0, self.epoch
 
@@ -80,7 +83,8 @@ class Coordinator:
         if self.state != "ongoing" and not (v2 and not commit):
             return (0, -1) if self.state == wanted and not v2 else (INVALID_STATE, -1)
         self._finish(wanted)
-        self.epoch += v2
+        if v2:
+            self.last_epoch, self.epoch = self.epoch, self.epoch + 1
         return 0, self.epoch if v2 else -1
 
     def _begin(self, epoch: int) -> int:

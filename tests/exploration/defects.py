@@ -146,6 +146,13 @@ OWN = (
         "                pass\n",
     ),
     Defect(
+        "ask for the next epoch although an addition may be late",
+        "core/transactions.py",
+        "            self._addition_in_doubt = True\n",
+        "",
+        transactional=True,
+    ),
+    Defect(
         "give memory back while parts of the batch are sent",
         "core/accumulator.py",
         "            if not left:\n                batch.complete(BatchOutcome())\n",

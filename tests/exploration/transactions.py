@@ -36,7 +36,7 @@ from aioproducer.wire.messages import (
     TxnOffsetCommitResponseTopic,
 )
 from exploration.broker import NOT_LEADER
-from exploration.coordinator import Coordinator
+from exploration.coordinator import CONCURRENT, Coordinator
 from exploration.records import Encoded
 from exploration.world import BACKOFF, NO_RNG, TOPIC, Config, Event, ViolationError, World
 
@@ -54,6 +54,8 @@ class TransactionalWorld(World):
         self.script: tuple[str, ...] = config.script
         self.operation: Operation | None = None
         self.is_fenced = False
+        self.aborted_to_be_sure = -1
+        """The last epoch whose producer has aborted before it asks for the next one."""
         self.sent: frozenset[int] = frozenset()
         """Records of the transaction that is open."""
         self.next_number = 0
@@ -258,6 +260,8 @@ class TransactionalWorld(World):
         request = self.tx_request
         assert request is not None
         self.tx_reply = self._carry_out(request)
+        if request.rpc is Rpc.END and self.manager.state is TransactionState.INITIALIZING:
+            self.aborted_to_be_sure = self.coordinator.epoch
 
     def on_loading(self) -> None:
         """The coordinator refuses for now."""
@@ -280,33 +284,42 @@ class TransactionalWorld(World):
         self.faults += 1
         request = self.tx_request
         assert request is not None
-        if self.tx_reply is None and request.rpc is not Rpc.INIT_PRODUCER_ID:
-            # A late InitProducerId fences whoever has asked again; no client can help that.
+        if self.tx_reply is None:
             self.tx_late.append((request, None))
         self.tx_request = self.tx_reply = None
         self.dialogue.on_unreachable(request, NodeDisconnectedError("disconnected"), self.now)
         self.on_event()
 
     def on_late_request(self) -> None:
+        """A request that was given up is carried out.
+
+        The producer may be fenced by that in two cases, in which no client can do better: by an
+        InitProducerId, and by a transaction that begins between its last abort and its request for
+        the next epoch.
+        """
         request, _ = self.tx_late.pop(0)
-        before = self.coordinator.state
+        coordinator = self.coordinator
+        before, epoch = coordinator.state, coordinator.epoch
         self._carry_out(request)
-        if before != self.coordinator.state == "ongoing":
-            # A transaction that nobody knows of: the coordinator may fence who asks for an epoch.
+        if coordinator.epoch != epoch and request.rpc is Rpc.INIT_PRODUCER_ID:
+            self.is_fenced = True
+        if before != coordinator.state == "ongoing" and self.aborted_to_be_sure == epoch:
             self.is_fenced = True
 
     def on_fence(self) -> None:
         """Another producer takes over the transactional id."""
         self.faults += 1
         self.is_fenced = True
-        self.coordinator.init(-1)
+        code = CONCURRENT
+        while code == CONCURRENT:
+            code, _ = self.coordinator.init(-1, v2=self.config.v2)
 
     def _carry_out(self, request: TransactionalRequest) -> Any:
         coordinator, v2 = self.coordinator, self.config.v2
         message: Any = request.make(self._versions.get(request.rpc, 4))
         match request.rpc:
             case Rpc.INIT_PRODUCER_ID:
-                code, epoch = coordinator.init(message.producer_epoch)
+                code, epoch = coordinator.init(message.producer_epoch, v2=v2)
                 return InitProducerIdResponse(
                     error_code=code, producer_id=PRODUCER_ID, producer_epoch=epoch
                 )

@@ -105,6 +105,12 @@ def test_a_run_that_heals_early_has_no_fault_after_ten_seconds(
     assert f"{len(result.schedule)} faults" in capsys.readouterr().out
 
 
+def test_an_addition_that_is_carried_out_after_the_commit_does_not_fence_its_producer() -> None:
+    result = run_seed(1625, setup_of(heals_early=True))
+    assert result.violations == []
+    assert any("a request ADD_OFFSETS_TO_TXN is held" in line for line in result.trace.lines)
+
+
 def test_the_command_line_runs_many_seeds(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "4..6", "--jobs", "1"]) == 0
     assert "3 seeds" in capsys.readouterr().out

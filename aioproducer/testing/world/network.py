@@ -73,6 +73,8 @@ class SimConnection:
         self.node_id = node_id
         self.number = number
         self.is_up: bool = True
+        self.is_left: bool = False
+        """Whether the producer has closed its end."""
         self._network = network
         self._to_broker = Pipe(network, node_id, Direction.TO_BROKER, self._at_broker)
         self._to_client = Pipe(network, node_id, Direction.TO_CLIENT, self._at_client)
@@ -146,6 +148,7 @@ class SimConnection:
 
     def leave(self, *, orderly: bool) -> None:
         """Close the producer's socket; what the window held may arrive after that or not."""
+        self.is_left = True
         self._signal_end()
         if orderly or self._network.lingers():
             self._to_broker.send(Signal.END)

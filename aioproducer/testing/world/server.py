@@ -234,6 +234,7 @@ class Session:
         self._come_to(Moment.BEFORE, header)
         if self._dead:
             return
+        broker.cluster.transactions.sender_is_gone = self.connection.is_left
         reply = broker.cluster.respond(broker.node_id, header, broker.clock_ms())
         self._come_to(Moment.AFTER, header)
         if self._dead:

@@ -673,6 +673,110 @@ def test_v1_renews_the_epoch_after_a_request_without_an_answer(rpc: Rpc) -> None
     assert stage.manager.identity == (7, 1)
 
 
+def renewing(rpc: Rpc = ADD) -> Stage:
+    """A V1 producer that wants its next epoch since an addition got no answer."""
+    stage, request = at(rpc)
+    stage.lose(request)
+    stage.done(stage.manager.commit())
+    stage.wait()
+    return stage
+
+
+def asks_for_an_abort(stage: Stage) -> TransactionalRequest:
+    request = stage.request(END)
+    message = stage.message(request)
+    assert isinstance(message, EndTxnRequest)
+    assert (message.producer_epoch, message.committed) == (stage.epoch, False)
+    return request
+
+
+@pytest.mark.parametrize("rpc", [ADD, Rpc.ADD_OFFSETS])
+@pytest.mark.parametrize("code", [0, 48, 59, 120, -1])
+def test_v1_aborts_what_a_late_addition_may_have_begun_before_the_epoch_is_renewed(
+    rpc: Rpc, code: int
+) -> None:
+    # A coordinator fences the producer that asks for its next epoch while a transaction runs.
+    stage = renewing(rpc)
+    stage.respond(asks_for_an_abort(stage), code)
+    stage.respond(stage.request(INIT))
+    stage.begin()
+    assert stage.manager.identity == (7, 1)
+
+
+@pytest.mark.parametrize("rpc", [OFFSETS, END])
+def test_v1_renews_the_epoch_without_an_abort_after_what_begins_no_transaction(rpc: Rpc) -> None:
+    renewing(rpc).request(INIT)
+
+
+def test_v1_aborts_again_before_a_renewal_that_was_refused() -> None:
+    stage = renewing()
+    stage.respond(asks_for_an_abort(stage), 51)
+    stage.wait()
+    stage.respond(asks_for_an_abort(stage))
+    stage.respond(stage.request(INIT), 51)
+    stage.wait()
+    stage.respond(asks_for_an_abort(stage), 48)
+    stage.respond(stage.request(INIT))
+    stage.begin()
+    produced(stage)
+    stage.done(stage.manager.commit())
+
+
+def test_v1_does_not_abort_again_after_a_renewal_without_an_answer() -> None:
+    # The old epoch may be over, and an EndTxn of it would be refused as fenced.
+    stage = renewing()
+    stage.respond(asks_for_an_abort(stage))
+    stage.lose(stage.request(INIT))
+    stage.wait()
+    stage.request(INIT)
+
+
+def test_v1_aborts_again_after_an_abort_without_an_answer() -> None:
+    stage = renewing()
+    stage.lose(asks_for_an_abort(stage))
+    stage.wait()
+    stage.respond(asks_for_an_abort(stage))
+    stage.respond(stage.request(INIT))
+    stage.begin()
+
+
+@pytest.mark.parametrize("rpc", [ADD, Rpc.ADD_OFFSETS])
+@pytest.mark.parametrize("code", [47, 90])
+def test_a_producer_that_a_late_addition_may_have_fenced_says_so(rpc: Rpc, code: int) -> None:
+    stage = renewing(rpc)
+    stage.respond(asks_for_an_abort(stage))
+    stage.respond(stage.request(INIT), code)
+    assert isinstance(stage.manager.error, ProducerFencedError)
+    assert f"a late request of this producer has fenced it: {rpc.value}" in str(stage.manager.error)
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_producer_that_a_late_init_producer_id_may_have_fenced_says_so(level: int) -> None:
+    stage = Stage(level)
+    operation = stage.manager.init()
+    stage.lose(stage.request(INIT))
+    stage.wait()
+    stage.done(operation)
+    stage.begin()
+    produced(stage)
+    stage.manager.commit()
+    stage.respond(stage.request(END), 90)
+    assert isinstance(stage.manager.error, ProducerFencedError)
+    assert "has fenced it: InitProducerId got no response" in str(stage.manager.error)
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_producer_all_of_whose_requests_were_answered_was_fenced_by_another_one(
+    level: int,
+) -> None:
+    stage = Stage(level).begun()
+    produced(stage)
+    stage.manager.commit()
+    stage.respond(stage.request(END), 90)
+    assert isinstance(stage.manager.error, ProducerFencedError)
+    assert "late" not in str(stage.manager.error)
+
+
 def test_v2_needs_no_renewal_after_an_end_without_an_answer() -> None:
     stage = Stage().begun()
     produced(stage)

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from aioproducer.testing.broker import ClusterState, TopicSpec
-from aioproducer.testing.broker.transactions.states import TransactionState
+from aioproducer.testing.broker.transactions.states import ProducerIdentity, TransactionState
 from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
 
@@ -338,3 +338,26 @@ def test_one_producers_plain_record_cannot_hide_in_its_transaction(state: Cluste
     producer.write(0)
     data = make_batch(producer_id=producer.producer_id, producer_epoch=0, base_sequence=1)
     assert produce(state, data).error_code == INVALID_STATE
+
+
+@pytest.mark.parametrize(
+    ("aborted", "late", "excused"),
+    [(True, True, True), (False, True, False), (True, False, False)],
+    ids=["late after an abort", "late after a commit", "in time"],
+)
+def test_only_a_transaction_begun_by_a_late_request_excuses_who_fences_itself(
+    aborted: bool, late: bool, excused: bool
+) -> None:
+    state = _state(transaction_version=1)
+    producer = _producer(state, V1_VERSIONS)
+    producer.write(0)
+    assert producer.end() == 0
+    if aborted:
+        assert producer.end(commit=False) == 48
+    state.transactions.sender_is_gone = late
+    assert producer.add(0) == [0]
+    state.transactions.sender_is_gone = False
+    assert producer.initialize(resume=True) == 51
+    state.advance(NOW_MS + 1000)
+    assert producer.initialize(resume=True) == 90
+    assert state.transactions.has_shut_out(ProducerIdentity(*producer.identity)) is excused

@@ -59,12 +59,15 @@ class TransactionCoordinators:
         transactions: By transactional id.
         overtaken: Whose transaction was aborted since an older epoch asked for its next one.
         displaced: Whose transaction was aborted by a producer that started.
+        sender_is_gone: Whether the producer had closed the connection of the request that is being
+            carried out.
     """
 
     def __init__(self, cluster: ClusterState, shards: CoordinatorShards) -> None:
         self.transactions: dict[str, Transaction] = {}
         self.overtaken: set[ProducerIdentity] = set()
         self.displaced: set[ProducerIdentity] = set()
+        self.sender_is_gone: bool = False
         self._shut_out: set[ProducerIdentity] = set()
         self._cluster = cluster
         self._shards = shards
@@ -114,7 +117,7 @@ class TransactionCoordinators:
                 self.displaced.add(transaction.identity)
             elif expected != transaction.identity:
                 self.overtaken.add(transaction.identity)
-            if expected != transaction.identity:
+            if expected != transaction.identity or transaction.begun_late:
                 self._shut_out.add(transaction.identity)
             self._fence(transaction, now_ms)
             raise RefusedError(errors.ConcurrentTransactionsError)
@@ -142,7 +145,7 @@ class TransactionCoordinators:
             RefusedError: The producer is not the present one, or markers are being written.
         """
         transaction = self._present(transactional_id, producer, now_ms, node_id)
-        transaction.add(set(partitions), now_ms)
+        transaction.add(set(partitions), now_ms, late=self.sender_is_gone)
 
     def admit(
         self,
@@ -187,6 +190,8 @@ class TransactionCoordinators:
             RefusedError: The producer is fenced or the state does not allow this end.
         """
         transaction = self._known(transactional_id, node_id, now_ms)
+        if producer == transaction.identity:
+            transaction.abort_asked = not commit
         if version < V2:
             decided = transaction.end_v1(producer, commit=commit)
         else:
@@ -231,7 +236,8 @@ class TransactionCoordinators:
     def has_shut_out(self, producer: ProducerIdentity) -> bool:
         """Return whether an incarnation or a timeout has fenced a producer at this epoch or later.
 
-        False for a producer that has requested an epoch amid its own transaction.
+        False for a producer that has requested an epoch amid its own transaction, unless that was
+        begun by a request which it had given up, after its last abort (`Transaction.begun_late`).
         """
         return any(
             each.producer_id == producer.producer_id and each.epoch >= producer.epoch

@@ -78,6 +78,9 @@ class Transaction:
         partitions: What belongs to it, the groups' offsets included.
         started_ms: When it began; -1 if none did.
         unmarked: While it ends: the partitions that still wait for their marker.
+        abort_asked: Whether the last EndTxn of this epoch wanted an abort, whatever the answer was.
+        begun_late: Whether a request that its producer had given up began the transaction, after an
+            EndTxn for an abort: the producer can have no knowledge of it.
     """
 
     transactional_id: str
@@ -92,6 +95,8 @@ class Transaction:
     partitions: set[TopicPartition] = field(default_factory=set)
     started_ms: int = -1
     unmarked: set[TopicPartition] = field(default_factory=set)
+    abort_asked: bool = False
+    begun_late: bool = False
 
     @property
     def identity(self) -> ProducerIdentity:
@@ -165,6 +170,7 @@ class Transaction:
         self.timeout_ms = timeout_ms
         self.partitions = set()
         self.started_ms = -1
+        self.abort_asked = False
 
     # Growing
 
@@ -188,9 +194,10 @@ class Transaction:
         if self.is_ending:
             raise RefusedError(errors.ConcurrentTransactionsError)
 
-    def add(self, partitions: set[TopicPartition], now_ms: int) -> None:
+    def add(self, partitions: set[TopicPartition], now_ms: int, *, late: bool = False) -> None:
         """Let partitions belong to the transaction; the first ones begin it."""
         if self.state is not TransactionState.ONGOING:
+            self.begun_late = late and self.abort_asked
             self.state = TransactionState.ONGOING
             self.started_ms = now_ms
         self.partitions |= partitions

@@ -173,7 +173,12 @@ def a_fenced_producer_is_done(r: _Reading) -> Iterator[str]:
 
 
 def nobody_fences_itself(r: _Reading) -> Iterator[str]:
-    """A producer is fenced by another incarnation, or by its timeout, and by nothing else."""
+    """A producer is fenced by another incarnation, by its timeout, or by a request it had given up.
+
+    The last: in V1 an addition that is carried out late, between the abort that a producer sends
+    for fear of it and the request for the next epoch that follows, begins a transaction. The
+    coordinator answers as if another incarnation had been initialized.
+    """
     if r.evidence.scripted_codes & _SAY_FENCED:
         return
     for actor in r.book.actors:
