@@ -153,6 +153,7 @@ lint: $(STAMP) ## Check style, formatting and who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/lint-imports --no-logo --config .importlinter.pure
 
 # pyright looks for the package with the first python on the PATH, whatever it is told.
 type: $(STAMP) ## Check types: mypy strict, and that every public name has one

@@ -1,6 +1,6 @@
 """Partitioners: how a record without an explicit partition gets one.
 
-Owns: the `Partitioner` protocol for users, the built-in ones and their names in the `partitioner`
+Owns: the built-in partitioners and their names in the `partitioner`
 option. Not here: the accumulator; the meaning of "sticky" (a partitioner asks for it by None).
 Invariants: the same key goes to the same partition as in the Java client (`murmur2`) or in
 librdkafka (`consistent`) as long as the number of partitions stays the same; a partitioner without
@@ -19,17 +19,17 @@ keys prefers partitions that have a leader.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from aioproducer.core.partitioners import key_partition, uniform_partition
 from aioproducer.records import crc32_partition
 from aioproducer.records.hashing import java_bytes_partition, java_string_partition
+from aioproducer.types import Partitioner, PartitionFunction
 
 if TYPE_CHECKING:
     from random import Random
 
-    from aioproducer.config import ProducerConfig
-    from aioproducer.core.cluster import TopicMetadata
+    from aioproducer.types import TopicMetadata
 
 __all__ = [
     "NAMED_PARTITIONERS",
@@ -42,26 +42,6 @@ __all__ = [
     "RoundRobinPartitioner",
     "partition_chooser",
 ]
-
-PartitionFunction = Callable[[str, bytes | None, bytes | None, "TopicMetadata"], int | None]
-"""`(topic, key, value, cluster) -> partition`, or None to leave it to the sticky partitioner."""
-
-
-@runtime_checkable
-class Partitioner(Protocol):
-    """The protocol of a user-written partitioner; a plain function of the same form will do too.
-
-    It may have a `close()`, which is called as that of a `Serializer`.
-    """
-
-    def partition(
-        self, topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata
-    ) -> int | None:
-        """Choose a partition of `cluster.partitions`; None leaves it to the sticky partitioner.
-
-        Called once per record, on the event loop: it must not block. `cluster.available` lists the
-        partitions that have a leader at the moment.
-        """
 
 
 class Murmur2Partitioner:
@@ -173,11 +153,12 @@ NAMED_PARTITIONERS: Mapping[str, Callable[[Random], Partitioner]] = {
 """What the `partitioner` option may name besides `default`."""
 
 
-def partition_chooser(config: ProducerConfig, rng: Random) -> PartitionFunction:
-    """Return the function that chooses partitions, by a valid configuration."""
-    chosen = config.partitioner
+def partition_chooser(
+    chosen: str | PartitionFunction | Partitioner, rng: Random, *, ignore_keys: bool = False
+) -> PartitionFunction:
+    """Return the function that chooses partitions, by the value of the option `partitioner`."""
     if chosen == "default":
-        return _DefaultPartitioner(ignore_keys=config.partitioner_ignore_keys).partition
+        return _DefaultPartitioner(ignore_keys=ignore_keys).partition
     if isinstance(chosen, str):
         return NAMED_PARTITIONERS[chosen](rng).partition
     return chosen.partition if isinstance(chosen, Partitioner) else chosen

@@ -39,7 +39,7 @@ from aioproducer.types import (
 )
 
 if TYPE_CHECKING:
-    from aioproducer.client.option_types import ProducerOptions
+    from aioproducer.config.option_types import ProducerOptions
 
 _FEATURE = "transaction.version"
 _NOT_OURS_ANY_MORE = (

@@ -5,10 +5,11 @@ Owns: names and shapes. Not here: anything else of the package.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import InitVar, asdict, dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, runtime_checkable
+from uuid import UUID
 
 from aioproducer._util.secrets import Unpicklable
 
@@ -49,6 +50,83 @@ class PartitionInfo:
     replicas: tuple[int, ...]
     in_sync_replicas: tuple[int, ...]
     offline_replicas: tuple[int, ...] = ()
+
+
+NO_LEADER = -1
+NO_EPOCH = -1
+
+
+class PartitionMetadata(NamedTuple):
+    """One partition as last described; -1 means no leader, or an unknown epoch."""
+
+    partition: int
+    leader: int = NO_LEADER
+    leader_epoch: int = NO_EPOCH
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """One topic as partitioners see it; `available` lists the partitions with a known leader.
+
+    `known_nodes` are the known brokers; without it, every leader counts as known.
+    """
+
+    name: str
+    topic_id: UUID
+    partitions: tuple[PartitionMetadata, ...]
+    is_internal: bool = False
+    known_nodes: InitVar[Container[int] | None] = None
+    available: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self, known_nodes: Container[int] | None) -> None:
+        available = tuple(
+            p.partition
+            for p in self.partitions
+            if p.leader >= 0 and (known_nodes is None or p.leader in known_nodes)
+        )
+        object.__setattr__(self, "available", available)
+
+    def replacing(
+        self, changed: Mapping[int, PartitionMetadata], known_nodes: Container[int]
+    ) -> TopicMetadata:
+        """Return a copy with some partitions replaced and `available` computed again."""
+        partitions = tuple(changed.get(p.partition, p) for p in self.partitions)
+        return replace(self, partitions=partitions, known_nodes=known_nodes)
+
+    def has_moved_since(self, before: TopicMetadata) -> bool:
+        """Return whether a partition of the same topic had another leader before."""
+        if before is self or before.topic_id != self.topic_id:
+            return False
+        pairs = zip(before.partitions, self.partitions, strict=False)
+        return any(old.leader not in (NO_LEADER, new.leader) for old, new in pairs)
+
+    def led_by_any(self, node_ids: Container[int]) -> bool:
+        """Return whether one of `node_ids` leads a partition."""
+        return any(p.leader in node_ids for p in self.partitions)
+
+
+PartitionFunction = Callable[[str, bytes | None, bytes | None, TopicMetadata], int | None]
+"""`(topic, key, value, cluster) -> partition`, or None to leave it to the sticky partitioner."""
+
+
+@runtime_checkable
+class Partitioner(Protocol):
+    """The protocol of a user-written partitioner; a plain function of the same form will do too.
+
+    It may have a `close()`, which is called as that of a `Serializer`.
+    """
+
+    def partition(
+        self, topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata
+    ) -> int | None:
+        """Choose a partition of `cluster.partitions`; None leaves it to the sticky partitioner.
+
+        Called once per record, on the event loop: it must not block. `cluster.available` lists the
+        partitions that have a leader at the moment.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import aioproducer
 from aioproducer.config import OPTIONS
 
 ROOT = Path(__file__).parents[1]
-TYPED = Path(aioproducer.__file__).parent / "client" / "option_types.py"
+TYPED = Path(aioproducer.__file__).parent / "config" / "option_types.py"
 
 PROGRAM = """
 from aioproducer import Producer

@@ -1,4 +1,4 @@
-"""Writes `aioproducer/client/option_types.py`, the options as a type checker and an IDE see them.
+"""Writes `aioproducer/config/option_types.py`, the options as a type checker and an IDE see them.
 
     PYTHONPATH=.ci python -m tools.option_types
 
@@ -16,7 +16,7 @@ from pathlib import Path
 import aioproducer
 from aioproducer.config import OPTIONS, ProducerConfig
 
-TARGET = Path(aioproducer.__file__).parent / "client" / "option_types.py"
+TARGET = Path(aioproducer.__file__).parent / "config" / "option_types.py"
 WIDTH = 100
 HEAD = '''"""The options of a producer for type checkers, made by `.ci/tools/option_types.py`.
 
@@ -33,10 +33,16 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from aioproducer.config.table import Acks, DeliveryErrorCallback
-    from aioproducer.partitioners import Partitioner, PartitionFunction
     from aioproducer.serializers.calling import SerializerFunction
     from aioproducer.serializers.protocol import Serializer
-    from aioproducer.types import OAuthToken, SaslCredentials, StreamOpener, TopicPartition
+    from aioproducer.types import (
+        OAuthToken,
+        Partitioner,
+        PartitionFunction,
+        SaslCredentials,
+        StreamOpener,
+        TopicPartition,
+    )
 
 
 class ProducerOptions(TypedDict, total=False):

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from aioproducer.blocking.submission_queue import Entry
-    from aioproducer.client.option_types import ProducerOptions
+    from aioproducer.config.option_types import ProducerOptions
     from aioproducer.metrics import ApplicationMetric, Metric
     from aioproducer.runtime.bulk import Item, SendManyResult
     from aioproducer.runtime.health import Health
@@ -89,7 +89,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         self._producer = asynchronous.Producer(config, **options)
         self._exit_timeout = _EXIT_TIMEOUT_S
         settings = self._producer.config
-        self._plain = is_plain(settings)
+        self._plain = is_plain(settings.key_serializer, settings.value_serializer)
         self._size_limit = min(settings.max_request_size, settings.buffer_memory)
         if (
             settings.producer_type == "sync"

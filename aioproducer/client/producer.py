@@ -29,7 +29,7 @@ from aioproducer.serializers.calling import (
 from aioproducer.types import HeadersInput, PartitionInfo, Record, RecordMetadata
 
 if TYPE_CHECKING:
-    from aioproducer.client.option_types import ProducerOptions
+    from aioproducer.config.option_types import ProducerOptions
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.runtime.lane import Lane
@@ -65,7 +65,8 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
         settings = configured(config, options)
         super().__init__(settings)
         self._lane: Lane | None = None
-        self._serializers = None if is_plain(settings) else RecordSerializers(settings)
+        serializers = settings.key_serializer, settings.value_serializer
+        self._serializers = None if is_plain(*serializers) else RecordSerializers(*serializers)
 
     # -- sending ---------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from aioproducer.serializers.calling import SerializerFunction
 from aioproducer.serializers.protocol import Serializer
 
 if TYPE_CHECKING:
-    from aioproducer.client.option_types import ProducerOptions
+    from aioproducer.config.option_types import ProducerOptions
 
 __all__ = [
     "OPTIONS",

@@ -156,7 +156,7 @@ def class_names(reporters: object) -> list[str]:
     """Return the names in a value of `metric_reporters` that are imported."""
     if not reporters:
         return []
-    from aioproducer.metrics.reporters import OF_JAVA
+    from aioproducer.config.reporters import OF_JAVA
 
     given = reporters.split(",") if isinstance(reporters, str) else reporters
     names = given if isinstance(given, Iterable) else ()

@@ -206,7 +206,7 @@ def _settle_reporters(values: Values, chosen: frozenset[str]) -> None:
         raise ConfigError(f"metric_reporters must be a sequence of objects or names, not {given!r}")
     if given != ():
         # Imported only if there are some.
-        from aioproducer.metrics.reporters import reporters_of
+        from aioproducer.config.reporters import reporters_of
 
         names = split_list(given) if isinstance(given, str) else given
         values["metric_reporters"] = reporters_of(names)

@@ -34,9 +34,9 @@ from aioproducer.types import StreamOpener, TopicPartition
 
 if TYPE_CHECKING:
     from aioproducer.errors import KafkaError
-    from aioproducer.partitioners import Partitioner, PartitionFunction
     from aioproducer.serializers.calling import SerializerFunction
     from aioproducer.serializers.protocol import Serializer
+    from aioproducer.types import Partitioner, PartitionFunction
 
 Acks = Literal["all", "-1", "0", "1", -1, 0, 1]
 """How many replicas must have a record before it counts as delivered; "all" and -1 are the same."""

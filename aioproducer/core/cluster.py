@@ -1,6 +1,6 @@
 """What is known of the cluster, and the rules for taking in what a response says.
 
-Owns: `Cluster`, `TopicMetadata`, `PartitionMetadata`, how the partitions of one topic in a metadata
+Owns: `Cluster`, how the partitions of one topic in a metadata
 response merge with what was known before (leader epochs, KIP-320), what a topic may be called.
 Must not know: when metadata is fetched, who waits for it, what an error means for a waiter.
 Invariants: there is one `Cluster`, which is changed in place, so that an update costs what changed;
@@ -12,15 +12,21 @@ response leaves holes.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aioproducer._util.hosts import is_host
 from aioproducer.errors import InvalidTopicError, ProtocolError
-from aioproducer.types import Node, PartitionInfo
+from aioproducer.types import (
+    NO_EPOCH,
+    NO_LEADER,
+    Node,
+    PartitionInfo,
+    PartitionMetadata,
+    TopicMetadata,
+)
 
 if TYPE_CHECKING:
     from aioproducer.wire.messages import (
@@ -29,8 +35,6 @@ if TYPE_CHECKING:
         NodeEndpoint,
     )
 
-NO_LEADER = -1
-NO_EPOCH = -1
 ZERO_ID = UUID(int=0)
 """The topic id of brokers that know none (Metadata before v10)."""
 
@@ -69,58 +73,6 @@ def is_usable(host: str, port: int) -> bool:
 def too_many_brokers(described: int) -> ProtocolError:
     """Return the error for an answer with more than `MAX_BROKERS` brokers."""
     return ProtocolError(f"a broker answered with {described} brokers, more than {MAX_BROKERS}")
-
-
-class PartitionMetadata(NamedTuple):
-    """One partition as last described; -1 stands for no leader and for an unknown epoch."""
-
-    partition: int
-    leader: int = NO_LEADER
-    leader_epoch: int = NO_EPOCH
-    replicas: tuple[int, ...] = ()
-    isr: tuple[int, ...] = ()
-    offline: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TopicMetadata:
-    """One topic; `available` lists the partitions whose leader is a known node.
-
-    `known_nodes` says what a known node is; left out, every leader counts as known.
-    """
-
-    name: str
-    topic_id: UUID
-    partitions: tuple[PartitionMetadata, ...]
-    is_internal: bool = False
-    known_nodes: InitVar[Container[int] | None] = None
-    available: tuple[int, ...] = field(init=False)
-
-    def __post_init__(self, known_nodes: Container[int] | None) -> None:
-        available = tuple(
-            p.partition
-            for p in self.partitions
-            if p.leader >= 0 and (known_nodes is None or p.leader in known_nodes)
-        )
-        object.__setattr__(self, "available", available)
-
-    def replacing(
-        self, changed: Mapping[int, PartitionMetadata], known_nodes: Container[int]
-    ) -> TopicMetadata:
-        """A copy with some partitions replaced, and `available` worked out anew."""
-        partitions = tuple(changed.get(p.partition, p) for p in self.partitions)
-        return replace(self, partitions=partitions, known_nodes=known_nodes)
-
-    def has_moved_since(self, before: TopicMetadata) -> bool:
-        """Whether a partition of the same topic had another leader before."""
-        if before is self or before.topic_id != self.topic_id:
-            return False
-        pairs = zip(before.partitions, self.partitions, strict=False)
-        return any(old.leader not in (NO_LEADER, new.leader) for old, new in pairs)
-
-    def led_by_any(self, node_ids: Container[int]) -> bool:
-        """Whether one of `node_ids` leads a partition."""
-        return any(p.leader in node_ids for p in self.partitions)
 
 
 class Cluster:

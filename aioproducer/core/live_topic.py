@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from aioproducer.core.cluster import NO_LEADER, ZERO_ID, TopicMetadata, merge_partitions
+from aioproducer.core.cluster import ZERO_ID, merge_partitions
 from aioproducer.core.reasons import NO_REASON, Reason
 from aioproducer.errors import (
     BrokerError,
@@ -27,6 +27,7 @@ from aioproducer.errors import (
 )
 from aioproducer.errors.advice import ADVICE
 from aioproducer.errors.authorization import this_principal, with_access
+from aioproducer.types import NO_LEADER, TopicMetadata
 
 if TYPE_CHECKING:
     from aioproducer.wire.messages import MetadataResponseTopic

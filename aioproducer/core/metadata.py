@@ -19,11 +19,8 @@ from typing import TYPE_CHECKING
 
 from aioproducer.core.cluster import (
     MAX_BROKERS,
-    NO_EPOCH,
     ZERO_ID,
     Cluster,
-    PartitionMetadata,
-    TopicMetadata,
     check_topic_name,
     too_many_brokers,
     usable_nodes,
@@ -38,7 +35,7 @@ from aioproducer.errors import (
     error_from_code,
 )
 from aioproducer.errors.authorization import this_principal, with_access
-from aioproducer.types import Node, TopicPartition
+from aioproducer.types import NO_EPOCH, Node, PartitionMetadata, TopicMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from random import Random

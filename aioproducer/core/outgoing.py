@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
-    from aioproducer.core.cluster import TopicMetadata
     from aioproducer.core.producer_batch import ProducerBatch
+    from aioproducer.types import TopicMetadata
 
 OnOpened = Callable[["ProducerBatch"], None] | None
 """Gets the batch that is opened for a record, if any."""

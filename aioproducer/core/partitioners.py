@@ -22,8 +22,7 @@ from aioproducer.records import murmur2_partition
 if TYPE_CHECKING:
     from random import Random
 
-    from aioproducer.core.cluster import TopicMetadata
-    from aioproducer.types import Node
+    from aioproducer.types import Node, TopicMetadata
 
 
 def key_partition(key: bytes, topic: TopicMetadata) -> int:

@@ -2,13 +2,12 @@ import asyncio
 from collections.abc import Callable, Container
 from typing import Any
 
-from aioproducer.core.cluster import TopicMetadata
 from aioproducer.core.metadata import Metadata
 from aioproducer.core.partitioners import BuiltInPartitioner
 from aioproducer.core.producer_batch import ProducerBatch
 from aioproducer.runtime._puredelivery import Delivery
 from aioproducer.runtime.lane import LaneSettings, OpenBatch
-from aioproducer.types import HeadersInput
+from aioproducer.types import HeadersInput, TopicMetadata
 
 def wall_clock_ms() -> int: ...
 

@@ -20,12 +20,12 @@ from aioproducer.runtime.record_check import SECONDS
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
-    from aioproducer.core.cluster import TopicMetadata
     from aioproducer.core.metadata import Metadata
     from aioproducer.core.partitioners import BuiltInPartitioner
     from aioproducer.core.producer_batch import ProducerBatch
     from aioproducer.records.protocol import BatchBuilder
     from aioproducer.runtime.lane import LaneSettings, OpenBatch
+    from aioproducer.types import TopicMetadata
 
 _TIMESTAMPS = 2**63
 

@@ -46,10 +46,10 @@ from aioproducer.runtime.stickiness import Stickiness
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
-    from aioproducer.core.cluster import TopicMetadata
     from aioproducer.core.metadata import Metadata
     from aioproducer.runtime.appender_needs import Admission, MetadataWaits, Unfinished
     from aioproducer.runtime.sender_task import SenderTask
+    from aioproducer.types import TopicMetadata
 
 T = TypeVar("T", bound=tuple[Any, ...])
 

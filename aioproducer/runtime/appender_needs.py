@@ -9,8 +9,8 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from aioproducer.core.cluster import TopicMetadata
     from aioproducer.errors import KafkaError
+    from aioproducer.types import TopicMetadata
 
 T_co = TypeVar("T_co", covariant=True)
 

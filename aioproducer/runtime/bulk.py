@@ -118,7 +118,11 @@ class _ItemRows:
         self._prepare = prepare
         self._topic = topic
         self._partition = partition
-        self._plain = is_plain(engine.config) and not self._interception.sees_records
+        config = engine.config
+        self._plain = (
+            is_plain(config.key_serializer, config.value_serializer)
+            and not self._interception.sees_records
+        )
 
     def topics(self, start: int, stop: int) -> list[str | None]:
         """A `Record` that names another topic is never filled in."""

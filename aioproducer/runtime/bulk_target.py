@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from aioproducer.records.bulk import OpenBatches, Share
 
 if TYPE_CHECKING:
-    from aioproducer.core.cluster import TopicMetadata
     from aioproducer.core.partitioners import BuiltInPartitioner
     from aioproducer.runtime.engine import ProducerEngine
+    from aioproducer.types import TopicMetadata
 
 
 class BulkTarget:

@@ -13,13 +13,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from aioproducer.core.cluster import ZERO_ID, TopicMetadata
+from aioproducer.core.cluster import ZERO_ID
 from aioproducer.core.outgoing import OutgoingRecord
 from aioproducer.core.producer_batch import NO_PARTITION, ProducerBatch
 from aioproducer.errors import InvalidPartitionError, KafkaError, SerializationError
 from aioproducer.records import record_size_bound
 from aioproducer.records.batch import HEADER_SIZE
-from aioproducer.types import TopicPartition
+from aioproducer.types import TopicMetadata, TopicPartition
 
 if TYPE_CHECKING:
     import asyncio

@@ -232,7 +232,9 @@ class ProducerEngine:
             metadata=self.metadata,
             waits=self.metadata_task,
             sender_task=self.sender_task,
-            choose_partition=partition_chooser(config, self._rng),
+            choose_partition=partition_chooser(
+                config.partitioner, self._rng, ignore_keys=config.partitioner_ignore_keys
+            ),
             make_sticky=self._make_sticky,
             latencies=self._latencies,
             loop=loop,

@@ -30,10 +30,10 @@ from aioproducer.records import IMPLEMENTATION
 from aioproducer.types import HeaderPairs, HeadersInput
 
 if TYPE_CHECKING:
-    from aioproducer.core.cluster import TopicMetadata
     from aioproducer.core.partitioners import BuiltInPartitioner
     from aioproducer.core.producer_batch import ProducerBatch
     from aioproducer.runtime._puredelivery import Delivery
+    from aioproducer.types import TopicMetadata
 
 __all__ = [
     "LANE_IMPLEMENTATION",

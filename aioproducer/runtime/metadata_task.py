@@ -43,7 +43,7 @@ from aioproducer.wire.schema import Message
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
-    from aioproducer.core.cluster import TopicMetadata
+    from aioproducer.types import TopicMetadata
 from aioproducer.core.metadata import Metadata
 
 _FIRST_WITH_AUTO_CREATE_FLAG = 4

@@ -24,8 +24,8 @@ from aioproducer.errors import (
 )
 
 if TYPE_CHECKING:
-    from aioproducer.core.cluster import TopicMetadata
     from aioproducer.core.metadata import Metadata
+    from aioproducer.types import TopicMetadata
 
 
 @dataclass(slots=True, eq=False)

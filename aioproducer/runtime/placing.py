@@ -28,9 +28,9 @@ from aioproducer.runtime.stickiness import Stickiness
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
-    from aioproducer.core.cluster import TopicMetadata
     from aioproducer.core.metadata import Metadata
     from aioproducer.runtime.sender_task import SenderTask
+    from aioproducer.types import TopicMetadata
 
 RECORDS_PER_TURN = 1000
 """Some ms of work: what a loop of sends that finds room everywhere may do in one go."""

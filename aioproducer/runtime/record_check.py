@@ -24,7 +24,7 @@ from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
-    from aioproducer.core.cluster import TopicMetadata
+    from aioproducer.types import TopicMetadata
 
 _TIMESTAMPS = 2**63
 SECONDS: Final = range(10**9, 10**10)

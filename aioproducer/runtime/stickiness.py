@@ -13,8 +13,8 @@ from aioproducer.core.accumulator import RecordAccumulator
 from aioproducer.core.partitioners import BuiltInPartitioner, NodeLatencies, partition_load
 
 if TYPE_CHECKING:
-    from aioproducer.core.cluster import TopicMetadata
     from aioproducer.core.metadata import Metadata
+    from aioproducer.types import TopicMetadata
 
 _LOOK_S, _LEAST_S = 1e-4, 2e-3
 

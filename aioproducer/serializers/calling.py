@@ -12,15 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aioproducer.errors import SerializationError
 from aioproducer.serializers.primitives import BytesSerializer
 from aioproducer.serializers.protocol import Part, SerializationContext, Serializer
 from aioproducer.types import HeaderPairs, HeadersInput, Persistence
-
-if TYPE_CHECKING:
-    from aioproducer.config import ProducerConfig
 
 SerializerFunction = Callable[[Any], bytes | Awaitable[bytes | None] | None]
 """A serializer that needs nothing but the data."""
@@ -32,19 +29,19 @@ Call = Callable[[Any, SerializationContext], Any]
 """Either kind of serializer, as it is called."""
 
 
-def is_plain(config: ProducerConfig) -> bool:
-    """Return whether keys and values are sent as they are given."""
-    return all(
-        serializer is None or type(serializer) is BytesSerializer
-        for serializer in (config.key_serializer, config.value_serializer)
-    )
+def is_plain(*serializers: Serializer | SerializerFunction | None) -> bool:
+    """Return whether what goes through these serializers is sent as it is given."""
+    return all(each is None or type(each) is BytesSerializer for each in serializers)
 
 
 class RecordSerializers:
     """The serializers of a producer's keys and values."""
 
-    def __init__(self, config: ProducerConfig) -> None:
-        key, value = config.key_serializer, config.value_serializer
+    def __init__(
+        self,
+        key: Serializer | SerializerFunction | None,
+        value: Serializer | SerializerFunction | None,
+    ) -> None:
         self._key = None if key is None else call_of(key)
         self._value = None if value is None else call_of(value)
 

@@ -31,7 +31,7 @@ from aioproducer.errors import IllegalStateError, KafkaError
 from aioproducer.starlette import limited
 
 if TYPE_CHECKING:
-    from aioproducer.client.option_types import ProducerOptions
+    from aioproducer.config.option_types import ProducerOptions
 
 _KEY = "aioproducer"
 _TOTALS = ("record_send_total", "record_acknowledged_total", "record_error_total")

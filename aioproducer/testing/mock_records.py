@@ -15,7 +15,6 @@ from functools import lru_cache
 from uuid import UUID
 
 from aioproducer.config import ProducerConfig
-from aioproducer.core.cluster import PartitionMetadata, TopicMetadata
 from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import (
@@ -31,7 +30,7 @@ from aioproducer.runtime.delivery import Delivery, WakeUps
 from aioproducer.runtime.lane import wall_clock_ms
 from aioproducer.runtime.record_check import check_timestamp, partition_index
 from aioproducer.runtime.unretrieved import UnretrievedFailures
-from aioproducer.types import HeaderPairs, TopicPartition
+from aioproducer.types import HeaderPairs, PartitionMetadata, TopicMetadata, TopicPartition
 
 _BUILDER_BYTES = 256
 """What a batch of one record takes beyond the bound of the record's size."""
@@ -73,7 +72,9 @@ class WaitingRecords:
         self.failures: int = 0
         self._waiting: deque[_Waiting] = deque()
         self._offsets: Counter[TopicPartition] = Counter()
-        self._choose = partition_chooser(config, random.Random(0))
+        self._choose = partition_chooser(
+            config.partitioner, random.Random(0), ignore_keys=config.partitioner_ignore_keys
+        )
         self.bind(loop)
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:

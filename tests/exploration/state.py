@@ -21,8 +21,9 @@ from types import CellType, FunctionType, MappingProxyType, MethodType
 from typing import Any
 from uuid import UUID
 
-from aioproducer.core.cluster import Cluster, TopicMetadata
+from aioproducer.core.cluster import Cluster
 from aioproducer.errors import KafkaError
+from aioproducer.types import TopicMetadata
 
 _SHARED: list[object] = []
 _PLACES: dict[int, int] = {}

@@ -18,9 +18,10 @@ from typing import Any
 
 import aioproducer
 from aioproducer import Producer
-from aioproducer.core.cluster import Cluster, TopicMetadata
+from aioproducer.core.cluster import Cluster
 from aioproducer.testing import run_virtual
 from aioproducer.testing.virtual import VirtualKafka
+from aioproducer.types import TopicMetadata
 
 FEW, MANY = 200, 2_000
 _NEW = 5

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
     from aioproducer.compat.aiokafka._connection import Connection
     from aioproducer.config import ProducerConfig
-    from aioproducer.core.cluster import Cluster, TopicMetadata
+    from aioproducer.core.cluster import Cluster
     from aioproducer.core.metadata import Metadata
-    from aioproducer.types import Node
+    from aioproducer.types import Node, TopicMetadata
 
 __all__ = ["ClientView", "ClusterView", "SenderView", "TransactionView"]
 

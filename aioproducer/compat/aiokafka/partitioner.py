@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from aioproducer.records import murmur2 as _signed_murmur2
 
 if TYPE_CHECKING:
-    from aioproducer.core.cluster import TopicMetadata
     from aioproducer.partitioners import PartitionFunction
+    from aioproducer.types import TopicMetadata
 
 __all__ = ["DefaultPartitioner", "KeyPartitioner", "murmur2"]
 

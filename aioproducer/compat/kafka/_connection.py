@@ -9,8 +9,8 @@ from typing import Final
 from aioproducer.blocking import Producer
 from aioproducer.blocking.loop_side import LoopSideProducer
 from aioproducer.config import ProducerConfig
-from aioproducer.core.cluster import TopicMetadata
 from aioproducer.errors import BootstrapError, KafkaError
+from aioproducer.types import TopicMetadata
 from aioproducer.wire.api_keys import ApiKey
 
 _RELEASES: Final = (

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from aioproducer.compat._forwarding import forwarded
 from aioproducer.compat._kin import counterpart
-from aioproducer.core.cluster import TopicMetadata
+from aioproducer.types import TopicMetadata
 
 __all__ = ["DefaultPartitioner", "Partitioner", "StickyPartitioner"]
 

@@ -6,15 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioproducer.core.cluster import (
-    ZERO_ID,
-    Cluster,
-    PartitionMetadata,
-    TopicMetadata,
-    merge_partitions,
-)
+from aioproducer.core.cluster import ZERO_ID, Cluster, merge_partitions
 from aioproducer.errors import ProtocolError
-from aioproducer.types import Node
+from aioproducer.types import Node, PartitionMetadata, TopicMetadata
 from aioproducer.wire.messages import MetadataResponsePartition
 
 NODES = {1: Node(1, "a", 9092), 2: Node(2, "b", 9092)}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioproducer.config import ProducerConfig
-from aioproducer.core.cluster import ZERO_ID, PartitionMetadata, TopicMetadata
+from aioproducer.core.cluster import ZERO_ID
 from aioproducer.core.partitioners import (
     BuiltInPartitioner,
     Neighbourhood,
@@ -29,7 +29,7 @@ from aioproducer.partitioners import (
     RoundRobinPartitioner,
     partition_chooser,
 )
-from aioproducer.types import Node
+from aioproducer.types import Node, PartitionMetadata, TopicMetadata
 
 
 def topic(*leaders: int, name: str = "t") -> TopicMetadata:
@@ -382,7 +382,10 @@ def test_murmur2_draws_for_a_null_key_but_hashes_an_empty_one():
 
 
 def chooser(**options):
-    return partition_chooser(ProducerConfig(bootstrap_servers="a:1", **options), Random(1))
+    config = ProducerConfig(bootstrap_servers="a:1", **options)
+    return partition_chooser(
+        config.partitioner, Random(1), ignore_keys=config.partitioner_ignore_keys
+    )
 
 
 def test_the_default_hashes_keys_and_leaves_the_rest_to_the_sticky_partitioner():

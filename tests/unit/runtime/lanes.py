@@ -115,7 +115,9 @@ class Bench:
             sender_task=SimpleNamespace(
                 direct=self.direct, sleeping_until=float("-inf"), advance=lambda until: None
             ),
-            choose_partition=partition_chooser(config, rng),
+            choose_partition=partition_chooser(
+                config.partitioner, rng, ignore_keys=config.partitioner_ignore_keys
+            ),
             # Not adaptive: that looks at the real clock, which no two runs share.
             make_sticky=lambda topic: BuiltInPartitioner(topic, config.batch_size, False, rng),
             latencies=NodeLatencies(0),

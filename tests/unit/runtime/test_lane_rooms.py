@@ -18,6 +18,7 @@ BELOW = {
 FAST_LANE = {
     "aioproducer.records._native",
     "aioproducer.runtime._delivery",
+    "aioproducer.runtime.record_check",
 }
 _IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+c?import|c?import\s+([\w.]+))", re.MULTILINE)
 _PURE_ROOMS = {"asyncio", "random", "select", "selectors", "socket", "ssl", "threading", "time"}

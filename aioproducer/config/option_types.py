@@ -13,10 +13,16 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from aioproducer.config.table import Acks, DeliveryErrorCallback
-    from aioproducer.partitioners import Partitioner, PartitionFunction
     from aioproducer.serializers.calling import SerializerFunction
     from aioproducer.serializers.protocol import Serializer
-    from aioproducer.types import OAuthToken, SaslCredentials, StreamOpener, TopicPartition
+    from aioproducer.types import (
+        OAuthToken,
+        Partitioner,
+        PartitionFunction,
+        SaslCredentials,
+        StreamOpener,
+        TopicPartition,
+    )
 
 
 class ProducerOptions(TypedDict, total=False):

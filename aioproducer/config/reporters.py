@@ -1,0 +1,61 @@
+"""Metrics reporters by the option `metric_reporters`: objects, or names of classes.
+
+Owns: making reporters from names, and their checks. Not here: their protocol; see
+`metrics.reporters`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any, Final
+
+from aioproducer._checks.callables import refuse_coroutines
+from aioproducer._util import log
+from aioproducer.errors import ConfigError
+
+METHODS: Final = ("configure", "init", "metric_change", "metric_removal", "on_cluster", "close")
+
+OF_JAVA: Final = ("org.apache.kafka.common.metrics.JmxReporter", "JmxReporter")
+"""Names that are left out."""
+
+_log = log.get("producer")
+
+
+def reporters_of(given: Iterable[object]) -> tuple[object, ...]:
+    """Return the reporters that were asked for: objects, or names such as `package.module.Class`.
+
+    Java's JMX reporter is left out with a line in the log: there is no JMX here.
+
+    Raises:
+        ConfigError: a name leads nowhere, or what it names, or an object, is no reporter.
+    """
+    reporters = []
+    for each in given:
+        if each in OF_JAVA:
+            _log.info("metric_reporters: %s is left out, as there is no JMX outside Java", each)
+        else:
+            reporters.append(_checked(_made(each) if isinstance(each, str) else each))
+    return tuple(reporters)
+
+
+def _made(name: str) -> object:
+    """Return what a dotted name means: an object, or a class to be called without arguments."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        found: Any = getattr(import_module(module), attribute)
+        return found() if isinstance(found, type) else found
+    except Exception as error:
+        raise ConfigError(
+            f"metric_reporters: {name!r} cannot be made ({type(error).__name__}: {error})",
+            advice="Name a class of an importable module, which needs no arguments.",
+        ) from error
+
+
+def _checked(reporter: object) -> object:
+    if isinstance(reporter, type):
+        raise ConfigError(f"metric_reporters takes objects or names, not the class {reporter!r}")
+    if not any(callable(getattr(reporter, name, None)) for name in ("init", "metric_change")):
+        raise ConfigError(f"metric_reporters: {reporter!r} has neither init nor metric_change")
+    refuse_coroutines(reporter, METHODS)
+    return reporter
