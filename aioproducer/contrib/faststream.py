@@ -216,7 +216,7 @@ class _Native(ProducerState):
         if self._is_own:
             await self.own.start()
         loop = asyncio.get_running_loop()
-        self.futures = RecordFutures(loop, acknowledged=self.acknowledges)
+        self.futures = RecordFutures(loop, acknowledged=self.acknowledges, plain=True)
 
     async def stop(self) -> None:
         """Deliver what was accepted, and close what `start` has started."""

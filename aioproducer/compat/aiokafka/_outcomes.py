@@ -12,7 +12,12 @@ import asyncio
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from aioproducer.compat.aiokafka._translation import record_metadata, translated
+from aioproducer.compat.aiokafka._translation import (
+    acknowledged_metadata,
+    acknowledgement,
+    record_metadata,
+    translated,
+)
 from aioproducer.compat.aiokafka.structs import RecordMetadata, TopicPartition, kin_struct
 from aioproducer.errors import KafkaError
 from aioproducer.runtime.delivery import Delivery
@@ -21,10 +26,6 @@ if TYPE_CHECKING:
     from aioproducer.core.producer_batch import ProducerBatch
 
 Outcome = asyncio.Future[RecordMetadata | None]
-
-
-_new_tuple: Final = tuple.__new__
-"""What a NamedTuple's own `__new__` does, without that call."""
 
 
 _await_future: Final = asyncio.Future.__await__
@@ -81,23 +82,33 @@ class RecordFutures:
     Args:
         loop: The producer's.
         acknowledged: Whether brokers acknowledge; futures have None for a result otherwise.
+        plain: Make asyncio's own futures. They cost less; an await that has to wait takes one more
+            turn of the loop.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, acknowledged: bool) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, acknowledged: bool, plain: bool = False
+    ) -> None:
         self.acknowledged: bool = acknowledged
         self._loop = loop
+        self._plain = plain
         self._open: dict[ProducerBatch, _Group] = {}
 
-    def of(self, delivery: Delivery) -> RecordFuture:
+    def of(self, delivery: Delivery) -> Outcome:
         """Return a future of a delivery."""
-        future = RecordFuture(loop=self._loop)
-        future._delivery = delivery
+        future: Outcome
+        if self._plain:
+            future = asyncio.Future(loop=self._loop)
+        else:
+            future = RecordFuture(loop=self._loop)
+            future._delivery = delivery
         batch = delivery._batch
         group = self._open.get(batch)
         if group is not None:
             group.futures.append(future)
+            group.deliveries.append(delivery)
             return future
-        group = _Group(self, batch, future)
+        group = _Group(self, batch, future, delivery)
         if batch.outcome is None:
             # A listener of the batch is far cheaper than a callback with a context, and setting a
             # future's result runs nobody else's code.
@@ -110,42 +121,39 @@ class RecordFutures:
     def settle(self, group: _Group) -> None:
         """Give the futures of a batch their results."""
         self._open.pop(group.batch, None)
-        batch, outcome = group.batch, group.batch.outcome
-        if outcome is None or outcome.error is not None or batch.parts or not self.acknowledged:
-            for future in group.futures:
-                self._settle_one(future)
+        batch, deliveries = group.batch, group.deliveries
+        outcome = acknowledgement(batch) if self.acknowledged else None
+        if outcome is None:
+            for future, delivery in zip(group.futures, deliveries, strict=True):
+                self._settle_one(future, delivery)
             return
-        struct, (topic, partition) = kin_struct(RecordMetadata), batch.topic_partition
-        place = kin_struct(TopicPartition)(topic, partition)
-        base, stamped = outcome.base_offset, outcome.log_append_time_ms
-        kind, start = outcome.timestamp_type.value, outcome.log_start_offset
-        for future in group.futures:
+        found = acknowledged_metadata(batch, outcome, deliveries)
+        for future, metadata in zip(group.futures, found, strict=True):
             if not future.done():
-                delivery = future._delivery
-                offset = -1 if base is None else base + delivery._index
-                time_ms = delivery._timestamp_ms if stamped is None else stamped
-                metadata = (topic, partition, place, offset, time_ms, kind, start)
-                future.set_result(_new_tuple(struct, metadata))
+                future.set_result(metadata)
 
-    def _settle_one(self, future: RecordFuture) -> None:
+    def _settle_one(self, future: Outcome, delivery: Delivery) -> None:
         if future.done():
             return
-        error = future._delivery.exception()
+        error = delivery.exception()
         if error is not None:
             future.set_exception(translated(error))
         else:
-            future.set_result(record_metadata(future._delivery) if self.acknowledged else None)
+            future.set_result(record_metadata(delivery) if self.acknowledged else None)
 
 
 class _Group:
     """The futures of one batch."""
 
-    __slots__ = ("batch", "futures", "owner")
+    __slots__ = ("batch", "deliveries", "futures", "owner")
 
-    def __init__(self, owner: RecordFutures, batch: ProducerBatch, future: RecordFuture) -> None:
+    def __init__(
+        self, owner: RecordFutures, batch: ProducerBatch, future: Outcome, delivery: Delivery
+    ) -> None:
         self.owner = owner
         self.batch = batch
         self.futures = [future]
+        self.deliveries = [delivery]
 
 
 def _settle_group(group: object) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 from aioproducer import errors as ours
 from aioproducer.compat._translation import Translation
@@ -10,6 +11,9 @@ from aioproducer.compat.aiokafka import errors
 from aioproducer.compat.aiokafka._error_base import kin
 from aioproducer.compat.aiokafka.structs import RecordMetadata, TopicPartition, kin_struct
 from aioproducer.runtime.delivery import Delivery
+
+if TYPE_CHECKING:
+    from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
 
 _ROWS: Final[tuple[tuple[type[Exception], type[Exception]], ...]] = (
     (ours.ProducerFencedError, errors.ProducerFenced),
@@ -32,14 +36,44 @@ _TRANSLATION: Final = Translation(
     _ROWS, errors.for_code, errors.AuthenticationFailedError, errors.KafkaError, kin
 )
 
+_new_tuple: Final = tuple.__new__
+"""What a NamedTuple's own `__new__` does, without that call."""
+
 translated: Final = _TRANSLATION.translated
 translating: Final = _TRANSLATION.translating
 
 
+def acknowledgement(batch: ProducerBatch) -> BatchOutcome | None:
+    """Return the one answer that acknowledges all records of a batch, if there is one."""
+    outcome = batch.outcome
+    return None if outcome is None or outcome.error is not None or batch.parts else outcome
+
+
+def acknowledged_metadata(
+    batch: ProducerBatch, outcome: BatchOutcome, deliveries: Iterable[Delivery]
+) -> list[RecordMetadata]:
+    """Return the acknowledgements of records of one batch in aiokafka's shape."""
+    struct, (topic, partition) = kin_struct(RecordMetadata), batch.topic_partition
+    place = kin_struct(TopicPartition)(topic, partition)
+    base, stamped = outcome.base_offset, outcome.log_append_time_ms
+    kind = 0 if stamped is None else 1  # a `TimestampType` without the cost of its `value`
+    start = outcome.log_start_offset
+    found = []
+    for delivery in deliveries:
+        offset = -1 if base is None else base + delivery._index
+        time_ms = delivery._timestamp_ms if stamped is None else stamped
+        fields = (topic, partition, place, offset, time_ms, kind, start)
+        found.append(_new_tuple(struct, fields))
+    return found
+
+
 def record_metadata(delivery: Delivery) -> RecordMetadata:
     """The acknowledgement of a record in aiokafka's shape."""
+    batch, index = delivery._batch, delivery._index
+    outcome = acknowledgement(batch)
+    if outcome is not None:
+        return acknowledged_metadata(batch, outcome, (delivery,))[0]
     metadata = delivery.result()
-    batch, index = delivery.batch_and_index()
     found = batch.outcome_of(index)
     return kin_struct(RecordMetadata)(
         metadata.topic,

@@ -90,7 +90,7 @@ class AIOKafkaProducer(TransactionalCalls):
     _loop: asyncio.AbstractEventLoop | None = None
     _source_traceback: traceback.StackSummary | None = None
     _futures: RecordFutures
-    _lane: Lane | None = None  # while it runs
+    _lane: Lane | None = None  # while it runs, without serializers and transactions
 
     @hides_arguments
     def __init__(
@@ -229,7 +229,8 @@ class AIOKafkaProducer(TransactionalCalls):
         if self._txn_manager is not None:
             self._txn_manager._connection = connection
         self._closed = self._stopped
-        if self._config.transactional_id is None:
+        serializes = self._key_serializer is not None or self._value_serializer is not None
+        if self._config.transactional_id is None and not serializes:
             self._lane = connection._lane  # which `stop()` in the meantime has closed
 
     async def stop(self) -> None:
@@ -423,8 +424,6 @@ class AIOKafkaProducer(TransactionalCalls):
         lane = self._lane
         if (
             lane is None
-            or self._key_serializer is not None
-            or self._value_serializer is not None
             or (value is None and key is None)
             or not (headers is None or type(headers) is list)
         ):

@@ -12,7 +12,7 @@ import pytest
 
 from aioproducer.compat.aiokafka import AIOKafkaProducer, TopicPartition
 from aioproducer.errors import WrongLoopError
-from aioproducer.testing.embedded import EmbeddedCluster
+from aioproducer.testing.embedded import EmbeddedCluster, TopicSpec
 
 
 @pytest.fixture
@@ -35,6 +35,20 @@ async def test_futures_of_one_batch_have_each_their_own_result(producer: AIOKafk
         assert metadata[:4] == ("t", number % 2, TopicPartition("t", number % 2), number // 2)
         assert (metadata.timestamp, metadata.timestamp_type) == (1000 + number, 0)
         assert metadata == futures[number].result() == await futures[number]
+
+
+async def test_results_have_the_time_at_which_the_broker_appended() -> None:
+    topic = TopicSpec(1, 1, {"message.timestamp.type": "LogAppendTime"})
+    async with EmbeddedCluster() as cluster:
+        cluster.create_topic("t", topic)
+        async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            awaited = await producer.send_and_wait("t", b"1", timestamp_ms=1000)
+            later = await (await producer.send("t", b"2", timestamp_ms=1000))
+    for metadata in (awaited, later):
+        assert metadata is not None
+        assert metadata.timestamp is not None
+        assert metadata.timestamp > 1000
+        assert metadata.timestamp_type == 1
 
 
 async def test_any_number_of_tasks_may_await_one(producer: AIOKafkaProducer) -> None:
