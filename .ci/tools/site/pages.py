@@ -60,6 +60,8 @@ _ALL: dict[str, list[Page]] = {
         _guide("Web applications", "web"),
         _guide("Spark", "spark"),
         _guide("Loading with Spark", "spark_loading"),
+        _guide("Sizing Spark jobs", "spark_sizing"),
+        _guide("Kafka sinks compared", "spark_comparison"),
         _guide("Testing", "testing"),
         _guide("Monitoring", "monitoring"),
         _guide("Logging", "logging"),
