@@ -3,7 +3,8 @@
 Words and variables:
 
     import instructions reliability memory soak    measurements of their own
-    transactions transaction-faults spark gateway topics pythons faststream  more of these
+    transactions transaction-faults spark gateway topics pythons   more of these
+    faststream confluent-drop-in                   more of these
     spark-faults                                   the table of what `make cluster-spark` has found
     full                                           the whole matrix of clients
     names of sections, clients, modes              a part of it: see `bench.cells.select`
@@ -73,7 +74,15 @@ def faststream() -> None:
     measurement.main()
 
 
+def confluent_drop_in() -> None:
+    """Imported when asked for: it needs confluent-kafka."""
+    from bench import confluent_drop_in as measurement
+
+    measurement.main()
+
+
 MEASUREMENTS["faststream"] = faststream
+MEASUREMENTS["confluent-drop-in"] = confluent_drop_in
 MEASUREMENTS["spark"] = spark
 MEASUREMENTS["gateway"] = gateway
 

@@ -328,8 +328,15 @@ class Inside:
     async def _feed(self, topic: str, queue: deque[Record]) -> None:
         """Hand on a topic's records, each when the producer takes it."""
         try:
+            handed_on = 0
             while queue:
                 record = queue[0]
+                if self.producer is not None and self._sent(self.producer, record):
+                    queue.popleft()
+                    handed_on += 1
+                    if not handed_on % _PER_TURN:
+                        await asyncio.sleep(0)
+                    continue
                 error = await self._hand_on(record)
                 if isinstance(error, MetadataTimeoutError):
                     # The others wait for the same: they do not wait as long once more.

@@ -88,6 +88,8 @@ class Reports:
         count: How many records.
         bytes: Their sizes.
         groups: Those that a batch has, by batch; used in the loop's thread.
+        ready: What the next `serve()` calls.
+        silent: How many records without a callback the next `serve()` returns.
     """
 
     def __init__(self, error_cb: Any, max_records: int, max_bytes: int) -> None:
@@ -96,10 +98,10 @@ class Reports:
         self._error_cb = error_cb
         self._max_records = max_records
         self._max_bytes = max_bytes
-        self._ready: deque[Callable[[], object] | Group] = deque()
+        self.ready: deque[Callable[[], object] | Group] = deque()
         self.groups: dict[ProducerBatch, Group] = {}
         self._log = log.RateLimitedLog(_log)
-        self._silent = 0
+        self.silent: int = 0
         self._pollers = 0
         self._lock = threading.RLock()  # a signal handler may produce as well
         self._wake = threading.Condition()
@@ -144,17 +146,17 @@ class Reports:
             Exception: What a callback raised; the others are called next time.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        if not self._ready and not self._silent:
+        if not self.ready and not self.silent:
             self._wait(deadline, enough)
         with self._lock:
-            served, self._silent = self._silent, 0
-        for _ in range(len(self._ready)):
+            served, self.silent = self.silent, 0
+        for _ in range(len(self.ready)):
             with self._lock:
-                if not self._ready:  # another thread polls as well
+                if not self.ready:  # another thread polls as well
                     break
-                report = self._ready[0]
+                report = self.ready[0]
                 if not isinstance(report, Group):
-                    self._ready.popleft()
+                    self.ready.popleft()
             if isinstance(report, Group):
                 served += self._serve_group(report)
             else:
@@ -164,7 +166,7 @@ class Reports:
 
     def _serve_group(self, group: Group) -> int:
         """Call the callbacks of a batch; those after one that raises are left for the next time."""
-        message_class, is_delivered = errors.kin(DeliveredMessage), group.is_delivered
+        message_class, is_delivered = errors.kin(Message), group.is_delivered
         pairs, lock, at, served = group.pairs, self._lock, group.at, 0
         try:
             while pairs:
@@ -178,20 +180,20 @@ class Reports:
                     self.bytes -= record.size
                 error = None if is_delivered else delivery.exception()
                 if error is None:
-                    record.on_delivery(None, message_class(record, delivery, at))
+                    record.on_delivery(None, _delivered(message_class, record, delivery, at))
                 else:
                     _tell(record, error, delivery.partition, at)
         finally:
             with lock:
-                if not pairs and self._ready and self._ready[0] is group:
-                    self._ready.popleft()
+                if not pairs and self.ready and self.ready[0] is group:
+                    self.ready.popleft()
         return served
 
     def _wait(self, deadline: float | None, enough: Callable[[], bool] | None) -> None:
         with self._wake:
             self._pollers += 1
             try:
-                while not self._ready and not self._silent and not (enough and enough()):
+                while not self.ready and not self.silent and not (enough and enough()):
                     left = _LOOK_S if deadline is None else deadline - time.monotonic()
                     if left <= 0:
                         return
@@ -209,7 +211,7 @@ class Reports:
 
     def add(self, report: Callable[[], object] | Group) -> None:
         """Have something called by the next `serve()`."""
-        self._ready.append(report)
+        self.ready.append(report)
         self.wake()
 
     def error(self, error: OwnError) -> None:
@@ -274,7 +276,7 @@ class Reports:
         with self._lock:
             self.count -= count
             self.bytes -= size
-            self._silent += count
+            self.silent += count
         self.wake()
 
     def _tell_failure(self, record: Record, error: OwnError, at: float) -> None:
@@ -301,37 +303,9 @@ def _tell(record: Record, error: OwnError, partition: int | None, at: float) -> 
     record.on_delivery(told, message)
 
 
-class DeliveredMessage(Message):
-    """The message of a record that is written; its parts are found when they are asked for."""
-
-    def __init__(self, record: Record, delivery: Delivery, at: float) -> None:
-        self._of = (record, delivery, at)
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in _PARTS:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        record, delivery, at = self._of
-        where = delivery.result()
-        of_log = where.timestamp_type is TimestampType.LOG_APPEND_TIME
-        parts = (
-            record.topic,
-            where.partition,
-            where.offset,
-            record.key,
-            record.value,
-            record.headers,
-            None,
-            (TIMESTAMP_LOG_APPEND_TIME if of_log else TIMESTAMP_CREATE_TIME, where.timestamp_ms),
-            at - record.since,
-            None,
-        )
-        for part, value in zip(_PARTS, parts, strict=True):
-            self.__dict__.setdefault(part, value)  # `set_value()` may have come before
-        return self.__dict__[name]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Message, tuple(getattr(self, part) for part in _PARTS)
-
-
-_PARTS: Final = tuple(vars(Message()))
-DeliveredMessage.__name__ = DeliveredMessage.__qualname__ = "Message"
+def _delivered(message_class: type[Message], record: Record, delivery: Delivery, at: float) -> Any:
+    topic, value, key, headers, _, _, _, since, _ = record
+    _, partition, offset, timestamp_ms, kind, _, _ = delivery.result()
+    of_log = kind is TimestampType.LOG_APPEND_TIME
+    timestamp = (TIMESTAMP_LOG_APPEND_TIME if of_log else TIMESTAMP_CREATE_TIME, timestamp_ms)
+    return message_class(topic, partition, offset, key, value, headers, None, timestamp, at - since)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from aioproducer.compat.confluent.errors import KafkaError
 
@@ -91,6 +91,21 @@ class Message:
     def set_key(self, value: bytes | None) -> None:
         """Replace the key."""
         self._key = value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = (
+            self._topic,
+            self._partition,
+            self._offset,
+            self._key,
+            self._value,
+            self._headers,
+            self._error,
+            self._timestamp,
+            self._latency,
+            self._leader_epoch,
+        )
+        return Message, parts
 
     def __len__(self) -> int:
         return 0 if self._value is None else len(self._value)

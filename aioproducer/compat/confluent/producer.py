@@ -202,6 +202,8 @@ class Producer(ClosedOnLeaving):
             Exception: What a callback raised; the others are called next time.
             RuntimeError: The producer is closed.
         """
+        if timeout == 0 and self._is_plain and not (self._reports.ready or self._reports.silent):
+            return 0  # programs poll after each `produce()`
         self._check_open()
         limit = limit_of(timeout)
         deadline = None if limit is None else time.monotonic() + limit

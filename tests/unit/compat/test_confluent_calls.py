@@ -298,6 +298,20 @@ def test_message_keeps_what_was_set_and_pickles(cluster: ThreadedCluster) -> Non
         message.colour  # noqa: B018
 
 
+def test_message_of_a_failure_pickles(cluster: ThreadedCluster) -> None:
+    seen: list[Any] = []
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 60_000}
+    with Producer(config) as producer:
+        producer.produce("one", b"v", on_delivery=lambda _, message: seen.append(message))
+        producer.purge()
+        producer.flush()
+    (message,) = seen
+    copied = pickle.loads(pickle.dumps(message))
+    assert isinstance(copied, Message)
+    assert (copied.value(), copied.error()) == (b"v", message.error())
+    assert copied.error().code() in {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
+
+
 def test_callback_may_flush_in_the_middle_of_its_batch(cluster: ThreadedCluster) -> None:
     seen: list[int] = []
     with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
