@@ -5,7 +5,8 @@
                  large as ours
     floors       the same rows into nothing: Spark's `noop`, and a sink in Python that drops them
     small tasks  the same rows in 128 Spark partitions
-    exactly once 200,000 rows as one batch, beside at least once; what a micro-batch takes
+    exactly once 200,000 rows as one batch, beside at least once
+    micro        micro-batches of 200 rows, each sink in turns, beside a Python sink that drops them
 
 Method: one `local[2]` session and one Kafka broker on the same machine; 4 Spark and 4 Kafka
 partitions. Rounds are interleaved, every second one in reverse; the first two are not counted,
@@ -17,7 +18,8 @@ Rows are counted by the topic's end offsets. Records: idempotent, acks=all, ever
 
     AIOPRODUCER_BENCH_ROUNDS   rounds, instead of 5
     AIOPRODUCER_BENCH_SHARE    share of the rows to write, instead of 1
-    AIOPRODUCER_BENCH_CASES    parts of the names of cases, separated by commas, instead of all
+    AIOPRODUCER_BENCH_CASES    parts of the names of cases, separated by commas, instead of all;
+                               `micro` for micro-batches alone
 
 A whole run is written to bench/spark.json and bench/SPARK.md, any other to build/bench/.
 """
@@ -40,19 +42,19 @@ from typing import Any
 
 import aioproducer
 from aioproducer.records import IMPLEMENTATION
+from aioproducer.spark import batch_writer
 from aioproducer.spark.options import DEFAULTS
 from aioproducer.spark.session import local_session
 from aioproducer.testing.maven import fetch_jar
 from bench import spark_report
 from bench.machine import describe
 from bench.servers import Server, kafka
-from bench.spark_cases import FLOORS, PARTITIONS, Case, cases, in_turns
+from bench.spark_cases import FLOORS, MICRO_SINKS, PARTITIONS, Case, cases, in_turns, rotated
 from bench.spark_discard import Discard
 
 ROUNDS = 5
 WARM_UPS = 2
 MICRO_BATCHES = 42
-GUARANTEES = ("at-least-once", "task-transactions", "exactly-once")
 
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 # The release has no token provider of its own version on Maven Central.
@@ -150,26 +152,19 @@ class Session:
             **spent,
         }
 
-    def micro_batches(self, bootstrap: str, topic: str, guarantee: str | None) -> float:
+    def micro_batches(self, bootstrap: str, topic: str, sink: str) -> float:
         """Milliseconds that a small micro-batch takes to be planned, written and committed.
 
         Args:
             bootstrap: the broker.
             topic: an existing topic.
-            guarantee: ours; None for Spark's own sink.
+            sink: one of `MICRO_SINKS`.
         """
-        options = {"kafka.bootstrap.servers": bootstrap, "topic": topic}
-        if guarantee is not None:
-            options["delivery.guarantee"] = guarantee
         with tempfile.TemporaryDirectory(prefix="aioproducer-bench-") as checkpoint:
             rows = self.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "200")
             frame = rows.load().selectExpr("CAST(value AS STRING) AS value")
-            query = (
-                frame.writeStream.format("kafka" if guarantee is None else "aioproducer")
-                .options(**options)
-                .option("checkpointLocation", checkpoint)
-                .start()
-            )
+            writer = self._stream_writer(frame, bootstrap, topic, sink)
+            query = writer.option("checkpointLocation", checkpoint).start()
             deadline = time.monotonic() + 120
             found: list[float] = []
             while len(found) < MICRO_BATCHES and time.monotonic() < deadline:
@@ -179,11 +174,22 @@ class Session:
             query.stop()
         return statistics.median(found[2:])
 
+    def _stream_writer(self, frame: Any, bootstrap: str, topic: str, sink: str) -> Any:
+        options = {"kafka.bootstrap.servers": bootstrap, "topic": topic}
+        if sink == "discard":
+            return frame.writeStream.format("discard")
+        if sink == "default":
+            return frame.writeStream.format("kafka").options(**options)
+        options["delivery.guarantee"] = sink.removeprefix("driver, ")
+        if sink.startswith("driver"):
+            return frame.writeStream.foreachBatch(batch_writer(options, query=topic))
+        return frame.writeStream.format("aioproducer").options(**options)
 
-async def measure(rounds: int, chosen: list[Case]) -> dict[str, Any]:
+
+async def measure(rounds: int, chosen: list[Case], *, micro: bool) -> dict[str, Any]:
     """These cases, in turns; then micro-batches."""
     results: dict[str, list[dict[str, float]]] = defaultdict(list)
-    latencies: dict[str, float] = {}
+    latencies: dict[str, list[float]] = defaultdict(list)
     # Spark looks for data sources in the session of the thread that asks.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     with tempfile.TemporaryDirectory(prefix="aioproducer-bench-") as directory:
@@ -198,19 +204,21 @@ async def measure(rounds: int, chosen: list[Case]) -> dict[str, Any]:
                         figures = _middle(runs[case])
                         results[case.key].append(figures)
                         print(f"{number} {case.key} {_shown(figures)}", flush=True)
-            for guarantee in (None, *GUARANTEES):
-                async with server.topics(1, PARTITIONS) as (topic,):
-                    work: Callable[..., float] = session.micro_batches
-                    latencies[guarantee or "default"] = await asyncio.to_thread(
-                        work, server.bootstrap, topic, guarantee
-                    )
+            for number in range(rounds + 1 if micro else 0):
+                for sink in rotated(list(MICRO_SINKS), number):
+                    async with server.topics(1, PARTITIONS) as (topic,):
+                        work: Callable[..., float] = session.micro_batches
+                        found = await asyncio.to_thread(work, server.bootstrap, topic, sink)
+                    if number:  # the first round is the compilers'
+                        latencies[sink].append(found)
+                        print(f"{number} {sink}: {found:.0f} ms a micro-batch", flush=True)
             versions = session.versions()
             await asyncio.to_thread(session.spark.stop)
     return {
         "versions": versions,
         "server": server.description,
         "cases": dict(results),
-        "micro_batch_ms": latencies,
+        "micro_batch_ms": dict(latencies),
     }
 
 
@@ -245,7 +253,8 @@ def main() -> None:
     chosen = [each.scaled(share) for each in cases() if any(word in each.key for word in words)]
     print(f"{describe()}; {rounds} rounds", flush=True)
     began = time.time()
-    found = asyncio.run(measure(rounds, chosen))
+    micro = any(word in "micro-batches" for word in words)
+    found = asyncio.run(measure(rounds, chosen, micro=micro))
     found |= {
         "machine": describe(),
         "when": time.strftime("%Y-%m-%d %H:%M", time.gmtime(began)),

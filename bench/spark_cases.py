@@ -6,8 +6,9 @@ Owns: names and limits. Must not know: Spark, how anything is measured.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 ROWS = 2_000_000
 BATCH_ROWS = 200_000
@@ -122,3 +123,29 @@ def bars() -> list[Bar]:
     text = f"exactly-once, {BATCH_ROWS:,} rows: rows/s beside at-least-once"
     found.append(Bar(text, once, least, "rate", 0.8))
     return found
+
+
+MICRO_SINKS: Final = {
+    "default": "Spark's own sink",
+    "discard": "none (Python, rows dropped)",
+    "at-least-once": "aioproducer, at-least-once",
+    "task-transactions": "aioproducer, task-transactions",
+    "exactly-once": "aioproducer, exactly-once",
+    "driver, at-least-once": "aioproducer, `batch_writer`, at-least-once",
+    "driver, exactly-once": "aioproducer, `batch_writer`, exactly-once",
+}
+"""The sinks that small micro-batches are measured with."""
+
+MICRO_BARS: Final = {
+    "at-least-once": 1.05,
+    "exactly-once": 1.15,
+    "driver, at-least-once": 0.6,
+    "driver, exactly-once": 0.6,
+}
+"""How long a micro-batch may take, beside a Python sink that drops its rows (`discard`)."""
+
+
+def rotated(names: Sequence[str], number: int) -> list[str]:
+    """The order of a round: each name is first in one of as many rounds as there are names."""
+    start = number % len(names)
+    return [*names[start:], *names[:start]]
